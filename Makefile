@@ -1,0 +1,44 @@
+# Two commands for a newcomer: make demo, make test. Both build .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+.PHONY: demo test lint types bench clean
+
+demo: .venv/.demo
+	$(BIN)/metapac demo
+
+test: .venv/.test
+	$(BIN)/python -m pytest
+
+lint: .venv/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.lint
+	$(BIN)/mypy
+
+bench: .venv/.bench
+	$(BIN)/python -m pytest benchmarks --benchmark-only --benchmark-columns=min,median,rounds
+
+clean:
+	rm -rf .venv metapac-demo
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(PIP) install --upgrade pip
+
+.venv/.demo: .venv/bin/python pyproject.toml
+	$(PIP) install --editable ".[cli,plot]"
+	@touch $@
+
+.venv/.test: .venv/.demo constraints.txt
+	$(PIP) install --constraint constraints.txt --group test
+	@touch $@
+
+.venv/.lint: .venv/.test
+	$(PIP) install --constraint constraints.txt --group lint
+	@touch $@
+
+.venv/.bench: .venv/.test
+	$(PIP) install --constraint constraints.txt --group bench
+	@touch $@

@@ -1,0 +1,3 @@
+from metapac.cli import main
+
+main()

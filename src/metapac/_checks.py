@@ -1,0 +1,275 @@
+"""Every check of outside input, and every message it can raise."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+LARGEST_COUNT = 2**53
+
+Array = NDArray[Any]
+Floats = NDArray[np.floating[Any]]
+
+
+def probability(name: str, value: object) -> float:
+    """Return ``value`` as a float strictly between 0 and 1."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < 1:
+        return float(value)
+    raise ValueError(
+        f"{name} must be a number strictly between 0 and 1, got {value!r}. "
+        f"Pass a small fraction such as {name}=0.1."
+    )
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        words = " or ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name} must be {words}, got {value!r}.")
+
+
+def whole_numbers(name: str, value: ArrayLike, *, least: int) -> NDArray[np.int64]:
+    """Return ``value`` as int64 of any shape, none of them below ``least``."""
+    array = np.asarray(value)
+    exact = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and bool(np.all(np.isfinite(array) & (array == np.floor(array))))
+    )
+    if not exact or (array.size and (array.min() < least or array.max() > LARGEST_COUNT)):
+        raise ValueError(
+            f"{name} must hold whole numbers from {least} to 2**53, got {_brief(value)}. "
+            "Pass counts of examples, not fractions."
+        )
+    return array.astype(np.int64)
+
+
+def whole_number(name: str, value: object, *, least: int = 1) -> int:
+    array = whole_numbers(name, value, least=least)  # type: ignore[arg-type]
+    if array.ndim:
+        raise ValueError(f"{name} must be one whole number, got {_brief(value)}.")
+    return int(array)
+
+
+def score_array(name: str, scores: ArrayLike) -> Floats:
+    """Return ``scores`` as a NumPy array in its own precision (integers become float64)."""
+    if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
+        raise ValueError(
+            f"{name} holds {int(np.ma.getmaskarray(scores).sum())} masked values; a score that is not "
+            "there cannot be certified. Pass only the examples that have one."
+        )
+    try:
+        array = np.asarray(_on_host(scores))
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be a rectangular array of numbers, got rows of unequal length. "
+            "Pass one flat array of scores and one task id for each."
+        ) from error
+    if array.dtype.kind == "O":
+        array = _numbers_only(name, array)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{name} must be real numbers, got {array.dtype}. "
+            "Pass probabilities, log-probabilities or negative distances."
+        )
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array.astype(np.float64)
+
+
+def flat(name: str, array: Array, *, least: int = 1) -> None:
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name} must be one-dimensional, one value for each example, got shape "
+            f"{array.shape}. For a matrix with a row per task pass "
+            f"{name}.ravel() and np.repeat(names, {name}.shape[1])."
+        )
+    if len(array) < least:
+        raise ValueError(f"{name} is empty; pass at least one labelled example.")
+
+
+def no_nan(name: str, array: Floats, where: Callable[[int], str] | None = None) -> None:
+    """Refuse NaN; ``where`` turns the flat position of the first one into words."""
+    # min() carries a NaN along and needs no temporary; the count is made for the message alone.
+    if array.size and np.isnan(array.min()):
+        bad = np.flatnonzero(np.isnan(array))
+        first = where(int(bad[0])) if where else f"at position {int(bad[0])}"
+        raise ValueError(
+            f"{name} holds {len(bad)} NaN out of {array.size} values (first {first}); a score that "
+            "cannot be compared cannot be certified. Drop those examples or give them -inf."
+        )
+
+
+def same_length(name: str, array: Array, other: str, reference: Array) -> None:
+    if len(array) != len(reference):
+        raise ValueError(
+            f"{name} and {other} must have the same length, got {len(array)} and "
+            f"{len(reference)}. Pass one of each for every example."
+        )
+
+
+def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
+    """Return ``tasks`` as a one-dimensional array whose elements can be looked up in a dict."""
+    if hasattr(tasks, "__array__"):
+        ids = np.asarray(_on_host(tasks))
+    elif isinstance(tasks, str) or not isinstance(tasks, Iterable):
+        raise ValueError(f"tasks must hold one id for each example, got {tasks!r}.")
+    else:
+        ids = np.fromiter(tasks, dtype=object)
+    if ids.ndim != 1:
+        raise ValueError(
+            f"tasks must be one-dimensional, got shape {ids.shape}. Make one id of several "
+            "columns, such as f'{state}-{year}'."
+        )
+    if ids.dtype.kind == "f":
+        missing = int(np.isnan(ids).sum())
+        raise _missing_task(missing) if missing else _fractional_task(ids[0])
+    return ids if ids.dtype.kind in "iuU" else ids.astype(object)
+
+
+def task_names(names: list[Any]) -> Array:
+    """Check distinct task ids: none missing, all of one kind. Integers come back as integers."""
+    missing = [name for name in names if _is_missing(name)]
+    if missing:
+        raise _missing_task(None)
+    kinds: dict[str, object] = {}
+    for name in names:
+        kinds.setdefault(_kind(name), name)
+    if "float" in kinds:
+        raise _fractional_task(kinds["float"])
+    if len(kinds) > 1:
+        examples = " and ".join(f"{kind} ({name!r})" for kind, name in kinds.items())
+        raise ValueError(
+            f"tasks must hold ids of one type, got {examples}. Convert them all, "
+            "for example with [str(task) for task in tasks]."
+        )
+    if "int" in kinds:
+        return np.array([int(name) for name in names])
+    return np.fromiter(
+        (str(name) if isinstance(name, str) else name for name in names), object, len(names)
+    )
+
+
+def new_names(old: Array, new: Array) -> Array:
+    """Return old and new task ids together; a task's examples must come all at once."""
+    known = set(old.tolist())
+    for name in new.tolist():
+        if name in known:
+            raise ValueError(
+                f"tasks holds {name!r}, which was calibrated already. Add only new tasks; to "
+                "change the examples of a task, calibrate from scratch."
+            )
+    return task_names(old.tolist() + new.tolist())
+
+
+def distinct(names: list[Any]) -> None:
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise ValueError(
+            f"tasks holds {repeated!r} more than once, and a task counts only once. "
+            "Send one threshold for each task."
+        )
+
+
+def json_names(names: Array) -> list[Any]:
+    """Return task ids as JSON can hold and give back: strings or integers."""
+    plain: list[Any] = names.tolist()
+    for name in plain:
+        if type(name) not in (str, int):
+            raise ValueError(
+                f"tasks must be strings or integers to be saved, got {name!r} of type "
+                f"{type(name).__name__}. Calibrate with [str(task) for task in tasks]."
+            )
+    return plain
+
+
+def threshold_table(thresholds: Floats, *, levels: int) -> Floats:
+    """Return task thresholds as a matrix (tasks, levels); only ``-inf`` may be infinite."""
+    table = thresholds[:, None] if thresholds.ndim == 1 and levels == 1 else thresholds
+    if table.ndim != 2 or table.shape[1] != levels or not len(table):
+        raise ValueError(
+            f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task, "
+            f"got shape {thresholds.shape}. Send what task_threshold(scores) returned at each site."
+        )
+    no_nan("task_thresholds", table, lambda i: f"in task number {i // levels}")
+    return table
+
+
+def unhashable_task(error: TypeError) -> ValueError:
+    return ValueError(
+        f"tasks must hold ids that can be looked up ({error}). "
+        "Pass one string or integer for each example."
+    )
+
+
+def _missing_task(count: int | None) -> ValueError:
+    holds = "holds missing ids" if count is None else f"holds {count} missing ids"
+    return ValueError(
+        f"tasks {holds} (None or NaN); an example must belong to a task. "
+        "Drop those examples or name their task."
+    )
+
+
+def _fractional_task(value: object) -> ValueError:
+    return ValueError(
+        f"tasks must be strings or integers, got the float {value!r}. "
+        "Were scores and tasks swapped? If not, convert the ids with .astype(int)."
+    )
+
+
+def _is_missing(value: object) -> bool:
+    unequal_to_itself = isinstance(value, float | np.datetime64) and value != value
+    return value is None or unequal_to_itself or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return "int"
+    return "float" if isinstance(value, float) else type(value).__name__
+
+
+def _on_host(value: Any) -> Any:
+    """Bring a torch tensor to NumPy's memory, without importing torch."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+
+
+def _numbers_only(name: str, array: Array) -> Floats:
+    for position, value in enumerate(array.ravel()):
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise ValueError(
+                f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
+                f"position {position}. Convert the scores to floats, missing ones to -inf."
+            )
+    return array.astype(np.float64)
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def finite(name: str, array: Floats, *, positive: bool = False) -> None:
+    bad = ~np.isfinite(array) if not positive else ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        rule = "finite and positive" if positive else "finite"
+        raise ValueError(
+            f"{name} must be {rule}, got {array[bad].flat[0]!s} at position "
+            f"{int(np.flatnonzero(bad)[0])}."
+        )
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """Return ``value`` with ``digits`` significant digits, never smaller than it was."""
+    if value <= 0 or not math.isfinite(value):
+        return value
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    up = float(f"{value:.{digits}g}")
+    return up if up >= value else float(f"{up + step:.{digits}g}")

@@ -1,0 +1,169 @@
+"""What every calibrated object can do: keep parameters, make sets and intervals, be saved."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac import _checks, persistence, sets
+from metapac.guarantee import NotCalibrated
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# The words of other libraries, and what they are called here.
+_FOREIGN = {
+    "confidence_level": "epsilon = 1 - confidence_level",
+    "coverage": "epsilon = 1 - coverage",
+    "significance_level": "epsilon",
+    "miscoverage": "epsilon",
+    "error_rate": "epsilon",
+}
+
+
+def own_words(init: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
+    """Let a constructor that is called with another library's words say what ours are."""
+
+    def told(self: T, /, *args: P.args, **params: P.kwargs) -> None:
+        known = inspect.signature(init).parameters
+        for word in params:
+            if word in _FOREIGN:
+                raise TypeError(f"{word} is called otherwise here: pass {_FOREIGN[word]}.")
+        if "alpha" in params and ("alpha" not in known or "epsilon" not in params):
+            raise TypeError(
+                "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks "
+                "that may break the promise, and belongs to MetaPS beside epsilon and delta."
+            )
+        init(self, *args, **params)
+
+    functools.update_wrapper(told, init)
+    return told
+
+
+class ThresholdSets(ABC):
+    """A threshold with a promise. Subclasses calibrate it; this class uses it."""
+
+    threshold_: float
+    precision_: np.dtype[np.floating[Any]]
+
+    @property
+    @abstractmethod
+    def promise_(self) -> str: ...
+
+    @abstractmethod
+    def _body(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _restore(self, body: dict[str, Any]) -> None: ...
+
+    def predict_set(self, scores: ArrayLike) -> NDArray[np.bool_]:
+        """Return which labels are kept: ``scores >= threshold_``, in the shape of ``scores``.
+
+        The comparison is made in the coarser of the precisions of these scores and of the
+        calibration scores: rounding keeps order, so no label that was certified is lost to it.
+        """
+        self._check_calibrated()
+        array = _checks.score_array("scores", scores)
+        _checks.no_nan("scores", array, lambda i: f"in row {np.unravel_index(i, array.shape)[0]}")
+        coarse = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
+        with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
+            return np.asarray(array.astype(coarse, copy=False) >= coarse.type(self.threshold_))
+
+    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
+        """Return for each prediction the interval of all y kept, if calibrated on residual scores.
+
+        Shape: that of ``prediction``, with lower and upper end added as a last axis.
+        """
+        self._check_calibrated()
+        return sets.interval(self.threshold_, prediction, scale)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the threshold, its promise and its evidence as versioned JSON, atomically."""
+        self._check_calibrated()
+        persistence.write(
+            path,
+            {
+                "kind": type(self).__name__,
+                "parameters": self.get_params(),
+                "promise": self.promise_,
+                "threshold": persistence.encode(self.threshold_),
+                "precision": self.precision_.name,
+                **self._body(),
+            },
+        )
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters, as scikit-learn expects."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor parameters by name, as scikit-learn expects."""
+        for name, value in params.items():
+            if name not in self._parameter_names():
+                raise ValueError(
+                    f"{name!r} is not a parameter of {type(self).__name__}; "
+                    f"it has {', '.join(self._parameter_names())}."
+                )
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return list(inspect.signature(cls).parameters)
+
+    def _calibrated(self, threshold: float, precision: np.dtype[Any]) -> Self:
+        self.threshold_ = threshold
+        self.precision_ = precision
+        self._parameters = self._promised()
+        return self
+
+    def _promised(self) -> dict[str, Any]:
+        return {name: value for name, value in self.get_params().items() if name != "on_infeasible"}
+
+    def _check_calibrated(self) -> None:
+        name = type(self).__name__
+        if not hasattr(self, "threshold_"):
+            raise NotCalibrated(
+                f"this {name} has no threshold yet. Call .calibrate(...) first, "
+                "or metapac.load(path)."
+            )
+        if self._parameters != self._promised():
+            raise NotCalibrated(
+                f"this {name} was calibrated with {self._parameters}, and its parameters were "
+                f"changed to {self._promised()} since. Call .calibrate(...) again."
+            )
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({params})"
+
+    def __str__(self) -> str:
+        return self.promise_ if hasattr(self, "threshold_") else repr(self)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the calibrated object that ``save`` wrote; refuse a file that is not as it was."""
+    body = persistence.read(path)
+    kinds = {kind.__name__: kind for kind in ThresholdSets.__subclasses__()}
+    try:
+        calibrated = kinds[body["kind"]](**body["parameters"])
+        calibrated._restore(body)
+        intact = calibrated.threshold_ == float(body["threshold"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise persistence.BadArtefact(
+            f"{path} does not hold what a promise needs ({type(error).__name__}: {error}). "
+            "Save the calibrated object again."
+        ) from error
+    if not intact:
+        raise persistence.BadArtefact(
+            f"{path} states threshold {body['threshold']}, but its evidence gives "
+            f"{calibrated.threshold_:g}. Calibrate again."
+        )
+    return calibrated

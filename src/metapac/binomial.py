@@ -1,0 +1,113 @@
+"""The inequality: how many errors in n examples still certify an error rate.
+
+PS-Binom of the paper (Appendix B), solved for the number of errors instead of walked on a grid.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from metapac import _checks
+
+# Where a double cannot tell the binomial probability from delta, it is summed in integers up to
+# this n; beyond it such a tie is not certified, which keeps the promise at the cost of one error.
+_LARGEST_EXACT_SUM = 10_000
+_DOUBTFUL = 1e-12
+
+
+@overload
+def allowed_errors(n: int, epsilon: float, delta: float) -> int: ...
+@overload
+def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> NDArray[np.int64]: ...
+def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[np.int64]:
+    """Return the largest k with P[Binomial(n, epsilon) <= k] <= delta, or -1 if there is none.
+
+    Seeing at most that many errors in ``n`` independent examples certifies, with probability at
+    least ``1 - delta``, an error rate of at most ``epsilon``. Exact for ``n`` from 0 to 1e9;
+    ``n`` may be an array.
+    """
+    sizes = _checks.whole_numbers("n", n, least=0)
+    epsilon = _checks.probability("epsilon", epsilon)
+    delta = _checks.probability("delta", delta)
+    # ppf is the least k with probability >= delta: the answer, or one above it.
+    k = stats.binom.ppf(delta, np.maximum(sizes, 1), epsilon).astype(np.int64)
+    k = np.where(sizes == 0, -1, k)
+    while not (sure := certifies(k, sizes, epsilon, delta)).all():
+        k = k - ~sure
+    while (more := certifies(k + 1, sizes, epsilon, delta)).any():
+        k = k + more
+    return int(k) if k.ndim == 0 else k
+
+
+def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArray[np.bool_]:
+    """Return whether P[Binomial(n, epsilon) <= k] <= delta, decided exactly (k = -1 always is)."""
+    k, n = np.broadcast_arrays(k, n)
+    inside = np.clip(k, 0, np.maximum(n - 1, 0))
+    # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon.
+    chance = special.betaincc(inside + 1.0, np.maximum(n - inside, 1.0), epsilon)
+    chance = np.where(k < 0, 0.0, np.where(k >= n, 1.0, chance))
+    sure = np.asarray(chance <= delta)
+    for place in np.argwhere(np.abs(chance - delta) <= _DOUBTFUL * delta):
+        at = tuple(place)
+        sure[at] = _certifies_exactly(int(k[at]), int(n[at]), epsilon, delta)
+    return sure
+
+
+def _certifies_exactly(k: int, n: int, epsilon: float, delta: float) -> bool:
+    """Compare the binomial sum with delta in integers, over the common denominator of epsilon."""
+    if n > _LARGEST_EXACT_SUM:
+        return False
+    a, whole = epsilon.as_integer_ratio()
+    b = whole - a
+    term = b**n
+    total = term
+    for j in range(k):
+        term = term * (n - j) * a // ((j + 1) * b)
+        total += term
+    numerator, denominator = delta.as_integer_ratio()
+    return bool(total * denominator <= numerator * whole**n)
+
+
+@overload
+def clopper_pearson_upper(k: int, n: int, delta: float) -> float: ...
+@overload
+def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> NDArray[np.float64]: ...
+def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | NDArray[np.float64]:
+    """Return the error rate that k errors in n examples rule out exceeding.
+
+    With probability at least ``1 - delta`` over the examples the true rate is at most the
+    returned value (Clopper and Pearson, one-sided). ``k = n`` gives 1.
+    """
+    errors, sizes = np.broadcast_arrays(
+        _checks.whole_numbers("k", k, least=0), _checks.whole_numbers("n", n, least=1)
+    )
+    delta = _checks.probability("delta", delta)
+    if (errors > sizes).any():
+        raise ValueError(
+            f"k must be at most n, got k={int(errors[errors > sizes][0])} errors among "
+            f"n={int(sizes[errors > sizes][0])} examples."
+        )
+    rest = sizes - errors
+    upper = special.betainccinv(errors + 1.0, np.maximum(rest, 1.0), delta)
+    upper = np.where(rest == 0, 1.0, upper)
+    return float(upper) if upper.ndim == 0 else upper
+
+
+def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
+    """Return the largest cut-off whose miss rate is certified below ``epsilon``.
+
+    With probability at least ``1 - delta`` over the draw of ``scores``, a fresh score from the
+    same distribution falls below the returned value with probability at most ``epsilon``. No
+    assumption is made on that distribution; ties are allowed.
+
+    Too few scores give ``-inf``: every label is kept, and the statement still holds.
+    """
+    array = _checks.score_array("scores", scores)
+    _checks.flat("scores", array)
+    _checks.no_nan("scores", array)
+    k = allowed_errors(len(array), epsilon, delta)
+    return -np.inf if k < 0 else float(np.partition(array, k)[k])

@@ -1,0 +1,92 @@
+"""A calibrated object as a JSON file: versioned, checksummed, written all at once or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from metapac._version import __version__
+
+SCHEMA = 1
+FORMAT = "metapac promise"
+
+
+class BadArtefact(ValueError):
+    """A file that is not, or no longer, what metapac wrote."""
+
+
+def write(path: str | os.PathLike[str], body: dict[str, Any]) -> None:
+    """Write ``body`` with its format, versions and checksum, a line a key, replacing ``path``."""
+    document = {"format": FORMAT, "schema": SCHEMA, "metapac": __version__, **body}
+    document["checksum"] = _checksum(document)
+    with replacing(path) as file:
+        lines = [f"{json.dumps(key)}: {json.dumps(document[key])}" for key in document]
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what ``write`` wrote, or say why the file cannot be trusted."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # covers bad JSON and bad UTF-8
+        raise BadArtefact(
+            f"{path} is not complete JSON ({error}); it may be truncated. "
+            "Save the calibrated object again, or restore the file from a backup."
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise BadArtefact(
+            f"{path} is not a metapac promise. Pass a file written by .save() or by "
+            "'metapac calibrate -o'."
+        )
+    if not isinstance(document.get("schema"), int) or document["schema"] > SCHEMA:
+        raise BadArtefact(
+            f"{path} has schema {document.get('schema')!r}, written by metapac "
+            f"{document.get('metapac')}; this is metapac {__version__}, which reads schemas up "
+            f"to {SCHEMA}. Upgrade metapac."
+        )
+    if document.pop("checksum", None) != _checksum(document):
+        raise BadArtefact(
+            f"{path} was edited or damaged: its checksum does not match its content. "
+            "Calibrate again, or restore the file from a backup."
+        )
+    return document
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
+    """Open a text file that takes the place of ``path`` only when it was written to the end."""
+    target = Path(path)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp is private, a result is not
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def encode(value: float) -> float | str:
+    """Return a float as JSON can hold it: infinities as the strings ``float`` reads back."""
+    return value if value not in (float("inf"), float("-inf")) else str(value)

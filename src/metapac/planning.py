@@ -1,0 +1,200 @@
+"""What a promise needs, and what some data can buy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac import _checks
+from metapac.binomial import allowed_errors, certifies
+from metapac.guarantee import Guarantee, Level, Split
+
+
+class Affordable(NamedTuple):
+    """The smallest each parameter can be with some data, the other two held; None if it cannot."""
+
+    epsilon: float | None
+    alpha: float | None
+    delta: float | None
+
+
+class Curve(NamedTuple):
+    """Least tasks and least examples per task along one parameter of the promise."""
+
+    parameter: str
+    values: NDArray[np.float64]
+    tasks: NDArray[np.int64]
+    examples_per_task: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``guarantee`` needs at the least: ``tasks`` of ``examples_per_task`` each."""
+
+    guarantee: Guarantee
+    tasks: int
+    examples_per_task: int
+    level: Level
+
+    @property
+    def labels(self) -> int:
+        return self.tasks * self.examples_per_task
+
+    def affordable(self, tasks: int, examples_per_task: int) -> Affordable:
+        """Return the best epsilon, alpha and delta, one at a time, that the given data can buy."""
+        count = _checks.whole_number("tasks", tasks)
+        size = _checks.whole_number("examples_per_task", examples_per_task)
+        return affordable(self.guarantee, np.array([size]), np.array([count]))
+
+    def curve(self, parameter: str = "alpha", values: ArrayLike | None = None) -> Curve:
+        """Return what is needed along ``parameter``: epsilon, alpha, delta or split.
+
+        Along ``split`` it is the trade-off between many small tasks and few large ones.
+        """
+        _checks.one_of("parameter", parameter, tuple(_GRIDS))
+        grid = _GRIDS[parameter] if values is None else np.atleast_1d(np.asarray(values, float))
+        plans = [_plan(replace(self.guarantee, **{parameter: float(value)})) for value in grid]
+        return Curve(
+            parameter,
+            grid,
+            np.array([each.tasks for each in plans]),
+            np.array([each.examples_per_task for each in plans]),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"At least {self.tasks} tasks with at least {self.examples_per_task} labelled "
+            f"examples each ({self.labels} labels in all) are needed to promise: {self.guarantee}"
+        )
+
+
+_GRIDS = {
+    "epsilon": np.geomspace(0.01, 0.5, 60),
+    "alpha": np.geomspace(0.01, 0.5, 60),
+    "delta": np.geomspace(1e-12, 0.5, 60),
+    "split": np.linspace(0.01, 0.95, 95),
+}
+
+
+def plan(*, epsilon: float, alpha: float, delta: float, split: Split = "tight") -> Plan:
+    """Return the least number of tasks, and of examples in each, that can carry the promise.
+
+    The adaptive split has several ways to be feasible; the plan is the one with fewest labels.
+    """
+    return _plan(Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split))
+
+
+def _plan(guarantee: Guarantee) -> Plan:
+    return min(
+        (_plan_at(guarantee, level) for level in guarantee.levels), key=lambda each: each.labels
+    )
+
+
+def _plan_at(guarantee: Guarantee, level: Level) -> Plan:
+    return Plan(
+        guarantee,
+        tasks=least_size(level.alpha_across, level.delta),
+        examples_per_task=least_size(guarantee.epsilon, level.alpha_within),
+        level=level,
+    )
+
+
+def least_size(epsilon: float, delta: float, errors: int = 0) -> int:
+    """Return the least n of which ``errors`` may be wrong and still certify ``epsilon``."""
+    high = max(errors + 1, math.ceil(math.log(delta) / math.log1p(-epsilon)))
+    while not certifies(errors, high, epsilon, delta):
+        high *= 2
+    low = errors  # as many errors as examples certify nothing
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if certifies(errors, middle, epsilon, delta) else (middle, high)
+    return high
+
+
+def too_small(
+    epsilon: float, level: Level, sizes: NDArray[np.int64], counts: NDArray[np.int64]
+) -> int:
+    """Return how many tasks cannot certify ``epsilon`` at this level, ``counts`` of each size."""
+    return int(counts[~certifies(0, sizes, epsilon, level.alpha_within)].sum())
+
+
+def feasible(guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> bool:
+    """Return whether ``counts`` tasks of each of the ``sizes`` can carry the promise."""
+    return any(
+        bool(
+            certifies(
+                too_small(guarantee.epsilon, level, sizes, counts),
+                counts.sum(),
+                level.alpha_across,
+                level.delta,
+            )
+        )
+        for level in guarantee.levels
+    )
+
+
+def affordable(
+    guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64]
+) -> Affordable:
+    """Return the best promise, one parameter at a time, of ``counts`` tasks of each size."""
+
+    def least(name: str) -> float | None:
+        return _least(lambda value: feasible(replace(guarantee, **{name: value}), sizes, counts))
+
+    return Affordable(least("epsilon"), least("alpha"), least("delta"))
+
+
+def _least(works: Callable[[float], bool]) -> float | None:
+    """Return the least value in (0, 1) that works, of a promise that only gets easier."""
+    low, high = 0.0, math.nextafter(1.0, 0.0)
+    if not works(high):
+        return None
+    while high - low > 1e-15 * high and low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return high
+
+
+def shortage(guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> str:
+    """Return in words what an infeasible promise lacks and what the data could carry instead."""
+    need = _plan(guarantee)
+    tasks = int(counts.sum())
+    small = too_small(guarantee.epsilon, need.level, sizes, counts)
+    across = (need.level.alpha_across, need.level.delta)
+    text = (
+        f"epsilon={guarantee.epsilon:g}, alpha={guarantee.alpha:g}, delta={guarantee.delta:g} "
+        f"cannot be promised with split={guarantee.split!r}: it needs at least {need.tasks} tasks "
+        f"with at least {need.examples_per_task} examples each, and there are {tasks} tasks"
+    )
+    if small:
+        least = int(sizes.min())
+        short = f" (the smallest has {least}, {need.examples_per_task - least} too few)"
+        text += f", {small} of them too small{short if least else ''}"
+    remedies = [f"add {least_size(*across, errors=small) - tasks} tasks of that size"]
+    if tasks >= need.tasks:
+        enough = small - allowed_errors(tasks, *across)
+        remedies.append(f"bring {enough} of the small ones to that size")
+    best = affordable(guarantee, sizes, counts)._asdict().items()
+    remedies += [f"promise {name}={_checks.rounded_up(value):g}" for name, value in best if value]
+    remedies.append("pass on_infeasible='trivial' to keep every label")
+    return f"{text}. Either {', or '.join(remedies)}."
+
+
+def pooled_shortage(epsilon: float, delta: float, n: int) -> str:
+    """Return in words what an infeasible ``PS`` lacks and what its n examples could carry."""
+    need = least_size(epsilon, delta)
+    lower_epsilon = _least(lambda value: bool(certifies(0, n, value, delta)))
+    lower_delta = _least(lambda value: bool(certifies(0, n, epsilon, value)))
+    remedies = [f"add {need - n} examples"]
+    for name, value in (("epsilon", lower_epsilon), ("delta", lower_delta)):
+        if value:
+            remedies.append(f"promise {name}={_checks.rounded_up(value):g}")
+    remedies.append("pass on_infeasible='trivial' to keep every label")
+    return (
+        f"epsilon={epsilon:g}, delta={delta:g} cannot be promised: it needs at least {need} "
+        f"examples, and there are {n}. Either {', or '.join(remedies)}."
+    )

@@ -1,0 +1,99 @@
+"""Pictures of results and plans. Needs the extra ``plot``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapac.planning import Curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK, _BOX, _LIMIT = "#222222", "#9ecae1", "#c0392b"
+_LINES = ("-", "--", ":")
+
+
+def new_figure(columns: int, *, width: float, height: float) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure that no window system has to know of, and its axes in one row."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "pictures need matplotlib. Install it with: pip install 'metapac[plot]'"
+        ) from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, np.atleast_1d(figure.subplots(1, columns)).tolist()
+
+
+def error_and_size(
+    errors: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, NDArray[Any]],
+    *,
+    epsilon: float,
+    title: str,
+    path: str | os.PathLike[str],
+) -> None:
+    """Draw the paper's figures (a) and (b): error and size of each method over test tasks.
+
+    Error whiskers end at the 10th and 90th percentile, size whiskers at minimum and maximum.
+    """
+    figure, (left, right) = new_figure(2, width=10, height=4.2)
+    _boxes(left, errors, whiskers=(10, 90))
+    left.axhline(epsilon, color=_LIMIT, linestyle="--", linewidth=1.2)
+    right_end = len(errors) + 0.45
+    left.text(right_end, epsilon, f"epsilon = {epsilon:g}", color=_LIMIT, ha="right", va="bottom")
+    left.set_ylim(bottom=0)
+    left.set_ylabel("error on a test task")
+    left.set_title("whiskers: 10th to 90th percentile of tasks", fontsize=9)
+    _boxes(right, sizes, whiskers=(0, 100))
+    right.set_ylim(bottom=0)
+    right.set_ylabel("mean set size on a test task")
+    right.set_title("whiskers: smallest and largest", fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    figure.savefig(path, dpi=150)
+
+
+def _boxes(axes: Axes, values: Mapping[str, NDArray[Any]], whiskers: tuple[float, float]) -> None:
+    axes.boxplot(
+        list(values.values()),
+        tick_labels=[name.replace(" ", "\n", 1) for name in values],
+        whis=whiskers,
+        showfliers=False,
+        widths=0.55,
+        patch_artist=True,
+        boxprops={"facecolor": _BOX, "edgecolor": _INK},
+        medianprops={"color": _INK, "linewidth": 1.5},
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def needs(curves: Mapping[str, Curve], *, title: str, path: str | os.PathLike[str]) -> None:
+    """Draw least tasks and least examples per task along a parameter, a line for each split."""
+    figure, (left, right) = new_figure(2, width=10, height=4.2)
+    for (name, curve), style in zip(curves.items(), _LINES, strict=False):
+        left.plot(curve.values, curve.tasks, style, linewidth=2, label=name)
+        right.plot(curve.values, curve.examples_per_task, style, linewidth=2, label=name)
+    parameter = next(iter(curves.values())).parameter
+    for axes, what in ((left, "least tasks"), (right, "least examples per task")):
+        axes.set_xlabel("alpha within tasks" if parameter == "split" else parameter)
+        axes.set_ylabel(what)
+        axes.set_yscale("log")
+        if parameter != "split":
+            axes.set_xscale("log")
+        for axis in (axes.yaxis, axes.xaxis) if parameter != "delta" else (axes.yaxis,):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
+        axes.grid(which="both", color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    if len(curves) > 1:
+        left.legend(title="split", frameon=False)
+    figure.suptitle(title, fontsize=11)
+    figure.savefig(path, dpi=150)
