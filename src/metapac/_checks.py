@@ -57,9 +57,10 @@ def whole_number(name: str, value: object, *, least: int = 1) -> int:
 def score_array(name: str, scores: ArrayLike) -> Floats:
     """Return ``scores`` as a NumPy array in its own precision (integers become float64)."""
     if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
+        masked = int(np.ma.getmaskarray(scores).sum())
         raise ValueError(
-            f"{name} holds {int(np.ma.getmaskarray(scores).sum())} masked values; a score that is not "
-            "there cannot be certified. Pass only the examples that have one."
+            f"{name} holds {masked} masked values; a score that is not there cannot be certified. "
+            "Pass only the examples that have one."
         )
     try:
         array = np.asarray(_on_host(scores))
