@@ -112,6 +112,14 @@ def same_length(name: str, array: Array, other: str, reference: Array) -> None:
         )
 
 
+def same_shape(name: str, array: Array, other: str, reference: Array) -> None:
+    if array.shape != reference.shape:
+        raise ValueError(
+            f"{name} and {other} must have the same shape, got {array.shape} and "
+            f"{reference.shape}. Pass one of each for every example."
+        )
+
+
 def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
     """Return ``tasks`` as a one-dimensional array whose elements can be looked up in a dict."""
     if hasattr(tasks, "__array__"):
@@ -126,16 +134,14 @@ def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
             "columns, such as f'{state}-{year}'."
         )
     if ids.dtype.kind == "f":
-        missing = int(np.isnan(ids).sum())
-        raise _missing_task(missing) if missing else _fractional_task(ids[0])
+        raise _missing_task() if np.isnan(ids).any() else _fractional_task(ids[0])
     return ids if ids.dtype.kind in "iuU" else ids.astype(object)
 
 
 def task_names(names: list[Any]) -> Array:
     """Check distinct task ids: none missing, all of one kind. Integers come back as integers."""
-    missing = [name for name in names if _is_missing(name)]
-    if missing:
-        raise _missing_task(None)
+    if any(_is_missing(name) for name in names):
+        raise _missing_task()
     kinds: dict[str, object] = {}
     for name in names:
         kinds.setdefault(_kind(name), name)
@@ -206,10 +212,9 @@ def unhashable_task(error: TypeError) -> ValueError:
     )
 
 
-def _missing_task(count: int | None) -> ValueError:
-    holds = "holds missing ids" if count is None else f"holds {count} missing ids"
+def _missing_task() -> ValueError:
     return ValueError(
-        f"tasks {holds} (None or NaN); an example must belong to a task. "
+        "tasks holds missing ids (None or NaN); an example must belong to a task. "
         "Drop those examples or name their task."
     )
 

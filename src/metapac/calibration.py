@@ -130,7 +130,7 @@ class MetaPS(ThresholdSets):
         """The promise in one sentence, with its numbers and its assumptions."""
         self._check_calibrated()
         sentence = self.guarantee_.sentence(tasks=len(self.tasks_), threshold=self.threshold_)
-        return sentence if math.isfinite(self.threshold_) else f"{sentence} {_TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {_TRIVIAL}"
 
     def _guarantee(self) -> Guarantee:
         return Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=self.delta, split=self.split)
@@ -222,7 +222,7 @@ class PS(ThresholdSets):
         sentence = pooled_sentence(
             self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
         )
-        return sentence if math.isfinite(self.threshold_) else f"{sentence} {_TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {_TRIVIAL}"
 
     def _body(self) -> dict[str, Any]:
         return {"evidence": {"examples": self.n_examples_}}

@@ -40,6 +40,7 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     target = _checks.score_array("y", y).astype(np.float64)
     centre, width = _centre_and_scale(prediction, scale)
     _checks.finite("y", target)
+    _checks.same_shape("y", target, "prediction", centre)
     return np.asarray(-np.abs(target - centre) / width)
 
 
@@ -70,13 +71,9 @@ def _centre_and_scale(
     width = _checks.score_array("scale", scale).astype(np.float64)
     _checks.finite("prediction", centre)
     _checks.finite("scale", width, positive=True)
-    try:
-        return tuple(np.broadcast_arrays(centre, width))  # type: ignore[return-value]
-    except ValueError:
-        raise ValueError(
-            f"prediction and scale must have matching shapes, got {centre.shape} and "
-            f"{width.shape}. Pass one scale for each prediction, or one for all."
-        ) from None
+    if width.ndim:
+        _checks.same_shape("prediction", centre, "scale", width)
+    return centre, width
 
 
 def _matrix(sets: ArrayLike) -> NDArray[np.bool_]:

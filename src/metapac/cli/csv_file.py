@@ -64,6 +64,7 @@ def open_csv(path: Path) -> Iterator[CsvFile]:
             description=f"Reading {path.name}",
             console=errors,
             transient=True,
+            disable=not errors.is_terminal,
         ) as lines:
             yield CsvFile(path, lines)
     except UnicodeDecodeError as error:

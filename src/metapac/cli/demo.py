@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,16 @@ def demo(
     rng: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
 ) -> None:
     """Compare PS, PS-Test and Meta-PS on tasks whose true error is known."""
-    rows = study.run(
-        draws, rng, lambda numbers: track(numbers, "Calibrating", console=errors, transient=True)
-    )
+    rows = study.run(draws, rng, _bar)
     table, picture = study.write(rows, output)
     console.print(_table(study.summarise(rows)))
     console.print(_explanation(), markup=False)
     console.print(f"\nAll rows: {table}\nPicture:  {picture}", markup=False)
+
+
+def _bar(numbers: Iterable[int]) -> Iterable[int]:
+    quiet = not errors.is_terminal
+    return track(numbers, "Calibrating", console=errors, transient=True, disable=quiet)
 
 
 def _table(summaries: list[study.Summary]) -> Table:

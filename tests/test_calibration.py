@@ -1,0 +1,347 @@
+"""Meta-PS and PS as estimators: against a slow reference, and in every way they are called."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from metapac import PS, Guarantee, InfeasibleGuarantee, MetaPS, NotCalibrated, threshold
+
+PROMISE = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.2}
+SPLITS: list[str | float] = ["tight", "even", "adaptive", 0.3]
+Examples = list[tuple[int, float]]
+examples_of_tasks = st.lists(
+    st.tuples(st.integers(0, 6), st.sampled_from([-math.inf, 0.0, 0.125, 0.5, 0.75, 1.0])),
+    min_size=1,
+    max_size=80,
+)
+
+
+def many(tasks: int = 130, examples: int = 40, rng: int = 0) -> tuple[Any, Any]:
+    scores = np.random.default_rng(rng).normal(size=tasks * examples)
+    return scores, np.repeat(np.arange(tasks), examples)
+
+
+def paper(**changes: Any) -> MetaPS:
+    return MetaPS(**{"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5} | changes)
+
+
+@given(examples=examples_of_tasks, split=st.sampled_from(SPLITS))
+def test_meta_ps_is_two_calls_to_one_inequality(examples: Examples, split: str | float) -> None:
+    tasks, scores = map(list, zip(*examples, strict=True))
+    levels = Guarantee(**PROMISE, split=split).levels
+    found = MetaPS(**PROMISE, split=split, on_infeasible="trivial").calibrate(scores, tasks)
+    assert found.threshold_ == oracles.meta_ps(scores, tasks, PROMISE["epsilon"], levels)
+
+
+@given(examples=examples_of_tasks, split=st.sampled_from(SPLITS), rng=st.integers(0, 99))
+def test_order_does_not_matter(examples: Examples, split: str | float, rng: int) -> None:
+    shuffled = [examples[i] for i in np.random.default_rng(rng).permutation(len(examples))]
+    first, second = (
+        MetaPS(**PROMISE, split=split, on_infeasible="trivial").calibrate(
+            [score for _, score in rows], [task for task, _ in rows]
+        )
+        for rows in (examples, shuffled)
+    )
+    assert first.threshold_ == second.threshold_
+    by_task = dict(zip(second.tasks_.tolist(), second.task_thresholds_, strict=True))
+    assert [by_task[task] for task in first.tasks_.tolist()] == first.task_thresholds_.tolist()
+
+
+@given(examples=examples_of_tasks, split=st.sampled_from(SPLITS), cut=st.integers(0, 6))
+def test_adding_tasks_equals_starting_again(
+    examples: Examples, split: str | float, cut: int
+) -> None:
+    old = [row for row in examples if row[0] < cut]
+    new = [row for row in examples if row[0] >= cut]
+    if not old or not new:
+        return
+    method = MetaPS(**PROMISE, split=split, on_infeasible="trivial")
+    scratch = clone(method).calibrate([s for _, s in old + new], [t for t, _ in old + new])
+    grown = method.calibrate([s for _, s in old], [t for t, _ in old])
+    grown.add([s for _, s in new], [t for t, _ in new])
+    assert_same(grown, scratch)
+
+
+@given(examples=examples_of_tasks, split=st.sampled_from(SPLITS))
+def test_sites_that_send_one_number_give_the_same(examples: Examples, split: str | float) -> None:
+    method = MetaPS(**PROMISE, split=split, on_infeasible="trivial")
+    by_task: dict[int, list[float]] = {}
+    for task, score in examples:
+        by_task.setdefault(task, []).append(score)
+    sent = {task: method.task_threshold(scores) for task, scores in by_task.items()}
+    sizes = [len(scores) for scores in by_task.values()]
+    whole = clone(method).calibrate([s for _, s in examples], [t for t, _ in examples])
+    assert_same(clone(method).combine(sent, sizes=sizes), whole)
+    assert clone(method).combine(sent).threshold_ == whole.threshold_
+
+
+def assert_same(one: MetaPS, other: MetaPS) -> None:
+    assert one.threshold_ == other.threshold_
+    assert one.level_ == other.level_
+    assert one.tasks_.tolist() == other.tasks_.tolist()
+    assert one.task_sizes_.tolist() == other.task_sizes_.tolist()
+    assert one.task_thresholds_.tolist() == other.task_thresholds_.tolist()
+    assert one.promise_ == other.promise_
+
+
+def test_results_of_a_calibration() -> None:
+    scores, tasks = many()
+    found = paper().calibrate(scores, tasks)
+    assert found.threshold_ == np.sort(found.task_thresholds_)[0]  # 130 tasks allow no error
+    for task in (0, 77):
+        expected = threshold(scores[tasks == task], epsilon=0.1, delta=0.05)
+        assert found.task_thresholds_[task] == expected
+    assert found.tasks_.tolist() == list(range(130))
+    assert set(found.task_sizes_) == {40}
+    assert found.level_ == found.guarantee_.levels[0]
+    assert str(found) == found.promise_
+    assert "over the 130 calibration tasks" in found.promise_
+
+
+def test_the_adaptive_split_takes_the_largest_of_its_levels() -> None:
+    scores, tasks = many(300, 60)
+    adaptive = paper(split="adaptive").calibrate(scores, tasks)
+    share = 1e-5 / 4
+    each = [paper(split=x, delta=share).calibrate(scores, tasks) for x in (0.02, 0.1, 0.25, 0.5)]
+    best = max(each, key=lambda one: one.threshold_)
+    assert adaptive.threshold_ == best.threshold_
+    assert adaptive.level_ == best.level_
+    np.testing.assert_array_equal(adaptive.task_thresholds_, best.task_thresholds_)
+
+
+def test_a_task_too_small_counts_as_keeping_every_label() -> None:
+    scores, tasks = many(300)
+    tasks = np.concatenate([tasks, [300]])
+    found = paper().calibrate(np.append(scores, 9.0), tasks)
+    assert found.task_thresholds_[-1] == -math.inf
+    assert found.threshold_ > -math.inf
+    k = 9  # allowed errors of 301 tasks at 0.095 and 1e-5, one of which the small task takes
+    assert found.threshold_ == np.sort(found.task_thresholds_)[k]
+
+
+def test_minus_infinity_is_a_score_like_any_other() -> None:
+    scores, tasks = many()
+    found = paper().calibrate(np.full_like(scores, -np.inf), tasks)
+    assert found.threshold_ == -math.inf
+    assert found.promise_.endswith("Every label is kept, so it holds trivially.")
+    assert found.predict_set([[-math.inf, 0.5]]).all()
+
+
+def test_a_threshold_of_plus_infinity_is_not_called_trivial() -> None:
+    scores, tasks = many()
+    found = paper().calibrate(np.full_like(scores, np.inf), tasks)
+    assert found.predict_set([np.inf, 1e300]).tolist() == [True, False]
+    assert "kept" not in found.promise_
+
+
+@pytest.mark.parametrize(
+    ("tasks", "examples", "message"),
+    [
+        (
+            40,
+            100,
+            "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised with split='tight': it needs "
+            "at least 116 tasks with at least 29 examples each, and there are 40 tasks. Either add "
+            "76 tasks of that size, or promise alpha=0.294, or promise delta=0.0185, or pass "
+            "on_infeasible='trivial' to keep every label.",
+        ),
+        (
+            400,
+            20,
+            "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised with split='tight': it needs "
+            "at least 116 tasks with at least 29 examples each, and there are 400 tasks, 400 of "
+            "them too small (the smallest has 20, 9 too few). Either add 4734 tasks of that size, "
+            "or bring 385 of the small ones to that size, or promise epsilon=0.14, or promise "
+            "alpha=0.244, or pass on_infeasible='trivial' to keep every label.",
+        ),
+    ],
+)
+def test_infeasible_says_what_is_missing_and_what_is_not(
+    tasks: int, examples: int, message: str
+) -> None:
+    scores, names = many(tasks, examples)
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        paper().calibrate(scores, names)
+    assert str(caught.value) == message
+    trivial = paper(on_infeasible="trivial").calibrate(scores, names)
+    assert trivial.threshold_ == -math.inf
+
+
+@pytest.mark.parametrize("remedy", [{"alpha": 0.294}, {"delta": 0.0185}, {"tasks": 116}], ids=str)
+def test_each_remedy_works(remedy: dict[str, float]) -> None:
+    scores, names = many(int(remedy.pop("tasks", 40)), 100)
+    assert paper(**remedy).calibrate(scores, names).threshold_ > -math.inf
+
+
+def test_remedies_for_small_tasks_work() -> None:
+    scores, names = many(400, 20)
+    for remedy in ({"epsilon": 0.14}, {"alpha": 0.244}):
+        assert paper(**remedy).calibrate(scores, names).threshold_ > -math.inf
+    more = np.concatenate([scores, many(4734, 29)[0]])
+    ids = np.concatenate([names, 400 + many(4734, 29)[1]])
+    assert paper().calibrate(more, ids).threshold_ > -math.inf
+    with pytest.raises(InfeasibleGuarantee):
+        paper().calibrate(more[29:], np.concatenate([names, ids[8029:]]))
+
+
+def test_infeasible_sites_are_counted() -> None:
+    sent = [0.5] * 130 + [-math.inf] * 3
+    with pytest.raises(InfeasibleGuarantee, match="there are 133 tasks, 3 of them too small. Ei"):
+        paper().combine(sent)
+
+
+def test_a_failed_call_loses_nothing() -> None:
+    scores, tasks = many()
+    found = paper().calibrate(scores, tasks)
+    before = found.threshold_
+    with pytest.raises(ValueError, match="was calibrated already"):
+        found.add(scores[:40], tasks[:40])
+    with pytest.raises(InfeasibleGuarantee):
+        found.calibrate(scores[:40], tasks[:40])
+    assert found.threshold_ == before
+    assert len(found.tasks_) == 130
+
+
+def test_ps_is_one_call() -> None:
+    scores = many()[0]
+    found = PS(epsilon=0.1, delta=1e-5).calibrate(scores)
+    assert found.threshold_ == threshold(scores, epsilon=0.1, delta=1e-5)
+    assert "over the 5200 calibration examples" in str(found)
+
+
+def test_ps_on_a_test_tasks_own_examples_is_infeasible_in_the_paper() -> None:
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        PS(epsilon=0.1, delta=1e-5).calibrate(np.zeros(100))
+    assert str(caught.value) == (
+        "epsilon=0.1, delta=1e-05 cannot be promised: it needs at least 110 examples, and there "
+        "are 100. Either add 10 examples, or promise epsilon=0.109, or promise delta=2.66e-05, or "
+        "pass on_infeasible='trivial' to keep every label."
+    )
+    assert PS(epsilon=0.109, delta=1e-5).calibrate(np.zeros(100)).threshold_ == 0
+    assert PS(epsilon=0.1, delta=2.66e-5).calibrate(np.zeros(100)).threshold_ == 0
+    trivial = PS(epsilon=0.1, delta=1e-5, on_infeasible="trivial").calibrate(np.zeros(100))
+    assert trivial.threshold_ == -math.inf
+
+
+def test_sets_are_scores_at_least_the_threshold() -> None:
+    found = PS(epsilon=0.5, delta=0.5).calibrate([0.25] * 9)
+    kept = found.predict_set([[0.25, 0.2], [0.3, math.nextafter(0.25, 0)]])
+    assert kept.dtype == np.bool_
+    assert kept.tolist() == [[True, False], [True, False]]
+    assert found.predict_set(np.zeros((0, 3))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("coarse", [np.float16, np.float32])
+def test_scores_are_compared_in_the_coarser_precision(coarse: type) -> None:
+    # 0.1 rounds up to float32 and down to float16; what was kept in calibration stays kept.
+    exact = np.full(50, 0.1)
+    narrow = exact.astype(coarse)
+    for calibration in (exact, narrow):
+        found = PS(epsilon=0.1, delta=0.05).calibrate(calibration)
+        for scores in (exact, narrow):
+            assert found.predict_set(scores).all()
+    below = PS(epsilon=0.1, delta=0.05).calibrate(narrow)
+    assert not below.predict_set(np.nextafter(narrow, coarse(0))).any()
+    assert PS(epsilon=0.1, delta=0.05).calibrate([1e300] * 50).predict_set(narrow).sum() == 0
+
+
+def test_scikit_learns_contract() -> None:
+    method = paper(split=0.2)
+    assert list(inspect.signature(MetaPS).parameters) == list(method.get_params())
+    copy = clone(method)
+    assert copy is not method
+    assert copy.get_params() == method.get_params()
+    assert copy.set_params(alpha=0.3) is copy
+    assert (copy.alpha, method.alpha) == (0.3, 0.1)
+    assert repr(copy) == (
+        "MetaPS(epsilon=0.1, alpha=0.3, delta=1e-05, split=0.2, on_infeasible='raise')"
+    )
+    assert str(copy) == repr(copy)
+    MetaPS(epsilon="never looked at", alpha=None, delta=-1)  # type: ignore[arg-type]
+    assert clone(PS(epsilon=0.1, delta=0.2)).get_params() == {
+        "epsilon": 0.1,
+        "delta": 0.2,
+        "on_infeasible": "raise",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: MetaPS(confidence_level=0.9),  # type: ignore[call-arg]
+            "confidence_level is called otherwise here: pass epsilon = 1 - confidence_level.",
+        ),
+        (
+            lambda: MetaPS(alpha=0.1, delta=0.1),  # type: ignore[call-arg]
+            "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks that "
+            "may break the promise",
+        ),
+        (lambda: PS(alpha=0.1, delta=0.1), "alpha is not the miss rate here: epsilon is"),  # type: ignore[call-arg]
+        (lambda: MetaPS(epsilon=0.1, alpha=0.1), "missing .* 'delta'"),  # type: ignore[call-arg]
+        (lambda: MetaPS(0.1, 0.1, 0.1), "positional argument"),  # type: ignore[misc]
+    ],
+)
+def test_words_of_other_libraries_are_translated(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda it: it.predict_set([0.1]),
+        lambda it: it.predict_interval([0.1]),
+        lambda it: it.save("never-written.json"),
+        lambda it: it.add([0.1], [1]),
+        lambda it: it.promise_,
+    ],
+)
+def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
+    with pytest.raises(NotCalibrated, match="this MetaPS has no threshold yet. Call .calibrate"):
+        use(paper())
+    changed = paper().calibrate(*many()).set_params(epsilon=0.2)
+    with pytest.raises(NotCalibrated, match="its parameters were changed to .* again"):
+        use(changed)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: paper(epsilon=0).calibrate([1.0], ["a"]), "epsilon must be .* got 0"),
+        (lambda: paper(on_infeasible="x").calibrate([1.0], ["a"]), "on_infeasible must be 'raise'"),
+        (lambda: PS(epsilon=2, delta=0.1).calibrate([1.0]), "epsilon must be .* got 2"),
+        (lambda: paper().set_params(beta=1), "'beta' is not a parameter of MetaPS; it has epsilon"),
+        (
+            lambda: paper().combine([0.1, math.nan]),
+            r"task_thresholds holds 1 NaN out of 2 values \(first in task number 1\)",
+        ),
+        (
+            lambda: paper(split="adaptive").combine([0.1, 0.2]),
+            r"task_thresholds must hold 4 values for each task, got shape \(2,\). Send what",
+        ),
+        (lambda: paper().combine([]), "task_thresholds must hold 1 value for each task, got sh"),
+        (
+            lambda: paper().combine([0.1, 0.2], ["ohio", "ohio"]),
+            "tasks holds 'ohio' more than once, and a task counts only once",
+        ),
+        (lambda: paper().combine([0.1, 0.2], ["a"]), "task_thresholds and tasks must have the sam"),
+        (lambda: paper().combine([0.1], sizes=[1, 2]), "task_thresholds and sizes must have the s"),
+        (
+            lambda: PS(epsilon=0.5, delta=0.5).calibrate([0.1] * 9).predict_set([[0.1, math.nan]]),
+            r"scores holds 1 NaN out of 2 values \(first in row 0\)",
+        ),
+    ],
+)
+def test_bad_input_is_named(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

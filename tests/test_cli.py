@@ -1,0 +1,229 @@
+"""The commands as a person runs them: what they print, write, refuse, and their exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from metapac import MetaPS, load
+from metapac.cli.app import app
+
+PROMISE = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
+
+
+def metapac(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    values = np.random.default_rng(0).random((130, 30))
+    rows = [[f"site, {i}", i, repr(v)] for i, row in enumerate(values.tolist()) for v in row]
+    return write_csv(tmp_path / "scores.csv", ["site", "note", "p_true"], rows)
+
+
+@pytest.fixture
+def promise(scores: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "promise.json"
+    result = calibrate(scores, "-o", path)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def calibrate(path: Path, *more: object, task: str = "site", score: str = "p_true") -> Result:
+    return metapac("calibrate", path, "--task", task, "--score", score, *PROMISE, *more)
+
+
+def test_calibrate_writes_what_the_library_computes(scores: Path, promise: Path) -> None:
+    values = np.random.default_rng(0).random((130, 30))
+    names = [f"site, {i}" for i in range(130)]
+    expected = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
+        values.ravel(), np.repeat(names, 30)
+    )
+    found = load(promise)
+    assert found.threshold_ == expected.threshold_
+    assert found.tasks_.tolist() == names
+
+
+def test_calibrate_says_what_it_promises(scores: Path, tmp_path: Path) -> None:
+    result = calibrate(scores, "-o", tmp_path / "p.json")
+    text = " ".join(result.output.split())
+    assert "from 130 tasks and 3900 examples, written to" in text
+    assert "With probability at least 1 - 1e-05 over the 130 calibration tasks" in text
+    machine = json.loads(calibrate(scores, "-o", tmp_path / "p.json", "--json").output)
+    assert machine["tasks"] == 130
+    assert machine["threshold"] == load(tmp_path / "p.json").threshold_
+
+
+@pytest.mark.parametrize("split", ["even", "adaptive", "0.3"])
+def test_calibrate_knows_every_split(scores: Path, tmp_path: Path, split: str) -> None:
+    result = metapac(
+        "calibrate", scores, "--task", "site", "--score", "p_true", "--epsilon", 0.3,
+        "--alpha", 0.3, "--delta", 0.1, "--split", split, "-o", tmp_path / "p.json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert str(load(tmp_path / "p.json").split) == split
+
+
+def test_predict_adds_sets(promise: Path, tmp_path: Path) -> None:
+    cut = load(promise).threshold_
+    rows = [["x,1", cut, 0.0, 1.0], ["y\n2", 0.0, 0.0, np.nextafter(cut, 0)]]
+    table = write_csv(tmp_path / "new.csv", ["id", "p_cat", "p_great owl", "p_\N{DOG}"], rows)
+    result = metapac("predict", promise, table, "-o", tmp_path / "sets.csv")
+    assert result.exit_code == 0, result.output
+    with (tmp_path / "sets.csv").open(newline="", encoding="utf-8") as file:
+        header, *found = list(csv.reader(file))
+    assert header == ["id", "p_cat", "p_great owl", "p_\N{DOG}", "set", "set_size"]
+    assert [row[0] for row in found] == ["x,1", "y\n2"]
+    assert json.loads(found[0][4]) == ["cat", "\N{DOG}"]
+    assert [row[5] for row in found] == ["2", "0"]
+    printed = metapac("predict", promise, table)
+    assert printed.stdout == (tmp_path / "sets.csv").read_text(encoding="utf-8")
+
+
+def test_predict_with_other_column_names(promise: Path, tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "new.csv", ["cat score", "dog score", "p_x"], [[1, 0, "text"]])
+    result = metapac("predict", promise, table, "--columns", "* score")
+    assert '1,0,text,"[""cat""]",1' in result.stdout
+
+
+def test_plan_prints_every_split() -> None:
+    result = metapac("plan", *PROMISE)
+    assert result.exit_code == 0
+    for word in ("tight", "116", "even", "225", "adaptive", "252"):
+        assert word in result.output
+    machine = json.loads(
+        metapac("plan", *PROMISE, "--tasks", 40, "--examples", 50, "--json").stdout
+    )
+    assert machine["tight"]["tasks"] == 116
+    assert machine["tight"]["best_alpha"] == pytest.approx(0.29304, abs=1e-4)
+    assert machine["tight"]["best_epsilon"] is None
+
+
+def test_plan_draws(tmp_path: Path) -> None:
+    result = metapac("plan", *PROMISE, "--plot", tmp_path / "plan.png")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
+    result = metapac("demo", "--draws", 3, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "PS-Test needs 110 labels" in " ".join(result.output.split())
+    assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / "out" / "demo.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 4 * 50
+    sizes = {m: np.mean([float(r["size"]) for r in rows if r["method"] == m]) for m in METHODS}
+    assert sizes["PS-Test"] == 5
+    assert sizes["Meta-PS tight"] < sizes["Meta-PS even"]
+    again = metapac("demo", "--draws", 3, "-o", tmp_path / "again")
+    assert again.exit_code == 0
+    assert (tmp_path / "again/demo.csv").read_text() == (tmp_path / "out/demo.csv").read_text()
+
+
+METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS tight")
+
+
+def test_too_few_tasks_exit_with_one(scores: Path, tmp_path: Path) -> None:
+    few = write_csv(tmp_path / "few.csv", ["site", "p_true"], [["a", 0.1]])
+    result = calibrate(few, "-o", tmp_path / "p.json")
+    assert result.exit_code == 1
+    assert "metapac: epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised" in result.stderr
+    assert not (tmp_path / "p.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; it needs a header line with the column names"),
+        ("site,other\na,1\n", "has no column 'p_true'; it has: site, other."),
+        ("site,p_true\na,high\n", "line 2: column 'p_true' holds 'high', which is not a number"),
+        ("site,p_true\na,0.1\nb,\n", "line 3: column 'p_true' holds '', which is not a number"),
+        ("site,p_true\na,0.1,3\n", "line 2: 3 fields where the header has 2. Quote fields"),
+        ("site,p_true\n,0.1\n", "line 2: column 'site' is empty; an example must belong to a task"),
+        ("site,p_true\na,nan\n", "scores holds 1 NaN out of 1 values (first in task 'a')"),
+        ("site,p_true\n", "scores is empty; pass at least one labelled example"),
+        ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
+    ],
+)
+def test_bad_tables_exit_with_two(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(text)
+    result = calibrate(path, "-o", tmp_path / "p.json")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_other_bad_input_exits_with_two(promise: Path, scores: Path, tmp_path: Path) -> None:
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"site,p_true\n\xff\xfe,1\n")
+    marked = write_csv(tmp_path / "marked.csv", ["p_a", "set"], [[1, 2]])
+    good = write_csv(tmp_path / "good.csv", ["p_a"], [[1]])
+    for result, message in [
+        (calibrate(tmp_path / "none.csv", "-o", tmp_path / "p.json"), "No such file"),
+        (calibrate(scores, "-o", tmp_path / "none" / "p.json"), "No such file"),
+        (calibrate(binary, "-o", tmp_path / "p.json"), "is not UTF-8 text"),
+        (calibrate(scores, "--split", "odd", "-o", tmp_path / "p.json"), "split must be 'tight'"),
+        (metapac("predict", scores, good), "is not complete JSON"),
+        (metapac("predict", promise, marked), "has a column 'set' already. Rename or drop it."),
+        (
+            metapac("predict", promise, good, "--columns", "q_*"),
+            "no column like 'q_*'; it has: p_a",
+        ),
+        (metapac("predict", promise, good, "--columns", "p_a"), "--columns must hold one star"),
+        (metapac("plan", *PROMISE, "--tasks", 5), "--tasks and --examples go together"),
+        (metapac("plan", "--epsilon", 2, "--alpha", 0.1, "--delta", 0.1), "epsilon must be a nu"),
+        (metapac("plan", *PROMISE, "--tasks", 0, "--examples", 5), "tasks must hold whole numbers"),
+    ]:
+        assert result.exit_code == 2, message
+        assert message in result.stderr
+
+
+def test_a_failed_prediction_leaves_no_file(promise: Path, tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "new.csv", ["p_a"], [[0.1], ["nan"]])
+    result = metapac("predict", promise, table, "-o", tmp_path / "sets.csv")
+    assert result.exit_code == 2
+    assert not (tmp_path / "sets.csv").exists()
+
+
+def test_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "metapac", "--help"], capture_output=True, text=True, check=True
+    )
+    for command in ("plan", "calibrate", "predict", "demo"):
+        assert command in done.stdout
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = "import sys; sys.modules['typer'] = None; from metapac.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "The command line needs typer. Install it with: pip install 'metapac[cli]'\n"
+    )
+    code = "import sys; sys.modules['matplotlib'] = None; from metapac.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plan", *PROMISE, "--plot", "never.png"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pictures need matplotlib. Install it with: pip install 'metapac[plot]'" in done.stderr

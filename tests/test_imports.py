@@ -1,0 +1,63 @@
+"""What the package loads, and which way its imports point."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import metapac
+
+SOURCE = Path(metapac.__file__).parent
+# From the ground up: a module may import only what stands before it.
+ORDER = [
+    "_version",
+    "_checks",
+    "binomial",
+    "guarantee",
+    "planning",
+    "grouping",
+    "sets",
+    "persistence",
+    "_estimator",
+    "calibration",
+    "tasks.synthetic",
+    "plots",
+    "demo",
+    "cli.common",
+]
+
+
+def test_importing_metapac_loads_nothing_heavy() -> None:
+    code = "import sys, metapac; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "numpy" in loaded
+    heavy = {"torch", "pandas", "polars", "pyarrow", "matplotlib", "sklearn", "typer", "rich"}
+    assert not heavy & set(loaded)
+
+
+def test_imports_point_one_way() -> None:
+    for i, module in enumerate(ORDER):
+        path = SOURCE / (module.replace(".", "/") + ".py")
+        for imported in _imports(path):
+            assert imported in ORDER[:i], f"{module} imports {imported}"
+
+
+def _imports(path: Path) -> set[str]:
+    """Return the modules of this package that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "metapac":
+            inside = (node.module or "").removeprefix("metapac").removeprefix(".")
+            names = [f"{inside}.{alias.name}".strip(".") for alias in node.names]
+            modules = [n for n in names if (SOURCE / (n.replace(".", "/") + ".py")).exists()]
+            found |= set(modules) if modules else {inside}
+    return found
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in metapac.__all__:
+        assert getattr(metapac, name).__doc__
