@@ -18,7 +18,7 @@ types: .venv/.lint
 	$(BIN)/mypy
 
 bench: .venv/.bench
-	$(BIN)/python -m pytest benchmarks --benchmark-only --benchmark-columns=min,median,rounds
+	$(BIN)/python -m pytest benchmarks --benchmark-columns=min,median,rounds --benchmark-disable-gc
 
 clean:
 	rm -rf .venv metapac-demo

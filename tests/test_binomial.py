@@ -170,7 +170,7 @@ def test_too_few_scores_keep_every_label() -> None:
             lambda: allowed_errors(-1, 0.1, 0.1),
             r"n must hold whole numbers from 0 to 2\*\*53, got -1",
         ),
-        (lambda: allowed_errors(2.5, 0.1, 0.1), "n must hold whole numbers .* got 2.5"),  # type: ignore[call-overload]
+        (lambda: allowed_errors(2.5, 0.1, 0.1), "n must hold whole numbers .* got 2.5"),
         (lambda: allowed_errors(5, 0.0, 0.1), "epsilon must be a number strictly between 0 and 1"),
         (lambda: allowed_errors(5, 0.1, 1.0), "delta must be a number .* got 1.0. Pass a small"),
         (lambda: allowed_errors(5, "0.1", 0.1), "epsilon must be a number .* got '0.1'"),  # type: ignore[call-overload]

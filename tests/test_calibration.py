@@ -244,7 +244,7 @@ def test_sets_are_scores_at_least_the_threshold() -> None:
 def test_scores_are_compared_in_the_coarser_precision(coarse: type) -> None:
     # 0.1 rounds up to float32 and down to float16; what was kept in calibration stays kept.
     exact = np.full(50, 0.1)
-    narrow = exact.astype(coarse)
+    narrow: Any = exact.astype(coarse)
     for calibration in (exact, narrow):
         found = PS(epsilon=0.1, delta=0.05).calibrate(calibration)
         for scores in (exact, narrow):
@@ -288,7 +288,7 @@ def test_scikit_learns_contract() -> None:
         ),
         (lambda: PS(alpha=0.1, delta=0.1), "alpha is not the miss rate here: epsilon is"),  # type: ignore[call-arg]
         (lambda: MetaPS(epsilon=0.1, alpha=0.1), "missing .* 'delta'"),  # type: ignore[call-arg]
-        (lambda: MetaPS(0.1, 0.1, 0.1), "positional argument"),  # type: ignore[misc]
+        (lambda: MetaPS(0.1, 0.1, 0.1), "positional argument"),  # type: ignore[call-arg]
     ],
 )
 def test_words_of_other_libraries_are_translated(make: Any, message: str) -> None:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from metapac.tasks.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
 
-FAMILIES = [
+FAMILIES: list[tuple[Family, float]] = [
     (NormalFamily(), 2.0),
     (TiedFamily(), 0.6),
     (TiedFamily(), 0.55),

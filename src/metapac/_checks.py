@@ -140,24 +140,23 @@ def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
 
 def task_names(names: list[Any]) -> Array:
     """Check distinct task ids: none missing, all of one kind. Integers come back as integers."""
-    if any(_is_missing(name) for name in names):
+    types = {type(name): name for name in reversed(names)}  # few, however many the names
+    if any(_is_missing(name) for name in types.values()):
         raise _missing_task()
-    kinds: dict[str, object] = {}
-    for name in names:
-        kinds.setdefault(_kind(name), name)
+    kinds = {_kind(name): name for name in types.values()}
     if "float" in kinds:
         raise _fractional_task(kinds["float"])
     if len(kinds) > 1:
-        examples = " and ".join(f"{kind} ({name!r})" for kind, name in kinds.items())
+        examples = " and ".join(f"{kind} ({kinds[kind]!r})" for kind in reversed(kinds))
         raise ValueError(
             f"tasks must hold ids of one type, got {examples}. Convert them all, "
             "for example with [str(task) for task in tasks]."
         )
-    if "int" in kinds:
-        return np.array([int(name) for name in names])
-    return np.fromiter(
-        (str(name) if isinstance(name, str) else name for name in names), object, len(names)
-    )
+    if kinds.keys() == {"int"}:
+        return np.array(names)
+    if "str" in kinds and types.keys() != {str}:
+        names = [str(name) for name in names]  # NumPy's strings, out of an object array
+    return np.fromiter(names, object, len(names))
 
 
 def new_names(old: Array, new: Array) -> Array:

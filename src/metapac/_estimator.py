@@ -31,8 +31,9 @@ _FOREIGN = {
 def own_words(init: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
     """Let a constructor that is called with another library's words say what ours are."""
 
+    known = inspect.signature(init).parameters
+
     def told(self: T, /, *args: P.args, **params: P.kwargs) -> None:
-        known = inspect.signature(init).parameters
         for word in params:
             if word in _FOREIGN:
                 raise TypeError(f"{word} is called otherwise here: pass {_FOREIGN[word]}.")
@@ -115,8 +116,9 @@ class ThresholdSets(ABC):
         return self
 
     @classmethod
-    def _parameter_names(cls) -> list[str]:
-        return list(inspect.signature(cls).parameters)
+    @functools.cache
+    def _parameter_names(cls) -> tuple[str, ...]:
+        return tuple(inspect.signature(cls).parameters)
 
     def _calibrated(self, threshold: float, precision: np.dtype[Any]) -> Self:
         self.threshold_ = threshold

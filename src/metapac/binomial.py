@@ -33,27 +33,27 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
     sizes = _checks.whole_numbers("n", n, least=0)
     epsilon = _checks.probability("epsilon", epsilon)
     delta = _checks.probability("delta", delta)
-    # ppf is the least k with probability >= delta: the answer, or one above it.
-    k = stats.binom.ppf(delta, np.maximum(sizes, 1), epsilon).astype(np.int64)
+    # ppf is the least k with probability >= delta: one above the answer, or in a tie the answer.
+    k = stats.binom.ppf(delta, np.maximum(sizes, 1), epsilon).astype(np.int64) - 1
     k = np.where(sizes == 0, -1, k)
-    while not (sure := certifies(k, sizes, epsilon, delta)).all():
-        k = k - ~sure
-    while (more := certifies(k + 1, sizes, epsilon, delta)).any():
-        k = k + more
-    return int(k) if k.ndim == 0 else k
+    while True:
+        enough, more = certifies(np.stack([k, k + 1]), sizes, epsilon, delta)
+        if (enough & ~more).all():
+            return int(k) if k.ndim == 0 else k
+        k = k - ~enough + more
 
 
 def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArray[np.bool_]:
     """Return whether P[Binomial(n, epsilon) <= k] <= delta, decided exactly (k = -1 always is)."""
     k, n = np.broadcast_arrays(k, n)
-    inside = np.clip(k, 0, np.maximum(n - 1, 0))
     # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon.
-    chance = special.betaincc(inside + 1.0, np.maximum(n - inside, 1.0), epsilon)
-    chance = np.where(k < 0, 0.0, np.where(k >= n, 1.0, chance))
-    sure = np.asarray(chance <= delta)
-    for place in np.argwhere(np.abs(chance - delta) <= _DOUBTFUL * delta):
-        at = tuple(place)
-        sure[at] = _certifies_exactly(int(k[at]), int(n[at]), epsilon, delta)
+    chance = special.betaincc(np.maximum(k, 0) + 1.0, np.maximum(n - k, 1.0), epsilon)
+    sure = np.asarray(((chance <= delta) & (k < n)) | (k < 0))
+    doubtful = (np.abs(chance - delta) <= _DOUBTFUL * delta) & (k >= 0) & (k < n)
+    if doubtful.any():
+        for place in np.argwhere(doubtful):
+            at = tuple(place)
+            sure[at] = _certifies_exactly(int(k[at]), int(n[at]), epsilon, delta)
     return sure
 
 

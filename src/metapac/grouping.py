@@ -15,6 +15,8 @@ from metapac.binomial import allowed_errors
 # Ids are turned into Python objects this many at a time, so that a dict can number them without a
 # second copy of the whole column in memory.
 _CHUNK = 1 << 14
+# Scores are copied this many at a time, so that they are checked and selected from the cache.
+_BLOCK = 1 << 16
 
 
 class Grouped(NamedTuple):
@@ -24,6 +26,11 @@ class Grouped(NamedTuple):
     sizes: NDArray[np.int64]  # (tasks,)
     scores: _checks.Floats  # (sizes.sum(),)
 
+    def task_at(self, position: int) -> Any:
+        """Return the name of the task to which the score at ``position`` belongs."""
+        task = np.searchsorted(np.cumsum(self.sizes), position, side="right")
+        return self.names[[task]].tolist()[0]
+
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     """Check scores and task ids and lay the scores out task after task."""
@@ -32,7 +39,6 @@ def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     ids = _checks.task_ids(tasks)
     _checks.same_length("scores", array, "tasks", ids)
     names, runs, lengths = _number_tasks(ids)
-    _checks.no_nan("scores", array, lambda i: f"in task {ids[i : i + 1].tolist()[0]!r}")
     if len(names) == len(runs):  # every task is one run: nothing to move
         return Grouped(names, lengths, array)
     codes = np.repeat(runs, lengths)
@@ -68,29 +74,38 @@ def task_thresholds(
 ) -> NDArray[np.float64]:
     """Return for each task and each level the threshold of PS-Binom, shape (tasks, levels).
 
-    It depends on the size of a task only through its rank, so that tasks of one size are
-    selected together. A task too small to certify has ``-inf``.
+    The rank depends on the size of a task only, so that tasks of one size are selected together.
+    A task too small to certify has ``-inf``. NaN is refused with the name of its task.
     """
-    sizes = np.unique(grouped.sizes)
+    order = np.argsort(grouped.sizes, kind="stable")
+    sizes, first = np.unique(grouped.sizes[order], return_index=True)
     ranks = np.stack([allowed_errors(sizes, epsilon, within) for within in alphas_within], axis=1)
-    found = np.full((len(grouped.sizes), ranks.shape[1]), -np.inf)
-    for rank, (mine, rows) in zip(ranks, _rows_by_size(grouped, sizes), strict=True):
+    found = np.full((len(order), ranks.shape[1]), -np.inf)
+    starts = np.cumsum(grouped.sizes) - grouped.sizes
+    for size, rank, mine in zip(sizes, ranks, np.split(order, first[1:]), strict=True):
         certified = rank >= 0
-        if certified.any():
-            rows.partition(np.unique(rank[certified]), axis=1)
-            found[np.ix_(mine, certified)] = rows[:, rank[certified]]
+        wanted = rank[certified]
+        for block in _blocks(mine, int(size)):
+            rows = _rows(grouped.scores, starts, block, int(size))
+            if np.isnan(rows.min()):
+                where = lambda i: f"in task {grouped.task_at(i)!r}"  # noqa: E731
+                _checks.no_nan("scores", grouped.scores, where)
+            rows.partition(wanted, axis=1)
+            found[np.ix_(block, certified)] = rows[:, wanted]
     return found
 
 
-def _rows_by_size(
-    grouped: Grouped, sizes: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.intp], _checks.Floats]]:
-    """Yield, for each size, the tasks that have it and a fresh matrix of their scores."""
-    if len(sizes) == 1:
-        yield np.arange(len(grouped.sizes)), grouped.scores.reshape(-1, sizes[0]).copy()
-        return
-    starts = np.cumsum(grouped.sizes) - grouped.sizes
-    order = np.argsort(grouped.sizes, kind="stable")
-    borders = np.searchsorted(grouped.sizes[order], sizes[1:])
-    for size, mine in zip(sizes, np.split(order, borders), strict=True):
-        yield mine, grouped.scores[starts[mine, None] + np.arange(size)]
+def _rows(
+    scores: _checks.Floats, starts: NDArray[np.int64], tasks: NDArray[np.intp], size: int
+) -> _checks.Floats:
+    """Copy the scores of some tasks of one size, in ascending order, into a matrix."""
+    if tasks[-1] - tasks[0] == len(tasks) - 1:  # neighbours: one slice
+        first = starts[tasks[0]]
+        return scores[first : first + len(tasks) * size].reshape(-1, size).copy()
+    return np.asarray(scores[starts[tasks, None] + np.arange(size)])
+
+
+def _blocks(tasks: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
+    """Split tasks of one size into blocks of a bounded number of scores."""
+    step = max(1, _BLOCK // size)
+    return (tasks[start : start + step] for start in range(0, len(tasks), step))
