@@ -97,3 +97,34 @@ def needs(curves: Mapping[str, Curve], *, title: str, path: str | os.PathLike[st
         left.legend(title="split", frameon=False)
     figure.suptitle(title, fontsize=11)
     figure.savefig(path, dpi=150)
+
+
+def pictures_with_sets(
+    pictures: NDArray[Any],
+    labels: NDArray[Any],
+    sets: NDArray[np.bool_],
+    names: Sequence[str],
+    *,
+    title: str,
+    path: str | os.PathLike[str],
+) -> None:
+    """Draw pictures in two rows, above each the truth, below it its set; a miss is red."""
+    from matplotlib.figure import Figure
+
+    columns = (len(pictures) + 1) // 2
+    figure = Figure(figsize=(1.15 * columns, 3.6), layout="constrained")
+    axes = figure.subplots(2, columns).ravel()
+    for ax in axes:
+        ax.axis("off")
+    for ax, picture, label, kept in zip(axes, pictures, labels, sets, strict=False):
+        ax.imshow(picture, cmap="gray_r", vmin=0, vmax=255)
+        inside = " ".join(names[j] for j in np.flatnonzero(kept)) or "none"
+        colour = _INK if kept[label] else _LIMIT
+        ax.set_title(f"{names[label]}", fontsize=11, color=colour)
+        ax.text(0.5, -0.06, "{ " + inside + " }", color=colour, fontsize=11, **_below(ax))
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=150)
+
+
+def _below(axes: Axes) -> dict[str, Any]:
+    return {"ha": "center", "va": "top", "transform": axes.transAxes}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from metapac.cli import calibrate, demo, plan, predict
+from metapac.cli import calibrate, demo, plan, predict, train
 
 app = typer.Typer(
     name="metapac",
@@ -16,4 +16,5 @@ app = typer.Typer(
 app.command("plan")(plan.plan)
 app.command("calibrate")(calibrate.calibrate)
 app.command("predict")(predict.predict)
+app.command("train")(train.train)
 app.command("demo")(demo.demo)

@@ -1,0 +1,1 @@
+"""Four ways to choose a threshold, side by side. See ``metapac demo``."""

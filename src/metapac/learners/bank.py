@@ -1,0 +1,123 @@
+"""All that a ProtoNet can say on one pool, from one pass over its examples.
+
+Every prototype is a mean of pool embeddings, so every distance to it is made of inner products of
+pool embeddings: with their Gram matrix at hand, a task is a few of its rows added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from metapac.learners.protonet import prototype_logits
+from metapac.tasks.task import Task
+
+GIB = 2**30
+# Floats of work space: on a CPU what its cache holds, on a GPU enough to keep it busy.
+_WORK = {"cpu": 2**21, "cuda": 2**28}
+
+
+class PrototypeBank:
+    """The embeddings of a pool, kept so that no task embeds an example again.
+
+    The Gram matrix is used where it fits into ``memory`` bytes, the embeddings themselves where
+    it does not; the scores agree to 1e-5.
+    """
+
+    def __init__(self, embeddings: Tensor | NDArray[Any], *, memory: int = 4 * GIB) -> None:
+        z = torch.as_tensor(embeddings).float()
+        self.embeddings = z - z.mean(0)  # (n, d); a shift moves no distance but saves digits
+        fits = 4 * len(z) ** 2 <= memory
+        self.gram = gram_matrix(self.embeddings) if fits else None  # (n, n)
+
+    def scores(self, tasks: Sequence[Task]) -> NDArray[np.float32]:
+        """Return the probability of the true label of each query, task after task."""
+        parts = []
+        for chunk in self._chunks(tasks):
+            true = self._stack(chunk, "query_y").unsqueeze(1)  # (T, 1, Q)
+            parts.append(self._probabilities(chunk).gather(1, true).flatten())
+        return torch.cat(parts).cpu().numpy()
+
+    def predict_proba(self, task: Task) -> NDArray[np.float32]:
+        """Return the probabilities of all labels on the task's queries, (Q, classes)."""
+        return self._probabilities([task])[0].T.cpu().numpy()
+
+    def _chunks(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """Yield neighbouring tasks of one shape, as many as the work space holds."""
+        work = _WORK[self.embeddings.device.type]
+        for (shots, queries, classes), alike in groupby(tasks, key=_shape):
+            most = max(1, work // self._floats(shots, queries, classes))
+            same = list(alike)
+            yield from (same[start : start + most] for start in range(0, len(same), most))
+
+    def _floats(self, shots: int, queries: int, classes: int) -> int:
+        n, d = self.embeddings.shape
+        if self.gram is not None:
+            return classes * (n + queries)
+        return (shots + queries * (1 + classes)) * d
+
+    def _probabilities(self, tasks: list[Task]) -> Tensor:
+        """Return the probabilities of all labels on tasks of one shape, (T, classes, Q)."""
+        support, query = (
+            self._stack(tasks, "support"),
+            self._stack(tasks, "query"),
+        )  # (T, S), (T, Q)
+        support_y = self._stack(tasks, "support_y")  # (T, S)
+        if self.gram is not None:
+            logits = gram_logits(self.gram, support, support_y, query, tasks[0].classes)
+        else:
+            z = self.embeddings
+            logits = prototype_logits(z[support], support_y, z[query], tasks[0].classes).mT
+        return logits.softmax(1)
+
+    def _stack(self, tasks: list[Task], name: str) -> Tensor:
+        stacked = np.stack([getattr(task, name) for task in tasks])
+        return torch.from_numpy(stacked).to(self.embeddings.device, torch.int64)
+
+
+def _shape(task: Task) -> tuple[int, int, int]:
+    return len(task.support), len(task.query), task.classes
+
+
+def gram_matrix(z: Tensor) -> Tensor:
+    """Return all inner products of the rows of ``z`` as float32, each rounded once.
+
+    Summed in float64, in blocks of rows: a float32 product would lose the digits that tell two
+    distant prototypes apart.
+    """
+    gram = torch.empty(len(z), len(z), device=z.device)
+    wide = z.double()
+    step = max(1, _WORK[z.device.type] // max(1, len(z)))
+    for start in range(0, len(z), step):
+        gram[start : start + step] = wide[start : start + step] @ wide.T
+    return gram
+
+
+def gram_logits(
+    gram: Tensor, support: Tensor, support_y: Tensor, query: Tensor, classes: int
+) -> Tensor:
+    """Return ``prototype_logits`` up to a constant per query, from inner products alone.
+
+    Shapes: (n, n), (T, S), (T, S), (T, Q) -> (T, classes, Q). With p the mean of a label's
+    support, -|q - p|^2 = 2 q.p - |p|^2 - |q|^2, and the last term is the same for all labels.
+    """
+    tasks = len(support)
+    bags = support_y + classes * torch.arange(tasks, device=gram.device)[:, None]  # (T, S)
+    order = bags.flatten().argsort(stable=True)
+    counts = torch.bincount(bags.flatten(), minlength=tasks * classes)  # (T * classes,)
+    members, offsets = support.flatten()[order], counts.cumsum(0) - counts
+    # Row c holds the inner product of every example with prototype c; an empty bag gives zeros.
+    products = embedding_bag(members, gram, offsets, mode="mean")  # (T * classes, n)
+    own = products[bags.flatten()[order], members]  # of each support example with its prototype
+    squares = torch.zeros(len(counts), device=gram.device).index_add_(0, bags.flatten()[order], own)
+    squares = squares / counts.clamp(min=1)  # |p|^2 is the mean of s.p over the label's support
+    index = query.unsqueeze(1).expand(-1, classes, -1)
+    logits = 2 * products.view(tasks, classes, -1).gather(2, index) - squares.view(tasks, -1, 1)
+    return torch.where(counts.view(tasks, -1, 1) > 0, logits, -torch.inf)

@@ -1,0 +1,109 @@
+"""Prototypical networks (Snell et al. 2017): a label is the mean of its support examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from metapac.learners import _checks
+from metapac.learners._backbone import describe
+from metapac.learners._inference import BATCH, batches, evaluating, on_device
+
+if TYPE_CHECKING:
+    from metapac.learners.bank import PrototypeBank
+
+# Differences held at a time when scoring: 2**24 floats are 64 MiB.
+_DIFFERENCES = 2**24
+
+
+def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, classes: int) -> Tensor:
+    """Return minus the squared Euclidean distance of each query to each label's prototype.
+
+    Shapes: (E, S, d), (E, S), (E, Q, d) -> (E, Q, classes). A prototype is the mean of the
+    label's support embeddings; a label without any gets -inf, hence probability exactly 0.
+
+    Computed in float32 at least, autocast or not. Embeddings far from the origin lose no digits:
+    the support mean is subtracted first, which moves no distance but makes the sums behind the
+    prototypes small, and distances are sums of squared differences, not
+    ``|q|^2 - 2 q.p + |p|^2``, whose large terms would cancel. No difference is ever rounded to
+    TF32, as a matrix product may be.
+    """
+    precision = torch.promote_types(support_z.dtype, torch.float32)
+    with torch.autocast(support_z.device.type, enabled=False):
+        support_z, query_z = support_z.to(precision), query_z.to(precision)
+        centre = support_z.mean(1, keepdim=True).detach()  # (E, 1, d)
+        labels = torch.arange(classes, device=support_y.device)
+        belongs = (support_y.unsqueeze(-1) == labels).to(precision)  # (E, S, classes)
+        counts = belongs.sum(1)  # (E, classes)
+        sums = belongs.mT @ (support_z - centre)  # (E, classes, d)
+        prototypes = sums / counts.clamp(min=1).unsqueeze(-1)  # (E, classes, d)
+        differences = (query_z - centre).unsqueeze(2) - prototypes.unsqueeze(1)
+        distances = differences.square().sum(-1)  # (E, Q, classes)
+        return torch.where(counts.unsqueeze(1) > 0, -distances, -torch.inf)
+
+
+class ProtoNet:
+    """Metric-based meta-learning: embed, then softmax over minus squared distances to prototypes.
+
+    ``backbone`` is any module from examples to vectors. Unequal shots are fine.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        self.module = backbone
+
+    def logits(
+        self, support_x: Tensor, support_y: Tensor, query_x: Tensor, *, classes: int
+    ) -> Tensor:
+        """Return the query logits of a batch of episodes; see ``prototype_logits``."""
+        episodes, shots = support_y.shape
+        x = torch.cat([support_x, query_x], dim=1)  # (E, S + Q, ...)
+        z = self.module(x.flatten(0, 1)).unflatten(0, (episodes, -1))  # (E, S + Q, d)
+        return prototype_logits(z[:, :shots], support_y, z[:, shots:], classes)
+
+    def embed(self, x: Any, batch: int = BATCH) -> Tensor:
+        """Return the embeddings of ``x`` in eval mode, (n, d) float32 on the module's device."""
+        with evaluating(self.module):
+            return torch.cat([self.module(part).float() for part in batches(x, self.module, batch)])
+
+    def bank(self, x: Any) -> PrototypeBank:
+        """Return the embeddings of a pool, from which tasks are scored without embedding again."""
+        from metapac.learners.bank import PrototypeBank
+
+        return PrototypeBank(self.embed(x))
+
+    def adapt(
+        self, support_x: Any, support_y: Any, *, classes: int | None = None
+    ) -> PrototypeScorer:
+        """Return the scorer of a task; it is good for as long as the module is not trained on."""
+        labels, known = _checks.support_set(support_x, support_y, classes)
+        z = self.embed(support_x)  # (S, d)
+        return PrototypeScorer(self, z, on_device(labels, self.module), known)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a checkpoint records to refuse another architecture."""
+        return {"class": "ProtoNet", "backbone": describe(self.module)}
+
+
+@dataclass(frozen=True, eq=False)
+class PrototypeScorer:
+    """A ProtoNet adapted to one task."""
+
+    learner: ProtoNet
+    support_z: Tensor  # (S, d)
+    support_y: Tensor  # (S,)
+    classes: int
+
+    def predict_proba(self, x: Any) -> NDArray[np.float32]:
+        """Return softmax over minus squared distances, (n, classes); absent labels exactly 0."""
+        rows = max(1, _DIFFERENCES // (self.classes * max(1, self.support_z.shape[1])))
+        parts = torch.split(self.learner.embed(x), rows)
+        found = torch.cat([self._logits(z[None])[0] for z in parts])  # (n, classes)
+        return np.asarray(found.softmax(-1).cpu().numpy())
+
+    def _logits(self, z: Tensor) -> Tensor:
+        return prototype_logits(self.support_z[None], self.support_y[None], z, self.classes)

@@ -1,0 +1,114 @@
+"""Scores from stored embeddings against the plain path: adapt, embed again, measure distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metapac.learners.bank import PrototypeBank, gram_logits, gram_matrix
+from metapac.learners.protonet import ProtoNet, prototype_logits
+from metapac.tasks.task import Task
+
+
+def random_task(rng: np.random.Generator, x: Any, support: int, query: int, classes: int) -> Task:
+    order = rng.permutation(len(x))[: support + query]
+    return Task(
+        name=int(rng.integers(10**9)),
+        x=x,
+        support=order[:support],
+        support_y=rng.integers(classes, size=support),
+        query=order[support:],
+        query_y=rng.integers(classes, size=query),
+        classes=classes,
+    )
+
+
+def slow_scores(z: torch.Tensor, task: Task) -> Any:
+    """One query and one label at a time, in double precision."""
+    wide = z.double().numpy()
+    scores = []
+    for position, label in zip(task.query, task.query_y, strict=True):
+        logits = []
+        for c in range(task.classes):
+            members = [s for s, y in zip(task.support, task.support_y, strict=True) if y == c]
+            prototype = np.mean([wide[s] for s in members], axis=0) if members else None
+            distance = np.inf if prototype is None else ((wide[position] - prototype) ** 2).sum()
+            logits.append(-distance)
+        weights = np.exp(np.array(logits) - max(logits))
+        scores.append(weights[label] / weights.sum())
+    return np.array(scores)
+
+
+@settings(max_examples=60)
+@given(
+    rng=st.integers(0, 10**6),
+    support=st.integers(1, 12),
+    query=st.integers(1, 12),
+    classes=st.integers(1, 5),
+    offset=st.sampled_from([0.0, 50.0]),
+    memory=st.sampled_from([2**32, 2**10]),
+)
+def test_scores_equal_the_slow_reference(
+    rng: int, support: int, query: int, classes: int, offset: float, memory: int
+) -> None:
+    # Unequal shots, labels absent from the support, and far from the origin; a small memory
+    # leaves no room for the Gram matrix and one task at a time.
+    generator = np.random.default_rng(rng)
+    z = torch.from_numpy(generator.normal(size=(40, 7)) + offset).float()
+    tasks = [random_task(generator, z, support, query, classes) for _ in range(3)]
+    bank = PrototypeBank(z, memory=memory)
+    assert (bank.gram is None) == (memory == 2**10)
+    expected = np.concatenate([slow_scores(z, task) for task in tasks])
+    np.testing.assert_allclose(bank.scores(tasks), expected, atol=1e-5)
+
+
+def test_tasks_of_different_shapes_keep_their_order() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.normal(size=(60, 5))).float()
+    shapes = [(5, 9, 3), (5, 9, 3), (2, 4, 2), (7, 1, 4), (5, 9, 3)]
+    tasks = [random_task(rng, z, *shape) for shape in shapes]
+    together = PrototypeBank(z).scores(tasks)
+    apart = np.concatenate([PrototypeBank(z).scores([task]) for task in tasks])
+    np.testing.assert_array_equal(together, apart)
+    first = PrototypeBank(z).predict_proba(tasks[0])
+    np.testing.assert_allclose(first.sum(1), 1, atol=1e-6)
+    np.testing.assert_array_equal(first[np.arange(9), tasks[0].query_y], together[:9])
+
+
+def test_the_gram_path_agrees_with_direct_distances_at_full_size() -> None:
+    # As wide as Conv4's embedding of 84 x 84, with distances of a trained network's size.
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(20, 1600)) * 0.15
+    z = torch.from_numpy(np.repeat(centres, 30, axis=0) + 0.15 * rng.normal(size=(600, 1600)))
+    z = z.float()
+    support = torch.from_numpy(rng.integers(600, size=(4, 25)))
+    labels = torch.arange(5).repeat_interleave(5).repeat(4, 1)
+    query = torch.from_numpy(rng.integers(600, size=(4, 100)))
+    direct = prototype_logits(z[support], labels, z[query], 5).softmax(-1)
+    found = gram_logits(gram_matrix(z - z.mean(0)), support, labels, query, 5).softmax(1).mT
+    assert float((direct - found).abs().max()) < 1e-5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_the_gpu_gives_the_same_numbers() -> None:
+    rng = np.random.default_rng(2)
+    z = torch.from_numpy(rng.normal(size=(300, 64))).float()
+    tasks = [random_task(rng, z, 25, 50, 5) for _ in range(20)]
+    on_cpu = PrototypeBank(z).scores(tasks)
+    for memory in (2**32, 2**18):
+        on_gpu = PrototypeBank(z.cuda(), memory=memory).scores(tasks)
+        np.testing.assert_allclose(on_gpu, on_cpu, atol=1e-5)
+
+
+def test_protonet_banks_what_it_embeds() -> None:
+    torch.manual_seed(0)
+    learner = ProtoNet(torch.nn.Linear(6, 4))
+    x = np.random.default_rng(3).normal(size=(50, 6)).astype(np.float32)
+    task = random_task(np.random.default_rng(4), x, 8, 10, 3)
+    plain = learner.adapt(task.support_x, task.support_y, classes=3).predict_proba(task.query_x)
+    np.testing.assert_allclose(learner.bank(x).predict_proba(task), plain, atol=1e-5)

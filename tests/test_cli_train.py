@@ -1,0 +1,188 @@
+"""``metapac train`` as people type it: glyphs, files, groups, a second start, two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from metapac.cli import examples
+from metapac.cli.app import app
+from metapac.learners import MAML, MLP, Conv4, ProtoNet
+from metapac.learners.training import accuracy
+from metapac.learners.weights import load_weights
+from metapac.tasks.glyphs import glyphs
+from metapac.tasks.pools import ClassPool
+
+SHORT = ["--epochs", "2", "--episodes", "8", "--batch", "4", "--tasks", "20", "--device", "cpu"]
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    found = CliRunner().invoke(app, ["train", *map(str, arguments)])
+    assert found.exit_code == code, found.output
+    return " ".join(found.output.split())
+
+
+def table(folder: Path, **more: Any) -> Path:
+    """20 classes of rows that a learner can tell apart."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(20), 12)
+    x = 3 * rng.normal(size=(20, 4))[y] + rng.normal(size=(240, 4))
+    np.savez(folder / "table.npz", **{"x": x.astype(np.float32), "y": y, **more})
+    return folder / "table.npz"
+
+
+def test_glyphs_train_and_the_weights_give_the_accuracy_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = partial(glyphs, characters=40, per_character=12)
+    monkeypatch.setattr(examples, "glyphs", few)
+    output = run("glyphs", "-o", tmp_path / "run", *SHORT)
+    told = re.search(r"accuracy ([\d.]+)% on 20 tasks of 8 classes that training never", output)
+    assert told is not None, output
+    assert "best of 2 epochs: " in output
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    backbone = record["architecture"]["backbone"]
+    assert backbone["class"] == "Conv4"
+    learner = ProtoNet(
+        Conv4(1, 28, mean=backbone["mean"], std=backbone["std"], width=backbone["width"])
+    )
+    load_weights(learner, tmp_path / "run" / "model.safetensors")
+    x, y, _ = few()
+    pixels = x[np.isin(y, record["pools"]["train"])] / 255
+    assert backbone["mean"][0] == pytest.approx(pixels.mean(), abs=0.02)
+    own = np.isin(y, record["pools"]["test"])
+    assert accuracy(learner, ClassPool(x[own], y[own]), tasks=20) == record["accuracy"]
+    assert float(told[1]) == pytest.approx(100 * record["accuracy"], abs=0.051)
+
+
+def test_the_pools_of_a_run_share_no_class(tmp_path: Path) -> None:
+    run(table(tmp_path), "-o", tmp_path / "run", *SHORT)
+    pools = json.loads((tmp_path / "run" / "run.json").read_text())["pools"]
+    assert {name: len(names) for name, names in pools.items()} == {
+        "train": 10,
+        "validation": 5,
+        "test": 5,
+    }
+    assert len(set().union(*pools.values())) == 20
+
+
+def test_a_second_start_goes_on_and_other_options_are_refused(tmp_path: Path) -> None:
+    data, folder = table(tmp_path), tmp_path / "run"
+    first = run(data, "-o", folder, *SHORT)
+    longer = [*SHORT, "--epochs", "4"]
+    assert "best of 4 epochs" in run(data, "-o", folder, *longer)
+    whole = tmp_path / "whole"
+    run(data, "-o", whole, *longer)
+    name = "model.safetensors"
+    assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    assert "best of 2 epochs" in first
+    refusal = run(data, "-o", folder, *longer, "--lr", "0.1", code=2)
+    assert "was made with lr=0.001, and this call has lr=0.1." in refusal
+    refusal = run(data, "-o", folder, *longer, "--learner", "maml", code=2)
+    assert re.search(r"made with ProtoNet\(.* and this learner is MAML\(", refusal)
+
+
+def test_groups_are_tasks(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    y = (rng.random(240) < 0.3).astype(int)
+    groups = np.repeat([f"site {i}" for i in range(20)], 12)
+    data = table(tmp_path, y=y, groups=groups)
+    output = run(data, "-o", tmp_path / "run", *SHORT, "--class-weights", "1,10")
+    assert "on 20 tasks of 4 groups that training never saw" in output
+    pools = json.loads((tmp_path / "run" / "run.json").read_text())["pools"]
+    assert all(name.startswith("site ") for names in pools.values() for name in names)
+    settings = json.loads((tmp_path / "run" / "checkpoint.json").read_text())["settings"]
+    assert settings["class_weights"] == [1, 10]
+
+
+def test_maml_on_rows(tmp_path: Path) -> None:
+    run(table(tmp_path), "-o", tmp_path / "run", *SHORT, "--learner", "maml", "--ways", "3")
+    load_weights(MAML(MLP(4), 3), tmp_path / "run" / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "described"),
+    [
+        ((240, 16, 16), [], ("Conv4", 1)),
+        ((240, 16, 16, 3), [], ("Conv4", 3)),
+        ((240, 3, 16, 16), [], ("Conv4", 3)),
+        ((240, 8, 8, 3), ["--backbone", "mlp"], ("MLP", None)),
+    ],
+)
+def test_the_backbone_suits_the_data(
+    shape: tuple[int, ...], options: list[str], described: tuple[str, int | None], tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
+    data = table(tmp_path, x=x)
+    run(data, "-o", tmp_path / "run", *SHORT, *options, "--shots", "1", "--queries", "1")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    backbone = record["architecture"]["backbone"]
+    assert (backbone["class"], backbone.get("channels")) == described
+
+
+def test_bad_files_and_options_are_told_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    data = table(tmp_path)
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(data.read_bytes()[:500])
+    other = tmp_path / "other.npz"
+    np.savez(other, images=np.zeros(3))
+    for arguments, message in [
+        ((tmp_path / "none.npz",), r"none\.npz: No such file or directory"),
+        ((broken,), r"broken\.npz is not a complete \.npz file\. Pass glyphs, or a file"),
+        ((other,), r"other\.npz must hold arrays x and y, .* it has: images\. Write it with"),
+        ((data, "--ways", 9), r"has 20 classes; training, validation and test need 9 each, 27 in"),
+        ((data, "--learner", "knn"), r"--learner must be 'protonet' or 'maml', got 'knn'"),
+        ((data, "--backbone", "vgg"), r"--backbone must be 'conv4' or .*, got 'vgg'"),
+        ((data, "--backbone", "conv4"), r"conv4 takes images, x of 3 or 4 dimensions, got shape"),
+        ((data, "--class-weights", "a"), r"--class-weights must be numbers with commas, .*'a'"),
+        ((data, "--shots", 9), r"at least shots \+ queries = 14 examples"),
+    ]:
+        output = run(*map(str, arguments), "-o", folder, *SHORT, code=2)
+        assert re.search(message, output), output
+    assert not folder.exists()
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("metapac.learners")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    output = run(table(tmp_path), "-o", tmp_path / "run", code=2)
+    assert "training needs torch. Install it with: pip install 'metapac[torch]'" in output
+
+
+def test_torchrun_shares_a_run_between_two_processes(tmp_path: Path) -> None:
+    data = table(tmp_path, x=np.random.default_rng(0).integers(256, size=(240, 16, 16), dtype="u1"))
+    command = [str(data), *SHORT, "--rng", "3", "-o"]
+    run(*command, tmp_path / "one")
+    launched = subprocess.run(
+        [sys.executable, *TORCHRUN, "-m", "metapac", "train", *command, str(tmp_path / "two")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parent.parent / "src"),
+            "OMP_NUM_THREADS": "1",
+        },
+    )
+    assert launched.returncode == 0, launched.stderr
+    assert launched.stdout.count("training never saw") == 1  # the first process speaks for both
+    one, two = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two"))
+    for alone, shared in zip(one["history"], two["history"], strict=True):
+        assert shared["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+    assert one["pools"] == two["pools"]
+    assert torch.distributed.is_initialized() is False

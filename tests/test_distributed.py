@@ -1,0 +1,85 @@
+"""Two processes over gloo, on this machine alone, against one."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from test_training import (
+    SMALL,
+    TRAIN,
+    VALIDATION,
+    group_pool,
+    identical,
+    start_python,
+    state_of,
+)
+from torch import Tensor
+
+from metapac.learners import MAML, MLP, Conv4, ProtoNet
+from metapac.learners.training import train
+from metapac.tasks.pools import ClassPool
+
+
+def shared_runs(folder: Path | None = None) -> dict[str, dict[str, Tensor]]:
+    """Train with batch norm, with absent labels, and with steps inside; the last resumably."""
+    images = np.random.default_rng(0).integers(256, size=(80, 16, 16), dtype=np.uint8)
+    pool = ClassPool(images, np.repeat(np.arange(8), 10))
+    # In float64 the order of a sum is all that differs between one process and two.
+    conv = ProtoNet(Conv4(channels=1, size=16, width=4, rng=0))
+    conv.module.double()
+    train(conv, pool, pool, **{**SMALL, "validation_tasks": 5})
+    rare = ProtoNet(MLP(4, width=6, dropout=0, rng=0))
+    options: dict[str, Any] = {**SMALL, "shots": 3, "queries": 6, "class_weights": [1, 10]}
+    train(rare, group_pool(12, 0), group_pool(5, 1), **options)
+    maml = MAML(MLP(8, width=6, dropout=0, rng=0), classes=5, steps=2, step_size=0.1)
+    train(maml, TRAIN, VALIDATION, **SMALL, checkpoint=folder)
+    return {"conv": state_of(conv), "rare": state_of(rare), "maml": state_of(maml)}
+
+
+SHARED = """
+import sys, torch
+import torch.distributed as dist
+from test_distributed import *
+from test_training import small_learner
+dist.init_process_group("gloo")
+for name, state in shared_runs(Path(sys.argv[1])).items():
+    torch.save(state, f"{sys.argv[1]}/{name}-{dist.get_rank()}.pt")
+try:
+    train(small_learner(), TRAIN, VALIDATION, **{**SMALL, "episodes_per_step": 3})
+except ValueError as error:
+    print(error)
+dist.destroy_process_group()
+"""
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def test_two_processes_make_what_one_makes(tmp_path: Path) -> None:
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
+    both = [start_python("-c", SHARED, str(tmp_path), RANK=str(rank), **group) for rank in range(2)]
+    for process in both:
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        assert "episodes_per_step must be a multiple of the 2 processes that share it" in output
+    for name, alone in shared_runs().items():
+        first, second = (torch.load(tmp_path / f"{name}-{rank}.pt") for rank in range(2))
+        assert identical(first, second)
+        for key, tensor in alone.items():
+            torch.testing.assert_close(first[key], tensor, rtol=0, atol=1e-5, msg=f"{name}: {key}")
+    # One process can go on with what two have begun.
+    options = {**SMALL, "epochs": SMALL["epochs"] + 1}
+    longer = [
+        MAML(MLP(8, width=6, dropout=0, rng=0), classes=5, steps=2, step_size=0.1) for _ in "ab"
+    ]
+    train(longer[0], TRAIN, VALIDATION, **options, checkpoint=tmp_path)
+    train(longer[1], TRAIN, VALIDATION, **options)
+    for key, tensor in state_of(longer[0]).items():
+        torch.testing.assert_close(tensor, longer[1].module.state_dict()[key], rtol=0, atol=1e-5)

@@ -1,0 +1,261 @@
+"""Episodes drawn by the thousand obey the same rules as tasks drawn one by one."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor
+
+from metapac.learners import episodes
+from metapac.learners.episodes import EpisodeSampler, distinct, fingerprint, fits, on_device, take
+from metapac.tasks.pools import ClassPool, GroupPool
+
+CPU = torch.device("cpu")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> tuple[Any, int, int, int]:
+    """Unequal classes in mixed order, each with at least shots + queries examples."""
+    ways, shots, queries = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    least = shots + queries
+    sizes = draw(st.lists(st.integers(least, least + 5), min_size=ways, max_size=6))
+    names = np.repeat(np.arange(len(sizes)) * 7 + 3, sizes)
+    y = np.random.default_rng(draw(st.integers(0, 99))).permutation(names)
+    return y, ways, shots, queries
+
+
+@given(pools(), st.integers(0, 2**64 - 1), st.integers(1, 9))
+@settings(deadline=None, max_examples=60)
+def test_class_episodes_are_few_shot_tasks(
+    given_pool: tuple[Any, int, int, int], seed: int, count: int
+) -> None:
+    y, ways, shots, queries = given_pool
+    pool = ClassPool(np.arange(len(y)), y)
+    sampler = EpisodeSampler(pool, CPU, ways=ways, shots=shots, queries=queries)
+    drawn = sampler.draw(count, seed)
+    assert sampler.classes == ways
+    for support, support_y, query, query_y in zip(*(part.numpy() for part in drawn), strict=True):
+        assert len({*support, *query}) == ways * (shots + queries)  # no example twice
+        assert support_y.tolist() == np.repeat(np.arange(ways), shots).tolist()
+        assert query_y.tolist() == np.repeat(np.arange(ways), queries).tolist()
+        classes = [
+            set(y[support[support_y == w]]) | set(y[query[query_y == w]]) for w in range(ways)
+        ]
+        assert all(len(names) == 1 for names in classes)  # one label, one class
+        assert len(set.union(*classes)) == ways  # two labels, two classes
+
+
+@given(pools(), st.integers(0, 2**64 - 1))
+@settings(deadline=None, max_examples=40)
+def test_group_episodes_stay_in_their_group_and_keep_its_labels(
+    given_pool: tuple[Any, int, int, int], seed: int
+) -> None:
+    groups, _, shots, queries = given_pool
+    y = np.random.default_rng(seed).integers(3, size=len(groups))
+    pool = GroupPool(np.arange(len(y)), y, groups, classes=4)
+    sampler = EpisodeSampler(pool, CPU, ways=5, shots=shots, queries=queries)
+    drawn = sampler.draw(8, seed)
+    assert sampler.classes == 4
+    for support, support_y, query, query_y in zip(*(part.numpy() for part in drawn), strict=True):
+        both = np.concatenate([support, query])
+        assert len(support) == shots
+        assert len(query) == queries
+        assert len(set(both)) == shots + queries
+        assert len(set(groups[both])) == 1
+        assert np.concatenate([support_y, query_y]).tolist() == y[both].tolist()
+
+
+def uniform(outcomes: list[Any], counts: dict[Any, int]) -> float:
+    """Return the p-value of the hypothesis that all outcomes are equally likely."""
+    assert set(counts) <= set(outcomes)
+    return float(stats.chisquare([counts.get(outcome, 0) for outcome in outcomes]).pvalue)
+
+
+def tally(rows: Tensor) -> dict[Any, int]:
+    found, counts = np.unique(rows.numpy(), axis=0, return_counts=True)
+    return dict(zip(map(tuple, found.tolist()), counts.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("size", "count"), [(5, 1), (4, 2), (4, 3), (3, 3)])
+def test_every_ordered_choice_is_equally_likely(size: int, count: int) -> None:
+    # False alarms: 1 in 10**6. The control shows that the test can fail.
+    outcomes = list(itertools.permutations(range(size), count))
+    sizes = torch.tensor([size, size + 3] * 20_000)  # the rows of the other size are not counted
+    rows = distinct(sizes, count, generator(0))[::2]
+    assert uniform(outcomes, tally(rows)) > 1e-6
+    biased = rows.clone()
+    biased[:2000] = torch.arange(count)
+    assert uniform(outcomes, tally(biased)) < 1e-6
+
+
+def test_groups_are_drawn_with_replacement_and_equally_often() -> None:
+    groups = np.repeat(np.arange(5), [2, 2, 9, 30, 2])  # large groups are not preferred
+    pool = GroupPool(np.arange(45), np.zeros(45, dtype=int), groups)
+    sampler = EpisodeSampler(pool, CPU, ways=1, shots=1, queries=1)
+    chosen = torch.from_numpy(groups)[sampler.draw(20_000, seed=1).support]
+    assert uniform([(g,) for g in range(5)], tally(chosen)) > 1e-6
+
+
+def test_classes_of_an_episode_are_equally_likely_in_any_order() -> None:
+    y = np.repeat(np.arange(4), [2, 3, 20, 5])
+    sampler = EpisodeSampler(ClassPool(np.arange(30), y), CPU, ways=2, shots=1, queries=1)
+    chosen = torch.from_numpy(y)[sampler.draw(20_000, seed=2).support]
+    assert uniform(list(itertools.permutations(range(4), 2)), tally(chosen)) > 1e-6
+
+
+def test_few_keys_at_a_time_make_the_same_kind_of_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episodes, "_KEYS", 7)
+    rows = distinct(torch.tensor([3, 4, 5] * 50), 3, generator(0))
+    assert rows.shape == (150, 3)
+    for size, row in zip([3, 4, 5] * 50, rows.tolist(), strict=True):
+        assert len(set(row)) == 3
+        assert max(row) < size
+    assert len({tuple(row) for row in rows.tolist()}) > 20
+
+
+def a_sampler(x: Any) -> EpisodeSampler:
+    y = np.repeat(np.arange(4), len(x) // 4)
+    return EpisodeSampler(ClassPool(x, y), CPU, ways=3, shots=2, queries=1)
+
+
+def test_episodes_depend_on_the_seed_alone() -> None:
+    sampler, again = a_sampler(np.arange(40)), a_sampler(np.arange(40))
+    sampler.draw(3, seed=5)
+    torch.manual_seed(99)
+    for one, other in zip(sampler.draw(6, seed=1), again.draw(6, seed=1), strict=True):
+        assert torch.equal(one, other)
+    assert not torch.equal(sampler.draw(6, seed=1).support, sampler.draw(6, seed=2).support)
+
+
+def test_torchs_own_generator_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    a_sampler(np.arange(40)).draw(6, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def read_only(x: Any, folder: Path) -> Any:
+    copy = x.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def memory_mapped(x: Any, folder: Path) -> Any:
+    np.save(folder / "x.npy", x)
+    return np.load(folder / "x.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda x, _: x,
+        lambda x, _: x[::-1][::-1],
+        lambda x, _: np.asfortranarray(x),
+        read_only,
+        memory_mapped,
+        lambda x, _: torch.from_numpy(x),
+    ],
+    ids=["numpy", "strided", "fortran", "read-only", "memory-mapped", "torch"],
+)
+def test_data_are_gathered_wherever_they_lie(keep: Any, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(256, size=(40, 3, 2), dtype=np.uint8)
+    sampler = a_sampler(keep(x, tmp_path))
+    drawn = sampler.draw(4, seed=0)
+    found = sampler.gather(drawn)
+    assert found.support_x.dtype == torch.uint8
+    assert found.support_x.shape == (4, 6, 3, 2)
+    assert found.classes == 3
+    np.testing.assert_array_equal(found.support_x.numpy(), x[drawn.support.numpy()])
+    np.testing.assert_array_equal(found.query_x.numpy(), x[drawn.query.numpy()])
+    assert torch.equal(found.query_y, drawn.query_y)
+
+
+@pytest.mark.parametrize(
+    ("given_type", "found"),
+    [("f8", torch.float32), ("f4", torch.float32), ("i8", torch.int64), ("u1", torch.uint8)],
+)
+def test_only_floats_change_their_type(given_type: str, found: torch.dtype) -> None:
+    for x in (np.arange(4, dtype=given_type), torch.from_numpy(np.arange(4, dtype=given_type))):
+        taken = take(x, torch.tensor([[3, 1]]), CPU)
+        assert taken.dtype == found
+        assert taken.tolist() == [[3, 1]]
+
+
+def test_parts_of_a_draw_are_its_episodes() -> None:
+    drawn = a_sampler(np.arange(40)).draw(6, seed=0)
+    part = drawn.part(2, 5)
+    assert all(torch.equal(a[2:5], b) for a, b in zip(drawn, part, strict=True))
+
+
+def test_the_copy_on_the_device_is_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episodes, "_CHUNK", 50)
+    x = np.random.default_rng(0).integers(256, size=(33, 4, 2), dtype=np.uint8)
+    copy = on_device(x, CPU)
+    np.testing.assert_array_equal(copy.numpy(), x)
+    assert copy.dtype == torch.uint8
+    x[:] = 0
+    assert copy.any()
+
+
+def test_data_stay_on_the_device_if_they_take_half_of_what_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (200, 1000))
+    gpu = torch.device("cuda", 0)
+    assert fits(np.empty(100, np.uint8), gpu)
+    assert fits(torch.empty(50, dtype=torch.int16), gpu)
+    assert not fits(np.empty(101, np.uint8), gpu)
+    assert not fits(np.empty(1, np.uint8), CPU)
+
+
+def test_too_small_a_pool_is_refused_with_its_counts() -> None:
+    pool = ClassPool(np.arange(9), list("aaaabbbcc"))
+    with pytest.raises(ValueError, match=r"shots \+ queries = 4 examples, got 'b' with 3, 'c' wi"):
+        EpisodeSampler(pool, CPU, ways=2, shots=3, queries=1)
+    with pytest.raises(ValueError, match=r"ways must be at most 3, the number of classes"):
+        EpisodeSampler(pool, CPU, ways=4, shots=1, queries=1)
+
+
+def test_fingerprints_tell_data_apart() -> None:
+    x, y = np.arange(200).reshape(100, 2), np.repeat(np.arange(10), 10)
+    same = fingerprint(ClassPool(x.copy(), y))
+    assert "10 classes, 100 examples" in same
+    assert "shape (2,), int64" in same
+    assert same == fingerprint(ClassPool(x, y))
+    others: list[ClassPool | GroupPool] = [
+        ClassPool(x + 1, y),
+        ClassPool(x, y[::-1]),
+        ClassPool(x[:90], y[:90]),
+        ClassPool(x.astype(float), y),
+        GroupPool(x, y, y),
+        GroupPool(x, y % 2, y, classes=10),
+    ]
+    assert len({same, *(fingerprint(other) for other in others)}) == 7
+
+
+@needs_gpu
+@pytest.mark.parametrize("share", [0.5, 0.0], ids=["resident", "on the host"])
+def test_on_a_gpu_episodes_are_the_same_wherever_the_data_lie(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episodes, "_SHARE", share)
+    x = np.random.default_rng(0).integers(256, size=(40, 3, 2), dtype=np.uint8)
+    y = np.repeat(np.arange(4), 10)
+    sampler = EpisodeSampler(ClassPool(x, y), "cuda", ways=3, shots=2, queries=1)
+    assert sampler.resident == (share > 0)
+    drawn = sampler.draw(4, seed=0)
+    found = sampler.gather(drawn)
+    assert {part.device.type for part in found[:-1] if isinstance(part, Tensor)} == {"cuda"}
+    np.testing.assert_array_equal(found.query_x.cpu().numpy(), x[drawn.query.cpu().numpy()])

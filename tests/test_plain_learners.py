@@ -1,0 +1,289 @@
+"""Learners without torch, and the contract's checks that all learners share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from metapac.learners import MAML, MLP, CallableLearner, FixedModel, ProtoNet, SklearnLearner
+from metapac.learners.contract import Learner
+
+Array = NDArray[Any]
+X = np.random.default_rng(0).normal(size=(30, 4))
+Y = np.array([3, 0, 0, 3, 3, 0, 3, 0, 0, 0])  # labels 1 and 2 absent, shots unequal
+
+
+def nearest(support_x: Array, support_y: Array, x: Array) -> Array:
+    """Softmax over minus the distance to the nearest example of each label, absent ones too."""
+    gaps = np.linalg.norm(x[:, None] - support_x[None], axis=-1)
+    logits = [
+        -np.where(support_y == label, gaps, 9.0).min(1) for label in range(support_y.max() + 1)
+    ]
+    chances = np.exp(np.stack(logits, axis=1))
+    return np.asarray(chances / chances.sum(1, keepdims=True))
+
+
+LEARNERS: dict[str, Learner] = {
+    "sklearn": SklearnLearner(LogisticRegression()),
+    "callable": CallableLearner(nearest),
+    "protonet": ProtoNet(MLP(4, rng=0)),
+    "maml": MAML(MLP(4, rng=0), classes=5),
+}
+EVERY = pytest.mark.parametrize("learner", LEARNERS.values(), ids=list(LEARNERS))
+
+
+@EVERY
+def test_the_contract(learner: Learner) -> None:
+    scorer = learner.adapt(X[:10], Y, classes=5)
+    found = scorer.predict_proba(X[10:])
+    assert found.shape == (20, 5)
+    assert np.issubdtype(found.dtype, np.floating)
+    assert (found[:, [1, 2, 4]] == 0).all()
+    assert (found[:, [0, 3]] > 0).all()
+    assert learner.adapt(X[:10], Y).predict_proba(X[10:]).shape == (20, 4)
+    one_by_one = np.concatenate([scorer.predict_proba(X[i : i + 1]) for i in range(10, 30)])
+    np.testing.assert_allclose(one_by_one, found, atol=1e-6)
+    np.testing.assert_array_equal(scorer.predict_proba(X[10:]), found)
+    again = learner.adapt(X[:10].copy(), Y.tolist(), classes=5).predict_proba(X[10:])
+    np.testing.assert_array_equal(again, found)
+
+
+@EVERY
+def test_one_label_and_one_example(learner: Learner) -> None:
+    for count in (1, 3):
+        found = learner.adapt(X[:count], [2] * count, classes=4).predict_proba(X[10:])
+        assert (found[:, [0, 1, 3]] == 0).all()
+        assert (found[:, 2] > 0).all()
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("x", "y", "classes", "message"),
+    [
+        (X[:3], [0, 1], None, "support_x and support_y must have the same length, got 3 and 2"),
+        (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2\. Number the labels"),
+        (X[:2], [-1, 0], None, r"labels 0 \.\. 0, got -1"),
+        (X[:2], [0.0, 1.0], None, r"one whole number .* got float64 of shape \(2,\)\. Number"),
+        (X[:2], ["a", "b"], None, r"got <U1 of shape \(2,\)\. Number the labels of a task with"),
+        (X[:2], [[0], [1]], None, r"got int64 of shape \(2, 1\)"),
+        (X[:0], np.zeros(0, int), None, "support_y is empty; .* use FixedModel"),
+        (X[:2], [0, 1], 0, "classes must hold whole numbers from 1"),
+    ],
+)
+def test_bad_support_sets(
+    learner: Learner, x: Array, y: Any, classes: int | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        learner.adapt(x, y, classes=classes)
+
+
+@EVERY
+def test_boolean_labels_are_labels(learner: Learner) -> None:
+    flags = Y == 3
+    found = learner.adapt(X[:10], flags).predict_proba(X[10:])
+    numbered = learner.adapt(X[:10], flags.astype(np.uint8)).predict_proba(X[10:])
+    np.testing.assert_array_equal(found, numbered)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        KNeighborsClassifier(2),
+        DecisionTreeClassifier(random_state=0),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_an_estimator_is_cloned_fitted_and_put_in_place(estimator: Any) -> None:
+    found = SklearnLearner(estimator).adapt(X[:10], Y, classes=5).predict_proba(X[10:])
+    assert not hasattr(estimator, "n_features_in_")  # the one that was passed stays unfitted
+    direct = estimator.fit(X[:10], Y).predict_proba(X[10:])
+    np.testing.assert_array_equal(found[:, [0, 3]], direct)
+    assert (found[:, [1, 2, 4]] == 0).all()
+
+
+def test_a_randomised_estimator_forgets_earlier_tasks() -> None:
+    state = np.random.RandomState(0)
+    learner = SklearnLearner(RandomForestClassifier(5, random_state=state))
+    first = learner.adapt(X[:10], Y).predict_proba(X[10:])
+    learner.adapt(X[10:20], Y)
+    np.testing.assert_array_equal(learner.adapt(X[:10], Y).predict_proba(X[10:]), first)
+
+
+def test_one_label_works_where_the_estimator_itself_would_refuse() -> None:
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        LogisticRegression().fit(X[:3], [1, 1, 1])
+    scorer = SklearnLearner(LogisticRegression()).adapt(X[:3], [1, 1, 1], classes=3)
+    assert scorer.predict_proba(X[:2]).tolist() == [[0, 1, 0]] * 2
+
+
+def test_estimators_take_what_scikit_learn_takes_and_images_and_tensors() -> None:
+    learner = SklearnLearner(LogisticRegression())
+    found = learner.adapt(X[:10], Y).predict_proba(X[10:])
+    kinds = (
+        pd.DataFrame(X, columns=list("abcd")),
+        sparse.csr_matrix(X),
+        torch.tensor(X),
+        X.reshape(-1, 2, 2),
+        X.tolist(),
+    )
+    for kind in kinds:
+        again = learner.adapt(kind[:10], Y).predict_proba(kind[10:])
+        np.testing.assert_allclose(again, found, atol=1e-6)
+    text = make_pipeline(CountVectorizer(), LogisticRegression())
+    words = SklearnLearner(text).adapt(["good day", "bad day"], [1, 0]).predict_proba(["so good"])
+    assert words[0, 1] > words[0, 0]
+
+
+def test_no_examples_give_no_rows() -> None:
+    assert LEARNERS["sklearn"].adapt(X[:10], Y).predict_proba(X[:0]).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (SVC(), "classifier with predict_proba, got SVC"),
+        (KMeans(), "with predict_proba, got KMeans"),
+        (LogisticRegression, "got <class .*LogisticRegression.*Pass an instance"),
+        (nearest, "with get_params, got <function nearest"),
+    ],
+    ids=["SVC", "KMeans", "class", "function"],
+)
+def test_estimators_without_probabilities_are_refused(estimator: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SklearnLearner(estimator)
+
+
+def test_a_fixed_model_does_not_look_at_the_support_set() -> None:
+    fitted = LogisticRegression().fit(X[:10], Y)
+    direct = fitted.predict_proba(X[10:])
+    for scorer in (FixedModel(fitted).adapt(), FixedModel(fitted).adapt(X[:1], [1])):
+        found = scorer.predict_proba(X[10:])
+        np.testing.assert_array_equal(found[:, [0, 3]], direct)
+        assert (found[:, [1, 2]] == 0).all()
+    wide = FixedModel(fitted).adapt(classes=6).predict_proba(X[10:].reshape(-1, 2, 2))
+    np.testing.assert_array_equal(wide[:, :4], found)
+    assert wide.shape == (20, 6)
+
+
+def test_a_fixed_function_keeps_all_its_labels() -> None:
+    def softmax(x: Array) -> torch.Tensor:
+        return torch.tensor(x[:, :3]).softmax(-1)
+
+    found = FixedModel(softmax).adapt(X[:1], [0]).predict_proba(X)
+    np.testing.assert_allclose(found, softmax(X), rtol=1e-12)
+    padded = FixedModel(softmax).adapt(classes=5).predict_proba(X)
+    np.testing.assert_array_equal(padded[:, :3], found)
+    assert (padded[:, 3:] == 0).all()
+    with pytest.raises(
+        ValueError, match=r"softmax must return .* \(30, 1 to 2\), got shape \(30, 3\)"
+    ):
+        FixedModel(softmax).adapt(classes=2).predict_proba(X)
+
+
+def test_fixed_models_that_cannot_serve_are_refused() -> None:
+    named = LogisticRegression().fit(X[:4], ["ill", "well", "ill", "well"])
+    with pytest.raises(
+        ValueError, match=r"fitted on labels \['ill', 'well'\], but the task.s are 0 \.\. 1"
+    ):
+        FixedModel(named).adapt(classes=2)
+    with pytest.raises(ValueError, match=r"fitted on labels \['ill', 'well'\]"):
+        FixedModel(named).adapt()
+    with pytest.raises(ValueError, match=r"fitted on labels \[0, 3\], but the task's are 0 \.\. 2"):
+        FixedModel(LogisticRegression().fit(X[:10], Y)).adapt(classes=3)
+    for model in (3.0, LogisticRegression):
+        with pytest.raises(ValueError, match="a fitted classifier or a function"):
+            FixedModel(model)
+
+
+def test_a_function_is_handed_what_came_and_absent_labels_are_cut() -> None:
+    seen: list[Any] = []
+
+    def rising(support_x: Any, support_y: Array, x: Any) -> Array:
+        seen.extend([support_x, support_y.dtype, x])
+        return np.tile([0.1, 0.2, 0.3, 0.4], (len(x), 1))
+
+    table = pd.DataFrame(X)
+    found = CallableLearner(rising).adapt(table[:10], Y, classes=5).predict_proba(table[10:])
+    assert found.tolist() == [[0.1, 0, 0, 0.4, 0]] * 20
+    assert seen[0].equals(table[:10])
+    assert seen[1] == np.int64
+    assert seen[2].equals(table[10:])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (np.ones((30, 3)), r"must return a row .* \(30, 4 to 5\), got shape \(30, 3\)\. Column j"),
+        (np.ones((30, 6)), r"got shape \(30, 6\)"),
+        (np.ones((29, 5)), r"got shape \(29, 5\)"),
+        (np.ones(30), r"got shape \(30,\)"),
+        (np.full((30, 5), -2.5), r"none negative and none NaN, got -2.5\. Pass logits through"),
+        (np.full((30, 5), np.nan), "none negative and none NaN, got nan"),
+    ],
+)
+def test_bad_answers_are_refused(answer: Array, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CallableLearner(lambda *_: answer).adapt(X[:10], Y, classes=5).predict_proba(X)
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"function must be callable as .* got 7"):
+        CallableLearner(7)  # type: ignore[arg-type]
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_plain_learners_never_import_torch() -> None:
+    assert (
+        run(
+            "import sys, metapac.learners\n"
+            "from metapac.learners import SklearnLearner, FixedModel, CallableLearner, Learner\n"
+            "CallableLearner(lambda *_: [[1.0]]).adapt([[0]], [0]).predict_proba([[1]])\n"
+            "print('torch' in sys.modules, 'sklearn' in sys.modules)"
+        )
+        == "False False"
+    )
+
+
+@pytest.mark.parametrize("name", ["ProtoNet", "MAML", "Conv4"])
+def test_a_missing_torch_is_named_with_its_remedy(name: str) -> None:
+    assert (
+        run(
+            "import sys, metapac.learners; sys.modules['torch'] = None\n"
+            f"try:\n    from metapac.learners import {name}\n"
+            "except ModuleNotFoundError as error:\n    print(error)"
+        )
+        == f"{name} needs torch. Install it with: pip install 'metapac[torch]'"
+    )
+
+
+def test_unknown_names_are_unknown_and_known_ones_are_listed() -> None:
+    from metapac import learners
+
+    assert {"ProtoNet", "SklearnLearner"} <= set(dir(learners))
+    for name in learners.__all__:
+        assert getattr(learners, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'Perceptron'"):
+        learners.Perceptron  # noqa: B018
