@@ -81,6 +81,8 @@ def test_sites_that_send_one_number_give_the_same(examples: Examples, split: str
     sizes = [len(scores) for scores in by_task.values()]
     whole = clone(method).calibrate([s for _, s in examples], [t for t, _ in examples])
     assert_same(clone(method).combine(sent, sizes=sizes), whole)
+    by_name = {task: len(scores) for task, scores in reversed(by_task.items())}
+    assert_same(clone(method).combine(sent, sizes=by_name), whole)
     assert clone(method).combine(sent).threshold_ == whole.threshold_
 
 
@@ -151,17 +153,17 @@ def test_a_threshold_of_plus_infinity_is_not_called_trivial() -> None:
             100,
             "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised with split='tight': it needs "
             "at least 116 tasks with at least 29 examples each, and there are 40 tasks. Either add "
-            "76 tasks of that size, or promise alpha=0.294, or promise delta=0.0185, or pass "
-            "on_infeasible='trivial' to keep every label.",
+            "76 tasks with at least 29 examples, or promise alpha=0.294, or promise delta=0.0185, "
+            "or pass on_infeasible='trivial' to keep every label.",
         ),
         (
             400,
             20,
             "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised with split='tight': it needs "
             "at least 116 tasks with at least 29 examples each, and there are 400 tasks, 400 of "
-            "them too small (the smallest has 20, 9 too few). Either add 4734 tasks of that size, "
-            "or bring 385 of the small ones to that size, or promise epsilon=0.14, or promise "
-            "alpha=0.244, or pass on_infeasible='trivial' to keep every label.",
+            "them too small (the smallest has 20, 9 too few). Either add 4734 tasks with at least "
+            "29 examples, or bring 385 of the small ones to 29, or promise epsilon=0.14, or "
+            "promise alpha=0.244, or pass on_infeasible='trivial' to keep every label.",
         ),
     ],
 )
@@ -191,6 +193,21 @@ def test_remedies_for_small_tasks_work() -> None:
     assert paper().calibrate(more, ids).threshold_ > -math.inf
     with pytest.raises(InfeasibleGuarantee):
         paper().calibrate(more[29:], np.concatenate([names, ids[8029:]]))
+
+
+def test_small_and_few_tasks_need_both() -> None:
+    scores, names = many(40, 20)
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        paper().calibrate(scores, names)
+    assert "or bring the small ones to 29 and add 76 tasks, or promise alpha=" in str(caught.value)
+    assert "delta=" not in str(caught.value).split("Either")[1]  # none below a half would do
+
+
+def test_the_adaptive_split_asks_for_the_least_that_will_do() -> None:
+    scores, names = many(125, 200)
+    with pytest.raises(InfeasibleGuarantee, match="at least 126 tasks .* Either add 1 task with"):
+        paper(split="adaptive").calibrate(scores, names)
+    assert paper(split="adaptive").calibrate(*many(126, 200)).threshold_ > -math.inf
 
 
 def test_infeasible_sites_are_counted() -> None:
@@ -336,6 +353,14 @@ def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
         ),
         (lambda: paper().combine([0.1, 0.2], ["a"]), "task_thresholds and tasks must have the sam"),
         (lambda: paper().combine([0.1], sizes=[1, 2]), "task_thresholds and sizes must have the s"),
+        (
+            lambda: paper().combine({"a": 0.1, "b": 0.2}, sizes={"a": 5, "c": 5}),
+            "sizes must have the same tasks as task_thresholds, but only one has 'b'.",
+        ),
+        (
+            lambda: paper().combine({"a": 0.1}, sizes={"a": 5, "c": 5}),
+            "sizes must have the same tasks as task_thresholds, but only one has 'c'.",
+        ),
         (
             lambda: PS(epsilon=0.5, delta=0.5).calibrate([0.1] * 9).predict_set([[0.1, math.nan]]),
             r"scores holds 1 NaN out of 2 values \(first in row 0\)",

@@ -97,7 +97,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "promise.json"
     PS(epsilon=0.1, delta=0.1).calibrate(np.full(50, 0.125)).save(path)
     text = path.read_text().rstrip()
-    for end in range(len(text)):
+    for end in range(1, len(text)):
         path.write_text(text[:end])
         with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Save"):
             load(path)
@@ -116,8 +116,9 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
         (lambda path: edit(path, schema="1"), "has schema '1'"),
         (lambda path: path.write_text("[]"), "is not a metapac promise. Pass a file written by"),
         (lambda path: path.write_text('{"a": 1}'), "is not a metapac promise"),
-        (lambda path: path.write_bytes(b"\xff\xfe"), "is not complete JSON"),
-        (lambda path: path.write_bytes(b""), "is not complete JSON"),
+        (lambda path: path.write_bytes(b"{\xff\xfe"), "is not complete JSON"),
+        (lambda path: path.write_bytes(b""), "is not a metapac promise"),
+        (lambda path: path.write_text("site,p_cat\n"), "is not a metapac promise"),
         (lambda path: forge(path, threshold=0.5), "states threshold 0.5, but its evidence gives"),
         (lambda path: forge(path, kind="Oracle"), "does not hold what a promise needs .KeyError"),
         (lambda path: forge(path, evidence={}), "does not hold what a promise needs .KeyError"),
@@ -135,6 +136,11 @@ def test_a_file_that_is_not_as_it_was_is_refused(tmp_path: Path, damage: Any, me
 def test_a_missing_file_is_not_an_artefact(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing.json")
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="folder does not exist: .*nowhere"):
+        calibrated().save(tmp_path / "nowhere" / "promise.json")
 
 
 def test_names_that_json_cannot_give_back_are_refused(tmp_path: Path) -> None:

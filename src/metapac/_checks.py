@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ def whole_numbers(name: str, value: ArrayLike, *, least: int) -> NDArray[np.int6
     if not exact or (array.size and (array.min() < least or array.max() > LARGEST_COUNT)):
         raise ValueError(
             f"{name} must hold whole numbers from {least} to 2**53, got {_brief(value)}. "
-            "Pass counts of examples, not fractions."
+            "Pass counts, not fractions."
         )
     return array.astype(np.int64)
 
@@ -73,8 +73,8 @@ def score_array(name: str, scores: ArrayLike) -> Floats:
         array = _numbers_only(name, array)
     if array.dtype.kind not in "iuf":
         raise ValueError(
-            f"{name} must be real numbers, got {array.dtype}. "
-            "Pass probabilities, log-probabilities or negative distances."
+            f"{name} must be real numbers, got {array.dtype}. Pass probabilities, "
+            f"log-probabilities or negative distances.{_swapped(array.dtype.kind in 'USO')}"
         )
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -85,8 +85,9 @@ def flat(name: str, array: Array, *, least: int = 1) -> None:
     if array.ndim != 1:
         raise ValueError(
             f"{name} must be one-dimensional, one value for each example, got shape "
-            f"{array.shape}. For a matrix with a row per task pass "
-            f"{name}.ravel() and np.repeat(names, {name}.shape[1])."
+            f"{array.shape}. Of class probabilities pass those of the true labels, "
+            f"{name}[np.arange(len(y)), y]; of a row per task, {name}.ravel() with "
+            f"np.repeat(names, {name}.shape[1])."
         )
     if len(array) < least:
         raise ValueError(f"{name} is empty; pass at least one labelled example.")
@@ -109,6 +110,16 @@ def same_length(name: str, array: Array, other: str, reference: Array) -> None:
         raise ValueError(
             f"{name} and {other} must have the same length, got {len(array)} and "
             f"{len(reference)}. Pass one of each for every example."
+        )
+
+
+def aligned(name: str, column: Any, other: str, reference: Any) -> None:
+    """Refuse two pandas columns whose rows go by different labels: order alone would pair them."""
+    pandas = hasattr(column, "iloc") and hasattr(reference, "iloc")
+    if pandas and not column.index.equals(reference.index):
+        raise ValueError(
+            f"{name} and {other} are pandas columns with different indices. Take both from one "
+            "frame, or pass .to_numpy() to pair them by position."
         )
 
 
@@ -178,6 +189,17 @@ def distinct(names: list[Any]) -> None:
             f"tasks holds {repeated!r} more than once, and a task counts only once. "
             "Send one threshold for each task."
         )
+
+
+def in_order(name: str, values: Mapping[Any, Any], tasks: list[Any]) -> list[Any]:
+    """Return the values of a mapping in the order of ``tasks``."""
+    missing = [task for task in tasks if task not in values]
+    if missing or len(values) != len(tasks):
+        which = missing or [task for task in values if task not in set(tasks)]
+        raise ValueError(
+            f"{name} must have the same tasks as task_thresholds, but only one has {which[0]!r}."
+        )
+    return [values[task] for task in tasks]
 
 
 def json_names(names: Array) -> list[Any]:
@@ -251,9 +273,14 @@ def _numbers_only(name: str, array: Array) -> Floats:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise ValueError(
                 f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}. Convert the scores to floats, missing ones to -inf."
+                f"position {position}. Convert them to floats, missing ones to -inf."
+                f"{_swapped(isinstance(value, str))}"
             )
     return array.astype(np.float64)
+
+
+def _swapped(suspected: bool) -> str:
+    return " Were scores and tasks swapped?" if suspected else ""
 
 
 def _brief(value: object) -> str:

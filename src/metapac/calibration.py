@@ -102,22 +102,25 @@ class MetaPS(ThresholdSets):
         task_thresholds: ArrayLike | Mapping[Any, Any],
         tasks: ArrayLike | Iterable[object] | None = None,
         *,
-        sizes: ArrayLike | None = None,
+        sizes: ArrayLike | Mapping[Any, int] | None = None,
     ) -> Self:
         """Find the threshold from one ``task_threshold`` per task, or a mapping from task to it.
 
-        The result is that of ``calibrate`` on all scores. Without ``sizes``, the numbers of
-        examples behind each, a threshold of ``-inf`` is taken for that of a task too small.
+        The result is that of ``calibrate`` on all scores, if every site had these parameters: a
+        bare number cannot tell. Without ``sizes``, the numbers of examples behind each, a
+        threshold of ``-inf`` is taken for that of a task too small.
         """
         guarantee = self._guarantee()
         if isinstance(task_thresholds, Mapping):
-            tasks = list(task_thresholds) if tasks is None else tasks
+            tasks = list(task_thresholds)
             task_thresholds = list(task_thresholds.values())
         found = _checks.score_array("task_thresholds", task_thresholds)
         found = _checks.threshold_table(found, levels=len(guarantee.levels))
         names = np.arange(len(found)) if tasks is None else _checks.task_ids(tasks)
         _checks.same_length("task_thresholds", found, "tasks", names)
         _checks.distinct(names.tolist())
+        if isinstance(sizes, Mapping):
+            sizes = _checks.in_order("sizes", sizes, names.tolist())
         counts = np.full(len(found), _UNKNOWN)
         if sizes is not None:
             counts = _checks.whole_numbers("sizes", sizes, least=1)

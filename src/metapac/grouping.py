@@ -34,6 +34,7 @@ class Grouped(NamedTuple):
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     """Check scores and task ids and lay the scores out task after task."""
+    _checks.aligned("scores", scores, "tasks", tasks)
     array = _checks.score_array("scores", scores)
     _checks.flat("scores", array)
     ids = _checks.task_ids(tasks)

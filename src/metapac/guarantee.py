@@ -91,9 +91,9 @@ class Guarantee:
         return (
             f"With probability at least 1 - {self.delta:g} over {over}, {sets} miss the true "
             f"label at most {100 * self.epsilon:g}% of the time on at least "
-            f"{100 * (1 - self.alpha):g}% of new tasks (each with its own adaptation examples), "
-            "provided that tasks are drawn independently and alike, that no calibration task was "
-            "seen in training, and that one fixed score function serves them all."
+            f"{100 * (1 - self.alpha):g}% of new tasks (each with its own adaptation examples, if "
+            "any), provided that tasks are drawn independently and alike, that no calibration "
+            "task was seen in training, and that one fixed score function serves them all."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -32,18 +33,18 @@ def write(path: str | os.PathLike[str], body: dict[str, Any]) -> None:
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what ``write`` wrote, or say why the file cannot be trusted."""
+    text = Path(path).read_bytes()
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(text)
     except ValueError as error:  # covers bad JSON and bad UTF-8
+        if not text.startswith(b"{"):
+            raise _not_a_promise(path) from error
         raise BadArtefact(
             f"{path} is not complete JSON ({error}); it may be truncated. "
             "Save the calibrated object again, or restore the file from a backup."
         ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise BadArtefact(
-            f"{path} is not a metapac promise. Pass a file written by .save() or by "
-            "'metapac calibrate -o'."
-        )
+        raise _not_a_promise(path)
     if not isinstance(document.get("schema"), int) or document["schema"] > SCHEMA:
         raise BadArtefact(
             f"{path} has schema {document.get('schema')!r}, written by metapac "
@@ -58,6 +59,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return document
 
 
+def _not_a_promise(path: str | os.PathLike[str]) -> BadArtefact:
+    return BadArtefact(
+        f"{path} is not a metapac promise. Pass a file written by .save() or by "
+        "'metapac calibrate -o'."
+    )
+
+
 def _checksum(document: dict[str, Any]) -> str:
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
@@ -67,6 +75,8 @@ def _checksum(document: dict[str, Any]) -> str:
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
     """Open a text file that takes the place of ``path`` only when it was written to the end."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(target.parent))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:

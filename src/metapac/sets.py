@@ -37,6 +37,7 @@ def empty_sets(sets: ArrayLike) -> NDArray[np.bool_]:
 
 def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
     """Return ``-|y - prediction| / scale``, the scores whose sets are intervals."""
+    _checks.aligned("y", y, "prediction", prediction)
     target = _checks.score_array("y", y).astype(np.float64)
     centre, width = _centre_and_scale(prediction, scale)
     _checks.finite("y", target)

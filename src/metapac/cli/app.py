@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from metapac._version import __version__
 from metapac.cli import calibrate, demo, plan, predict
 
 app = typer.Typer(
@@ -13,6 +16,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("plan")(plan.plan)
 app.command("calibrate")(calibrate.calibrate)
 app.command("predict")(predict.predict)

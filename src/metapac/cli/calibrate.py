@@ -20,6 +20,7 @@ from metapac.cli.common import (
     SplitOption,
     console,
     parse_split,
+    refuse_overwriting,
     told,
 )
 from metapac.cli.csv_file import open_csv
@@ -36,10 +37,20 @@ def calibrate(
     delta: Delta,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the promise.")],
     split: SplitOption = "tight",
+    on_infeasible: Annotated[
+        str, typer.Option(help="raise, or trivial: keep every label where data are too few.")
+    ] = "raise",
     as_json: AsJson = False,
 ) -> None:
     """Find the threshold that carries the promise, and write both to a file."""
-    method = MetaPS(epsilon=epsilon, alpha=alpha, delta=delta, split=parse_split(split))
+    refuse_overwriting(scores, output)
+    method = MetaPS(
+        epsilon=epsilon,
+        alpha=alpha,
+        delta=delta,
+        split=parse_split(split),
+        on_infeasible=on_infeasible,
+    )
     values, tasks = _read(scores, task, score)
     method.calibrate(values, tasks).save(output)
     if as_json:

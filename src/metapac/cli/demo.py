@@ -27,8 +27,8 @@ def demo(
     rows = study.run(draws, rng, _bar)
     table, picture = study.write(rows, output)
     console.print(_table(study.summarise(rows)))
-    console.print(_explanation(), markup=False)
-    console.print(f"\nAll rows: {table}\nPicture:  {picture}", markup=False)
+    console.print(_explanation(), markup=False, soft_wrap=True)
+    console.print(f"\nAll rows: {table}\nPicture:  {picture}", markup=False, soft_wrap=True)
 
 
 def _bar(numbers: Iterable[int]) -> Iterable[int]:
@@ -39,11 +39,12 @@ def _bar(numbers: Iterable[int]) -> Iterable[int]:
 def _table(summaries: list[study.Summary]) -> Table:
     g = study.GUARANTEE
     table = Table(
-        title=f"Promise: error at most {g.epsilon:g} on at least {1 - g.alpha:g} of tasks",
+        title=f"Promise: error at most {g.epsilon:g} on at least {1 - g.alpha:.0%} of tasks, "
+        f"but for a chance of {g.delta:g}",
         title_justify="left",
     )
     table.add_column("method")
-    for name in ("mean size", "90th pct of error", "tasks within", "draws that keep it"):
+    for name in ("mean size", "error, 90th pct", "tasks within", "draws kept"):
         table.add_column(name, justify="right")
     for each in summaries:
         table.add_row(
@@ -60,8 +61,8 @@ def _explanation() -> str:
     g = study.GUARANTEE
     return (
         "PS pools all tasks: right on average, wrong on too many tasks.\n"
-        f"PS-Test needs {least_size(g.epsilon, g.delta)} labels of the new task itself and has "
-        f"{study.TEST_EXAMPLES}, so it can only keep every label.\n"
-        "Meta-PS keeps its promise on new tasks without a single calibration label of theirs;\n"
-        "the tight split (the default) does so with smaller sets than the paper's even one."
+        f"PS-Test has the paper's {study.TEST_EXAMPLES} labels of the new task itself and needs "
+        f"{least_size(g.epsilon, g.delta)}: it keeps every label.\n"
+        "Meta-PS needs no calibration label of the new task; the tight split, the default,\n"
+        "has smaller sets than the paper's even one. 'Draws kept': of all calibration draws."
     )
