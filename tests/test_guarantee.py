@@ -76,8 +76,8 @@ def test_the_sentence_has_numbers_and_assumptions() -> None:
         "With probability at least 1 - 1e-05 over the 500 calibration tasks, the sets {label: "
         "score >= 0.25} miss the true label at most 5% of the time on at least 90% of new tasks "
         "(each with its own adaptation examples, if any), provided that tasks are drawn "
-        "independently and alike, that no calibration task was seen in training, and that one fixed score function "
-        "serves them all."
+        "independently and alike, that no calibration task was seen in training, and that one "
+        "fixed score function serves them all."
     )
     assert "nothing is said of any one task" in pooled_sentence(0.1, 0.01)
 
