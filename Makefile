@@ -23,12 +23,13 @@ bench: .venv/.bench
 clean:
 	rm -rf .venv metapac-demo
 
-.venv/bin/python:
+.venv/.pip:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'metapac needs Python 3.11 or newer: make PYTHON=python3.11')"
 	$(PYTHON) -m venv .venv
 	@$(PIP) install --upgrade pip
+	@touch $@
 
-.venv/.demo: .venv/bin/python pyproject.toml
+.venv/.demo: .venv/.pip pyproject.toml
 	@echo "Installing metapac and what it needs into .venv; this takes a minute."
 	@$(PIP) install --editable ".[cli,plot]"
 	@touch $@

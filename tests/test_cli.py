@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from metapac import MetaPS, __version__, load
+from metapac import MetaPS, __version__, demo, load
 from metapac.cli.app import app
 
 PROMISE = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
@@ -98,6 +98,23 @@ def test_predict_adds_sets(promise: Path, tmp_path: Path) -> None:
     assert printed.stdout == (tmp_path / "sets.csv").read_text(encoding="utf-8")
 
 
+def test_a_byte_order_mark_is_not_part_of_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("\ufeffsite,p_true\na,0.1\n", encoding="utf-8")
+    assert calibrate(path, "-o", tmp_path / "p.json").exit_code == 1  # read, and too few
+
+
+def test_predict_works_through_many_batches(
+    promise: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metapac.cli.predict._BATCH", 3)
+    table = write_csv(tmp_path / "new.csv", ["id", "p_a"], [[i, 1.0] for i in range(8)])
+    result = metapac("predict", promise, table, "-o", tmp_path / "sets.csv")
+    assert "8 sets of the 1 classes a" in result.stderr
+    with (tmp_path / "sets.csv").open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [str(i) for i in range(8)]
+
+
 def test_predict_with_other_column_names(promise: Path, tmp_path: Path) -> None:
     table = write_csv(tmp_path / "new.csv", ["cat score", "dog score", "p_x"], [[1, 0, "text"]])
     result = metapac("predict", promise, table, "--columns", "* score")
@@ -141,6 +158,27 @@ def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
     assert (tmp_path / "again/demo.csv").read_text() == (tmp_path / "out/demo.csv").read_text()
 
 
+def test_the_demo_table_is_what_it_says() -> None:
+    def rows(method: str, threshold: float) -> list[demo.Row]:
+        errors = [0.0, 0.05, 0.1, 0.2]
+        return [
+            demo.Row(d, method, i, threshold, e, 2.0) for d in (0, 1) for i, e in enumerate(errors)
+        ]
+
+    # At threshold 3 nearly every task is broken, at -3 none.
+    table = {
+        each.method: each
+        for each in demo.summarise(
+            [row for m in METHODS for row in rows(m, 3.0 if m == "PS" else -3.0)]
+        )
+    }
+    assert table["PS"].draws_kept == 0
+    assert table["PS-Test"].draws_kept == 1
+    assert table["PS"].size == 2
+    assert table["PS"].tasks_within == 0.75
+    assert table["PS"].error_90 == pytest.approx(np.quantile([0, 0.05, 0.1, 0.2] * 2, 0.9))
+
+
 METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS tight")
 
 
@@ -162,6 +200,7 @@ def test_too_few_tasks_exit_with_one(scores: Path, tmp_path: Path) -> None:
         ("site,p_true\na,0.1,3\n", "line 2: 3 fields where the header has 2. Quote fields"),
         ("site,p_true\n,0.1\n", "line 2: column 'site' is empty; an example must belong to a task"),
         ("site,p_true\na,nan\n", "line 2: column 'p_true' holds 'nan', which is not a number"),
+        ("site,p_true\na,1_0\n", "line 2: column 'p_true' holds '1_0', which is not a number"),
         ("site;p_true\na;1\n", "it has: site;p_true. Columns must be separated by commas."),
         ("site,p_true\n", "scores is empty; pass at least one labelled example"),
         ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
@@ -241,7 +280,7 @@ def test_as_a_program() -> None:
 def test_a_missing_extra_is_named() -> None:
     code = "import sys; sys.modules['typer'] = None; from metapac.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == (
         "The command line needs typer. Install it with: pip install 'metapac[cli]'\n"
     )

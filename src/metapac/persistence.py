@@ -6,7 +6,8 @@ import errno
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,29 +73,36 @@ def _checksum(document: dict[str, Any]) -> str:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
-    """Open a text file that takes the place of ``path`` only when it was written to the end."""
-    target = Path(path)
+def replacing(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[IO[Any]]:
+    """Open a file that takes the place of ``path`` only when it was written to the end.
+
+    A link is followed, and what is no plain file, such as a pipe, is written to as it is.
+    """
+    target = Path(path).resolve()
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(target.parent))
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
+    if target.exists() and not target.is_file():
+        with _open(target, "w", binary) as file:
+            yield file
+        return
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        with _open(temporary, "x", binary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp is private, a result is not
+        if target.exists():
+            shutil.copymode(target, temporary)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
+    if binary:
+        return path.open(mode + "b")
+    return path.open(mode, encoding="utf-8", newline="")
 
 
 def encode(value: float) -> float | str:

@@ -57,7 +57,8 @@ class Plan:
         Along ``split`` it is the trade-off between many small tasks and few large ones.
         """
         _checks.one_of("parameter", parameter, tuple(_GRIDS))
-        grid = _GRIDS[parameter] if values is None else np.atleast_1d(np.asarray(values, float))
+        grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
+        _checks.flat("values", grid)
         plans = [_plan(replace(self.guarantee, **{parameter: float(value)})) for value in grid]
         return Curve(
             parameter,
@@ -67,10 +68,13 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        return (
-            f"At least {self.tasks} tasks with at least {self.examples_per_task} labelled "
-            f"examples each ({self.labels} labels in all) are needed to promise: {self.guarantee}"
+        options = [_plan_at(self.guarantee, level) for level in self.guarantee.levels]
+        needed = ", or ".join(
+            f"at least {each.tasks} tasks with at least {each.examples_per_task} labelled examples "
+            f"each ({each.labels} labels in all)"
+            for each in options
         )
+        return f"It takes {needed} to promise: {self.guarantee}"
 
 
 _GRIDS = {
@@ -81,6 +85,7 @@ _GRIDS = {
 }
 
 
+@_checks.own_words
 def plan(*, epsilon: float, alpha: float, delta: float, split: Split = "tight") -> Plan:
     """Return the least number of tasks, and of examples in each, that can carry the promise.
 
@@ -105,7 +110,13 @@ def _plan_at(guarantee: Guarantee, level: Level) -> Plan:
 
 def least_size(epsilon: float, delta: float, errors: int = 0) -> int:
     """Return the least n of which ``errors`` may be wrong and still certify ``epsilon``."""
-    high = max(errors + 1, math.ceil(math.log(delta) / math.log1p(-epsilon)))
+    guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
+    if guess > _checks.LARGEST_COUNT:
+        raise ValueError(
+            f"a rate of {epsilon:g} at confidence 1 - {delta:g} needs more than 2**53 examples or "
+            "tasks. Promise a larger epsilon, alpha or delta."
+        )
+    high = max(errors + 1, math.ceil(guess))
     while not certifies(errors, high, epsilon, delta):
         high *= 2
     low = errors  # as many errors as examples certify nothing
@@ -158,8 +169,13 @@ def _least(works: Callable[[float], bool]) -> float | None:
     return high
 
 
-def shortage(guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> str:
-    """Return in words what an infeasible promise lacks and what the data could carry instead."""
+def shortage(
+    guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64], *, said: bool
+) -> str:
+    """Return in words what an infeasible promise lacks and what the data could carry instead.
+
+    ``said`` is whether the sizes are those of the tasks, not only told by their thresholds.
+    """
     tasks = int(counts.sum())
     options = [_Missing(guarantee, level, sizes, counts) for level in guarantee.levels]
     missing = min(options, key=lambda option: option.tasks_to_add)
@@ -167,11 +183,12 @@ def shortage(guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.
     text = (
         f"epsilon={guarantee.epsilon:g}, alpha={guarantee.alpha:g}, delta={guarantee.delta:g} "
         f"cannot be promised with split={guarantee.split!r}: it needs at least {need.tasks} tasks "
-        f"with at least {need.examples_per_task} examples each, and there are {tasks} tasks"
+        f"with at least {need.examples_per_task} examples each, and there "
+        f"{'are' if tasks != 1 else 'is'} {_tasks(tasks)}"
     )
     if small:
         short = f" (the smallest has {least}, {need.examples_per_task - least} too few)"
-        text += f", {small} of them too small{short if least else ''}"
+        text += f", {small} of them too small{short if said else ''}"
     best = affordable(guarantee, sizes, counts)
     return f"{text}. {_either([*missing.remedies(), *_cheaper(best._asdict())])}"
 
@@ -210,8 +227,15 @@ def _tasks(count: int) -> str:
 
 def _cheaper(best: Mapping[str, float | None]) -> list[str]:
     """Return the promises that the data can carry, less those that nobody would want."""
-    rounded = {name: _checks.rounded_up(value) for name, value in best.items() if value}
+    rounded = {name: rounded_up(value) for name, value in best.items() if value}
     return [f"promise {name}={value:g}" for name, value in rounded.items() if value <= 0.5]
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """Return ``value`` with so many significant digits, never smaller than it was."""
+    near = float(f"{value:.{digits}g}")
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return near if near >= value else float(f"{near + step:.{digits}g}")
 
 
 def _either(remedies: list[str]) -> str:

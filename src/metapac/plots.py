@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metapac.persistence import replacing
 from metapac.planning import Curve
 
 if TYPE_CHECKING:
@@ -58,7 +61,13 @@ def error_and_size(
     right.set_ylabel("mean set size on a test task")
     right.set_title("circle: mean; whiskers: smallest and largest", fontsize=9)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    kind = Path(path).suffix.removeprefix(".") or "png"
+    with replacing(path, binary=True) as file:
+        figure.savefig(file, dpi=150, format=kind)
 
 
 def _boxes(axes: Axes, values: Mapping[str, NDArray[Any]], whiskers: tuple[float, float]) -> None:
@@ -84,7 +93,7 @@ def needs(
 ) -> None:
     """Draw least tasks and examples along a parameter, a line for each split, ``mark`` marked."""
     figure, (left, right) = new_figure(2, width=10, height=4.2)
-    for (name, curve), style in zip(curves.items(), _LINES, strict=False):
+    for (name, curve), style in zip(curves.items(), cycle(_LINES), strict=False):
         left.plot(curve.values, curve.tasks, style, linewidth=2, label=name)
         right.plot(curve.values, curve.examples_per_task, style, linewidth=2, label=name)
     parameter = next(iter(curves.values())).parameter
@@ -103,4 +112,4 @@ def needs(
     if len(curves) > 1:
         left.legend(title="split", frameon=False)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)

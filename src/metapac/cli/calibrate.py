@@ -63,8 +63,12 @@ def calibrate(
         }
         typer.echo(json.dumps(summary))
         return
-    console.print(f"threshold {method.threshold_:.6g} from {len(method.tasks_)} tasks", end="")
-    console.print(f" and {len(values)} examples, written to {output}", markup=False)
+    console.print(
+        f"threshold {method.threshold_!r} from {len(method.tasks_)} tasks and {len(values)} "
+        f"examples, written to {output}",
+        markup=False,
+        soft_wrap=True,
+    )
     console.print(method.promise_, markup=False)
 
 

@@ -46,7 +46,7 @@ class CsvFile:
 
     def number(self, text: str, column: str, line: int) -> float:
         try:
-            number = float(text)
+            number = math.nan if "_" in text else float(text)
         except ValueError:
             number = math.nan
         if math.isnan(number):

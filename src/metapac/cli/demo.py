@@ -11,6 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from metapac import demo as study
+from metapac import plots
 from metapac.cli.common import console, errors, told
 from metapac.planning import least_size
 
@@ -24,9 +25,10 @@ def demo(
     rng: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
 ) -> None:
     """Compare PS, PS-Test and Meta-PS on tasks whose true error is known."""
+    plots.new_figure(1, width=1, height=1)  # a missing matplotlib is said before the work
     rows = study.run(draws, rng, _bar)
-    table, picture = study.write(rows, output)
     console.print(_table(study.summarise(rows)))
+    table, picture = study.write(rows, output, rng)
     console.print(_explanation(), markup=False, soft_wrap=True)
     console.print(f"\nAll rows: {table}\nPicture:  {picture}", markup=False, soft_wrap=True)
 
@@ -60,7 +62,7 @@ def _table(summaries: list[study.Summary]) -> Table:
 def _explanation() -> str:
     g = study.GUARANTEE
     return (
-        "PS pools all tasks: right on average, wrong on too many tasks.\n"
+        "PS pools all tasks: near epsilon on average, above it on too many tasks.\n"
         f"PS-Test has the paper's {study.TEST_EXAMPLES} labels of the new task itself and needs "
         f"{least_size(g.epsilon, g.delta)}: it keeps every label.\n"
         "Meta-PS needs no calibration label of the new task; the tight split, the default,\n"

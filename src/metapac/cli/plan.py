@@ -10,9 +10,9 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from metapac import _checks, plots
+from metapac import plots
 from metapac.cli.common import Alpha, AsJson, Delta, Epsilon, console, told
-from metapac.planning import Plan
+from metapac.planning import Plan, rounded_up
 from metapac.planning import plan as make_plan
 
 _SPLITS = ("tight", "even", "adaptive")
@@ -87,4 +87,4 @@ def _table(
 
 
 def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{_checks.rounded_up(value):g}"
+    return "-" if value is None else f"{rounded_up(value):g}"
