@@ -27,10 +27,14 @@ class Grouped(NamedTuple):
     sizes: NDArray[np.int64]  # (tasks,)
     scores: _checks.Floats  # (sizes.sum(),)
 
-    def task_at(self, position: int) -> Any:
-        """Return the name of the task to which the score at ``position`` belongs."""
-        task = np.searchsorted(np.cumsum(self.sizes), position, side="right")
-        return self.names[[task]].tolist()[0]
+    def refuse_nan(self) -> None:
+        ends = np.cumsum(self.sizes)
+
+        def where(position: int) -> str:
+            task = np.searchsorted(ends, position, side="right")
+            return f"in task {self.names.tolist()[task]!r}"
+
+        _checks.no_nan("scores", self.scores, where)
 
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
@@ -94,18 +98,16 @@ def task_thresholds(
     order = np.argsort(grouped.sizes, kind="stable")
     sizes, first = np.unique(grouped.sizes[order], return_index=True)
     ranks = np.stack([allowed_errors(sizes, epsilon, within) for within in alphas_within], axis=1)
-    found = np.full((len(order), ranks.shape[1]), -np.inf)
+    found = np.empty((len(order), ranks.shape[1]))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
     for size, rank, mine in zip(sizes, ranks, np.split(order, first[1:]), strict=True):
-        certified = rank >= 0
-        wanted = rank[certified]
         for block in _blocks(mine, int(size)):
             rows = _rows(grouped.scores, starts, block, int(size))
             if np.isnan(rows.min()):
-                where = lambda i: f"in task {grouped.task_at(i)!r}"  # noqa: E731
-                _checks.no_nan("scores", grouped.scores, where)
-            rows.partition(wanted, axis=1)
-            found[np.ix_(block, certified)] = rows[:, wanted]
+                grouped.refuse_nan()
+            rows.partition(np.maximum(rank, 0), axis=1)
+            found[block] = rows[:, rank]
+        found[np.ix_(mine, rank < 0)] = -np.inf
     return found
 
 
