@@ -23,22 +23,26 @@ bench: .venv/.bench
 clean:
 	rm -rf .venv metapac-demo
 
-.venv/bin/python:
+.venv/.pip:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'metapac needs Python 3.11 or newer: make PYTHON=python3.11')"
 	$(PYTHON) -m venv .venv
-	$(PIP) install --upgrade pip
+	@$(PIP) install --upgrade pip
+	@touch $@
 
-.venv/.demo: .venv/bin/python pyproject.toml
-	$(PIP) install --editable ".[cli,plot]"
+.venv/.demo: .venv/.pip pyproject.toml
+	@echo "Installing metapac and what it needs into .venv; this takes a minute."
+	@$(PIP) install --editable ".[cli,plot]"
 	@touch $@
 
 .venv/.test: .venv/.demo constraints.txt
-	$(PIP) install --constraint constraints.txt --group test
+	@echo "Installing what the tests need into .venv, torch among it; this takes minutes."
+	@$(PIP) install --constraint constraints.txt --group test
 	@touch $@
 
 .venv/.lint: .venv/.test
-	$(PIP) install --constraint constraints.txt --group lint
+	@$(PIP) install --constraint constraints.txt --group lint
 	@touch $@
 
 .venv/.bench: .venv/.test
-	$(PIP) install --constraint constraints.txt --group bench
+	@$(PIP) install --constraint constraints.txt --group bench
 	@touch $@

@@ -5,7 +5,6 @@ Run with ``make bench``; figures are in README.md beside this file.
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -94,9 +93,9 @@ class TestGrid:
         """Walk a slice of the grid on one task; scale by the steps that all tasks need."""
         scores, steps = matrix[0], 200
         start = expected(matrix)[0] - steps * GRID_STEP / 2
-        seconds = benchmark.pedantic(walk, (scores, start, steps), rounds=5, iterations=1)
+        found = benchmark.pedantic(walk, (scores, start, steps), rounds=5, iterations=1)
         benchmark.extra_info["scale"] = expected(matrix).sum() / GRID_STEP / steps
-        assert abs(seconds - expected(matrix)[0]) <= GRID_STEP
+        assert abs(found - expected(matrix)[0]) <= GRID_STEP
 
     def test_ours(self, benchmark: Any, matrix: Array) -> None:
         benchmark(thresholds, matrix.ravel(), NUMBERS)
@@ -163,12 +162,15 @@ class TestPredict:
         np.testing.assert_array_equal(found, self.probabilities >= promise.threshold_)
 
 
-@pytest.mark.parametrize("kind", ["contiguous integers", "shuffled integers", "shuffled strings"])
+@pytest.mark.parametrize(
+    "kind", ["contiguous integers", "shuffled integers", "shuffled int32", "shuffled strings"]
+)
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_peak_extra_memory(
     matrix: Array, order: Array, kind: str, precision: type, record_memory: Callable[..., None]
 ) -> None:
     ids = NAMES if kind.endswith("strings") else NUMBERS
+    ids = ids.astype(np.int32) if kind.endswith("int32") else ids
     scores: Array = matrix.ravel().astype(precision)
     if kind.startswith("shuffled"):
         scores, ids = scores[order], ids[order]
@@ -180,8 +182,3 @@ def test_peak_extra_memory(
     ratio = peak / (scores.nbytes + ids.nbytes)
     record_memory(f"{kind}, {np.dtype(precision).name}", ratio)
     assert ratio <= 3
-
-
-def test_clock() -> None:
-    """A machine whose clock is too coarse for these figures should say so."""
-    assert time.get_clock_info("perf_counter").resolution < 1e-6

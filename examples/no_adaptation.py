@@ -1,7 +1,7 @@
 """A model that is never adapted (the paper's Appendix A): the same call, with its plain scores.
 
 One classifier serves all hospitals. Each hospital measures on its own scale, so the classifier is
-better on some than on others, and the sets must hold on each.
+better on some than on others, and the sets must hold on each. Needs scikit-learn.
 """
 
 import numpy as np

@@ -25,5 +25,5 @@ promise = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
 
 prediction, scale, y = site(1000)
 low, high = promise.predict_interval(prediction, scale).T
-print(f"threshold {promise.threshold_:.2f}: prediction plus or minus that many scales")
+print(f"intervals: prediction plus or minus {-promise.threshold_:.2f} times its scale")
 print(f"a new site's intervals miss {np.mean((y < low) | (y > high)):.1%} of the time")

@@ -43,7 +43,7 @@ def large_binomial_cdf(k: int, n: int, epsilon: float) -> mpmath.mpf:
         for j in range(k, 0, -1):
             term *= odds * j / (n - j + 1)
             total += term
-            if term < total * mpmath.mpf(10) ** -30:
+            if j < n * epsilon and term < total * mpmath.mpf(10) ** -30:
                 break
         return total
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import allowed_errors, clopper_pearson_upper, threshold
-from metapac.binomial import certifies
+from metapac.binomial import _certifies_in_integers, _certifies_to_fifty_digits, certifies
 
 probabilities = st.floats(1e-6, 1 - 1e-6)
 
@@ -69,7 +69,27 @@ def test_large_n_against_thirty_digits(n: int, epsilon: float, delta: float) -> 
 def test_a_tie_beyond_exact_summation_is_not_certified() -> None:
     n, k = 20_001, 10_000  # by symmetry P[Binomial(n, 1/2) <= k] is 1/2 exactly
     assert not certifies(k, n, 0.5, 0.5)
+    assert certifies(k, n, 0.5, math.nextafter(0.5, 1))
     assert allowed_errors(n, 0.5, 0.5) == k - 1
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "k"), [(5001, 0.3, 1400), (10**5, 0.1, 10_700), (10**9, 5e-9, 4)]
+)
+def test_the_last_bit_of_delta_decides_for_large_n(n: int, epsilon: float, k: int) -> None:
+    # SciPy's probability is off by 2e-11 in the last case, and above the mean in the second.
+    exact = oracles.large_binomial_cdf(k, n, epsilon)
+    nearest = float(exact)
+    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
+        assert bool(certifies(k, n, epsilon, delta)) == (exact <= delta)
+
+
+def test_integers_and_fifty_digits_agree() -> None:
+    for n, k, epsilon in [(1500, 130, 0.1), (2000, 0, 0.001), (3000, 1510, 0.5)]:
+        nearest = float(oracles.large_binomial_cdf(k, n, epsilon))
+        for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
+            in_integers = _certifies_in_integers(k, n, epsilon, delta)
+            assert in_integers == _certifies_to_fifty_digits(k, n, epsilon, delta)
 
 
 def test_an_array_of_n_gives_an_array() -> None:
@@ -178,6 +198,11 @@ def test_too_few_scores_keep_every_label() -> None:
         (lambda: allowed_errors(5, True, 0.1), "epsilon must be a number .* got True"),
         (lambda: clopper_pearson_upper(8, 7, 0.1), "k must be at most n, got k=8 errors among n=7"),
         (lambda: clopper_pearson_upper(0, 0, 0.1), "n must hold whole numbers from 1"),
+        (
+            lambda: clopper_pearson_upper([1, 2], [3, 4, 5], 0.1),
+            r"k and n must have matching shapes, got \(2,\) and \(3,\). Pass one of each",
+        ),
+        (lambda: allowed_errors([[1], [1, 2]], 0.1, 0.1), "n must hold whole numbers from 0"),
         (lambda: threshold([], epsilon=0.1, delta=0.1), "scores is empty; pass at least one"),
         (
             lambda: threshold([0.1, math.nan], epsilon=0.1, delta=0.1),

@@ -81,6 +81,8 @@ def test_sites_that_send_one_number_give_the_same(examples: Examples, split: str
     sizes = [len(scores) for scores in by_task.values()]
     whole = clone(method).calibrate([s for _, s in examples], [t for t, _ in examples])
     assert_same(clone(method).combine(sent, sizes=sizes), whole)
+    by_name = {task: len(scores) for task, scores in reversed(by_task.items())}
+    assert_same(clone(method).combine(sent, sizes=by_name), whole)
     assert clone(method).combine(sent).threshold_ == whole.threshold_
 
 
@@ -151,17 +153,17 @@ def test_a_threshold_of_plus_infinity_is_not_called_trivial() -> None:
             100,
             "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised with split='tight': it needs "
             "at least 116 tasks with at least 29 examples each, and there are 40 tasks. Either add "
-            "76 tasks of that size, or promise alpha=0.294, or promise delta=0.0185, or pass "
-            "on_infeasible='trivial' to keep every label.",
+            "76 tasks with at least 29 examples, or promise alpha=0.294, or promise delta=0.0185, "
+            "or pass on_infeasible='trivial' to keep every label.",
         ),
         (
             400,
             20,
             "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised with split='tight': it needs "
             "at least 116 tasks with at least 29 examples each, and there are 400 tasks, 400 of "
-            "them too small (the smallest has 20, 9 too few). Either add 4734 tasks of that size, "
-            "or bring 385 of the small ones to that size, or promise epsilon=0.14, or promise "
-            "alpha=0.244, or pass on_infeasible='trivial' to keep every label.",
+            "them too small (the smallest has 20, 9 too few). Either add 4734 tasks with at least "
+            "29 examples, or bring 385 of the small ones to 29, or promise epsilon=0.14, or "
+            "promise alpha=0.244, or pass on_infeasible='trivial' to keep every label.",
         ),
     ],
 )
@@ -191,6 +193,32 @@ def test_remedies_for_small_tasks_work() -> None:
     assert paper().calibrate(more, ids).threshold_ > -math.inf
     with pytest.raises(InfeasibleGuarantee):
         paper().calibrate(more[29:], np.concatenate([names, ids[8029:]]))
+
+
+def test_small_and_few_tasks_need_both() -> None:
+    scores, names = many(40, 20)
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        paper().calibrate(scores, names)
+    assert "or bring the small ones to 29 and add 76 tasks, or promise alpha=" in str(caught.value)
+    assert "delta=" not in str(caught.value).split("Either")[1]  # none below a half would do
+
+
+def test_the_adaptive_split_asks_for_the_least_that_will_do() -> None:
+    scores, names = many(125, 200)
+    with pytest.raises(InfeasibleGuarantee, match="at least 126 tasks .* Either add 1 task with"):
+        paper(split="adaptive").calibrate(scores, names)
+    assert paper(split="adaptive").calibrate(*many(126, 200)).threshold_ > -math.inf
+
+
+def test_small_sites_are_seen_without_their_sizes() -> None:
+    method = paper(split="adaptive")
+    sent = [method.task_threshold(np.zeros(10)) for _ in range(130)]
+    assert sent[0].tolist() == [-math.inf] * 3 + [0.0]
+    for sizes in (None, [10] * 130):
+        with pytest.raises(
+            InfeasibleGuarantee, match="needs at least 252 tasks .* there are 130 tasks"
+        ):
+            method.combine(sent, sizes=sizes)
 
 
 def test_infeasible_sites_are_counted() -> None:
@@ -252,6 +280,28 @@ def test_scores_are_compared_in_the_coarser_precision(coarse: type) -> None:
     below = PS(epsilon=0.1, delta=0.05).calibrate(narrow)
     assert not below.predict_set(np.nextafter(narrow, coarse(0))).any()
     assert PS(epsilon=0.1, delta=0.05).calibrate([1e300] * 50).predict_set(narrow).sum() == 0
+
+
+def test_a_site_sends_its_precision_along() -> None:
+    narrow = np.full(50, 0.1, dtype=np.float32)
+    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2)
+    sent = {i: method.task_threshold(narrow) for i in range(20)}
+    assert sent[0].dtype == np.float32
+    assert method.combine(sent).predict_set([0.1]).all()
+    split = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, split="adaptive")
+    assert split.combine([split.task_threshold(narrow)] * 30).precision_ == np.float32
+
+
+def test_adding_a_coarser_precision_makes_the_promise_coarse() -> None:
+    scores, tasks = many()
+    found = paper().calibrate(scores, tasks).add(scores[:40].astype(np.float32), [-1] * 40)
+    assert found.precision_ == np.float32
+
+
+def test_editing_a_result_does_not_touch_the_evidence() -> None:
+    found = paper().calibrate(*many())
+    found.task_thresholds_[:] = 0
+    assert found.add(np.ones(40), [-1] * 40).task_thresholds_[0] != 0
 
 
 def test_scikit_learns_contract() -> None:
@@ -335,10 +385,35 @@ def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
             "tasks holds 'ohio' more than once, and a task counts only once",
         ),
         (lambda: paper().combine([0.1, 0.2], ["a"]), "task_thresholds and tasks must have the sam"),
-        (lambda: paper().combine([0.1], sizes=[1, 2]), "task_thresholds and sizes must have the s"),
+        (lambda: paper().combine([0.1], sizes=[1, 2]), r"sizes and tasks must have the same shape"),
+        (
+            lambda: paper().combine([0.1], sizes=5),
+            r"sizes and tasks must have the same shape, got \(",
+        ),
+        (lambda: paper().combine([0.1], [["a"]]), "tasks must hold ids that can be looked up"),
+        (
+            lambda: paper().combine({"a": 0.1}, ["a"]),
+            "tasks must be left out where task_thresholds",
+        ),
+        (
+            lambda: paper().combine({"a": 0.5}, sizes=[1]),
+            "task_thresholds holds 0.5 for task 'a', whose 1 examples are too few for any. Was it",
+        ),
+        (
+            lambda: paper().combine({"a": 0.1, "b": 0.2}, sizes={"a": 5, "c": 5}),
+            "sizes must have the same tasks as task_thresholds, but only one has 'b'.",
+        ),
+        (
+            lambda: paper().combine({"a": 0.1}, sizes={"a": 5, "c": 5}),
+            "sizes must have the same tasks as task_thresholds, but only one has 'c'.",
+        ),
         (
             lambda: PS(epsilon=0.5, delta=0.5).calibrate([0.1] * 9).predict_set([[0.1, math.nan]]),
             r"scores holds 1 NaN out of 2 values \(first in row 0\)",
+        ),
+        (
+            lambda: PS(epsilon=0.5, delta=0.5).calibrate([0.1] * 9).predict_set(math.nan),
+            "scores holds 1 NaN out of 1 values",
         ),
     ],
 )

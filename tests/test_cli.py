@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from metapac import MetaPS, load
+from metapac import MetaPS, __version__, demo, load
 from metapac.cli.app import app
 
 PROMISE = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
@@ -93,8 +93,26 @@ def test_predict_adds_sets(promise: Path, tmp_path: Path) -> None:
     assert [row[0] for row in found] == ["x,1", "y\n2"]
     assert json.loads(found[0][4]) == ["cat", "\N{DOG}"]
     assert [row[5] for row in found] == ["2", "0"]
+    assert "2 sets of the 3 classes cat, great owl, \N{DOG} written to" in result.stderr
     printed = metapac("predict", promise, table)
     assert printed.stdout == (tmp_path / "sets.csv").read_text(encoding="utf-8")
+
+
+def test_a_byte_order_mark_is_not_part_of_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("\ufeffsite,p_true\na,0.1\n", encoding="utf-8")
+    assert calibrate(path, "-o", tmp_path / "p.json").exit_code == 1  # read, and too few
+
+
+def test_predict_works_through_many_batches(
+    promise: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metapac.cli.predict._BATCH", 3)
+    table = write_csv(tmp_path / "new.csv", ["id", "p_a"], [[i, 1.0] for i in range(8)])
+    result = metapac("predict", promise, table, "-o", tmp_path / "sets.csv")
+    assert "8 sets of the 1 classes a" in result.stderr
+    with (tmp_path / "sets.csv").open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [str(i) for i in range(8)]
 
 
 def test_predict_with_other_column_names(promise: Path, tmp_path: Path) -> None:
@@ -106,7 +124,7 @@ def test_predict_with_other_column_names(promise: Path, tmp_path: Path) -> None:
 def test_plan_prints_every_split() -> None:
     result = metapac("plan", *PROMISE)
     assert result.exit_code == 0
-    for word in ("tight", "116", "even", "225", "adaptive", "252"):
+    for word in ("tight", "116", "even", "225", "adaptive", "126"):
         assert word in result.output
     machine = json.loads(
         metapac("plan", *PROMISE, "--tasks", 40, "--examples", 50, "--json").stdout
@@ -125,7 +143,9 @@ def test_plan_draws(tmp_path: Path) -> None:
 def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
     result = metapac("demo", "--draws", 3, "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert "PS-Test needs 110 labels" in " ".join(result.output.split())
+    assert "labels of the new task itself and needs 110: it keeps every label" in " ".join(
+        result.output.split()
+    )
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "out" / "demo.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -136,6 +156,27 @@ def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
     again = metapac("demo", "--draws", 3, "-o", tmp_path / "again")
     assert again.exit_code == 0
     assert (tmp_path / "again/demo.csv").read_text() == (tmp_path / "out/demo.csv").read_text()
+
+
+def test_the_demo_table_is_what_it_says() -> None:
+    def rows(method: str, threshold: float) -> list[demo.Row]:
+        errors = [0.0, 0.05, 0.1, 0.2]
+        return [
+            demo.Row(d, method, i, threshold, e, 2.0) for d in (0, 1) for i, e in enumerate(errors)
+        ]
+
+    # At threshold 3 nearly every task is broken, at -3 none.
+    table = {
+        each.method: each
+        for each in demo.summarise(
+            [row for m in METHODS for row in rows(m, 3.0 if m == "PS" else -3.0)]
+        )
+    }
+    assert table["PS"].draws_kept == 0
+    assert table["PS-Test"].draws_kept == 1
+    assert table["PS"].size == 2
+    assert table["PS"].tasks_within == 0.75
+    assert table["PS"].error_90 == pytest.approx(np.quantile([0, 0.05, 0.1, 0.2] * 2, 0.9))
 
 
 METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS tight")
@@ -158,7 +199,9 @@ def test_too_few_tasks_exit_with_one(scores: Path, tmp_path: Path) -> None:
         ("site,p_true\na,0.1\nb,\n", "line 3: column 'p_true' holds '', which is not a number"),
         ("site,p_true\na,0.1,3\n", "line 2: 3 fields where the header has 2. Quote fields"),
         ("site,p_true\n,0.1\n", "line 2: column 'site' is empty; an example must belong to a task"),
-        ("site,p_true\na,nan\n", "scores holds 1 NaN out of 1 values (first in task 'a')"),
+        ("site,p_true\na,nan\n", "line 2: column 'p_true' holds 'nan', which is not a number"),
+        ("site,p_true\na,1_0\n", "line 2: column 'p_true' holds '1_0', which is not a number"),
+        ("site;p_true\na;1\n", "it has: site;p_true. Columns must be separated by commas."),
         ("site,p_true\n", "scores is empty; pass at least one labelled example"),
         ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
     ],
@@ -180,10 +223,13 @@ def test_other_bad_input_exits_with_two(promise: Path, scores: Path, tmp_path: P
     good = write_csv(tmp_path / "good.csv", ["p_a"], [[1]])
     for result, message in [
         (calibrate(tmp_path / "none.csv", "-o", tmp_path / "p.json"), "No such file"),
-        (calibrate(scores, "-o", tmp_path / "none" / "p.json"), "No such file"),
+        (calibrate(scores, "-o", tmp_path / "none" / "p.json"), "none: folder does not exist"),
+        (calibrate(scores, "-o", scores), "scores.csv is also the input. Write to another file."),
+        (metapac("predict", promise, good, "-o", good), "good.csv is also the input"),
+        (calibrate(scores, "--on-infeasible", "x", "-o", tmp_path / "p.json"), "on_infeasible mu"),
         (calibrate(binary, "-o", tmp_path / "p.json"), "is not UTF-8 text"),
         (calibrate(scores, "--split", "odd", "-o", tmp_path / "p.json"), "split must be 'tight'"),
-        (metapac("predict", scores, good), "is not complete JSON"),
+        (metapac("predict", scores, promise), "scores.csv is not a metapac promise"),
         (metapac("predict", promise, marked), "has a column 'set' already. Rename or drop it."),
         (
             metapac("predict", promise, good, "--columns", "q_*"),
@@ -205,6 +251,24 @@ def test_a_failed_prediction_leaves_no_file(promise: Path, tmp_path: Path) -> No
     assert not (tmp_path / "sets.csv").exists()
 
 
+def test_a_reader_that_has_seen_enough_is_no_error(promise: Path, tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "new.csv", ["p_a"], [[0.1]] * 50_000)
+    command = f"{sys.executable} -m metapac predict {promise} {table} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout == "p_a,set,set_size\n"
+    assert done.stderr == ""
+
+
+def test_trivial_sets_can_be_asked_for(tmp_path: Path) -> None:
+    few = write_csv(tmp_path / "few.csv", ["site", "p_true"], [["a", 0.1]])
+    result = calibrate(few, "--on-infeasible", "trivial", "-o", tmp_path / "p.json", "--json")
+    assert json.loads(result.stdout)["threshold"] == "-inf"
+
+
+def test_the_version_is_shown() -> None:
+    assert metapac("--version").stdout.strip() == __version__
+
+
 def test_as_a_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "metapac", "--help"], capture_output=True, text=True, check=True
@@ -216,7 +280,7 @@ def test_as_a_program() -> None:
 def test_a_missing_extra_is_named() -> None:
     code = "import sys; sys.modules['typer'] = None; from metapac.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == (
         "The command line needs typer. Install it with: pip install 'metapac[cli]'\n"
     )

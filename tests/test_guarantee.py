@@ -69,17 +69,31 @@ def test_chance_of_one_is_the_binomial_sum_it_claims() -> None:
     assert family.chance_of_one(level, 0.3, 2, 3) == pytest.approx((1 - shows) ** 2)
 
 
+def test_tasks_too_small_to_certify_never_give_one() -> None:
+    level = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05).levels[0]
+    assert TwoPointFamily(bad=0.1, miss=0.1).chance_of_one(level, 0.1, tasks=100, examples=5) == 0
+
+
 def test_the_sentence_has_numbers_and_assumptions() -> None:
     g = Guarantee(epsilon=0.05, alpha=0.1, delta=1e-5)
     assert str(g) == g.sentence()
     assert g.sentence(tasks=500, threshold=0.25) == (
         "With probability at least 1 - 1e-05 over the 500 calibration tasks, the sets {label: "
         "score >= 0.25} miss the true label at most 5% of the time on at least 90% of new tasks "
-        "(each with its own adaptation examples), provided that tasks are drawn independently and "
-        "alike, that no calibration task was seen in training, and that one fixed score function "
-        "serves them all."
+        "(each with its own adaptation examples, if any), provided that tasks are drawn "
+        "independently and alike, that no calibration task was seen in training, and that one "
+        "fixed score function serves them all."
     )
     assert "nothing is said of any one task" in pooled_sentence(0.1, 0.01)
+
+
+def test_no_number_in_the_sentence_is_rounded() -> None:
+    g = Guarantee(epsilon=0.123456789, alpha=1e-7, delta=1.23456789e-9)
+    text = g.sentence(threshold=0.00019000160734350402)
+    for number in ("12.3456789%", "99.99999%", "1 - 1.23456789e-09", "0.00019000160734350402"):
+        assert number in text
+    assert "7%" in str(Guarantee(epsilon=0.07, alpha=0.07, delta=0.1))
+    assert "93%" in str(Guarantee(epsilon=0.07, alpha=0.07, delta=0.1))
 
 
 def test_an_adaptive_guarantee_has_no_single_level() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from metapac import MetaPS
+from metapac import MetaPS, load
 from metapac.grouping import group
 
 NAMES = ["ohio", "iowa", "ohio", "utah", "iowa", "ohio"]
@@ -64,6 +65,13 @@ def test_task_ids(column: Callable[[Any], Any], ids: list[Any]) -> None:
 )
 def test_more_task_ids(ids: Any) -> None:
     assert group(SCORES, ids).sizes.tolist() == [3, 2, 1]
+
+
+def test_integers_too_wide_for_numpy_stay_what_they_are(tmp_path: Path) -> None:
+    ids = np.array([2**63 + 1, 2**63 + 3, 5], dtype=np.uint64)
+    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
+    method.calibrate([0.1, 0.2, 0.3], ids).save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").tasks_.tolist() == ids.tolist()
 
 
 def test_names_that_differ_in_little_stay_apart() -> None:
@@ -133,17 +141,27 @@ def test_many_tasks_or_large_ones(tasks: int, sizes: int) -> None:
         ),
         ([0.1], ["a", "b"], "scores and tasks must have the same length, got 1 and 2. Pass one of"),
         ([], [], "scores is empty; pass at least one labelled example."),
-        (np.zeros((2, 3)), ["a", "b"], r"got shape \(2, 3\). For a matrix with a row per task pas"),
+        (
+            np.zeros((2, 3)),
+            ["a", "b"],
+            r"got shape \(2, 3\). Of class probabilities pass those of the true labels, "
+            r"scores\[np.arange\(len\(y\)\), y\]; of a row per task, scores.ravel\(\) with",
+        ),
+        (
+            pd.Series([0.1, 0.2], index=[1, 0]),
+            pd.Series(["a", "b"]),
+            "scores and tasks are pandas columns with different indices. Take both from one frame",
+        ),
         ([[1.0], [1.0, 2.0]], ["a", "b"], "scores must be a rectangular array of numbers"),
-        (["x", "y"], ["a", "b"], "scores must be real numbers, got <U1"),
+        (["x", "y"], [0.1, 0.2], "scores must be real numbers, got <U1.* Were scores and tasks s"),
         ([True, False], ["a", "b"], "scores must be real numbers, got bool"),
         ([1j], ["a"], "scores must be real numbers, got complex128"),
         (
             np.array([0.1, "0.2"], dtype=object),
             ["a", "b"],
-            "scores must be real numbers, got '0.2' of type str at position 1",
+            "scores must be real numbers, got '0.2' of type str at position 1.* tasks swapped",
         ),
-        ([0.1, None], ["a", "b"], "got None of type NoneType at position 1. Convert the scores"),
+        ([0.1, None], ["a", "b"], "got None of type NoneType at position 1. Convert them to fl"),
         (np.ma.masked_array([0.1, 0.2], [True, False]), ["a", "b"], "scores holds 1 masked value"),
         ([0.1, 0.2], ["a", None], r"tasks holds missing ids \(None or NaN\); an example must bel"),
         ([0.1, 0.2], ["a", math.nan], "tasks holds missing ids"),
@@ -172,8 +190,20 @@ def test_many_tasks_or_large_ones(tasks: int, sizes: int) -> None:
             np.array([["a"], ["b"]]),
             r"tasks must be one-dimensional, got shape \(2, 1\)",
         ),
-        ([0.1, 0.2], "ab", "tasks must hold one id for each example, got 'ab'"),
-        ([0.1], 3, "tasks must hold one id for each example, got 3"),
+        ([0.1, 0.2], "ab", "tasks must hold one id for each example, in their order, got 'ab'"),
+        ([0.1, 0.2], {"a", "b"}, "tasks must hold one id for each example, in their order, got {"),
+        ([0.1], np.array([]), "scores and tasks must have the same length, got 1 and 0"),
+        (
+            [0.1, 0.2, 0.3],
+            [1, True, 1.0],
+            "tasks must hold ids of one type, got bool and float and",
+        ),
+        (
+            [0.1, 0.2],
+            np.array([np.datetime64("2020-01-01"), np.datetime64("NaT")], dtype=object),
+            "tasks holds missing ids",
+        ),
+        ([0.1], 3, "tasks must hold one id for each example, in their order, got 3"),
     ],
 )
 def test_bad_input_is_named(scores: Any, tasks: Any, message: str) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "promise.json"
     PS(epsilon=0.1, delta=0.1).calibrate(np.full(50, 0.125)).save(path)
     text = path.read_text().rstrip()
-    for end in range(len(text)):
+    for end in range(1, len(text)):
         path.write_text(text[:end])
         with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Save"):
             load(path)
@@ -116,8 +117,9 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
         (lambda path: edit(path, schema="1"), "has schema '1'"),
         (lambda path: path.write_text("[]"), "is not a metapac promise. Pass a file written by"),
         (lambda path: path.write_text('{"a": 1}'), "is not a metapac promise"),
-        (lambda path: path.write_bytes(b"\xff\xfe"), "is not complete JSON"),
-        (lambda path: path.write_bytes(b""), "is not complete JSON"),
+        (lambda path: path.write_bytes(b"{\xff\xfe"), "is not complete JSON"),
+        (lambda path: path.write_bytes(b""), "is not a metapac promise"),
+        (lambda path: path.write_text("site,p_cat\n"), "is not a metapac promise"),
         (lambda path: forge(path, threshold=0.5), "states threshold 0.5, but its evidence gives"),
         (lambda path: forge(path, kind="Oracle"), "does not hold what a promise needs .KeyError"),
         (lambda path: forge(path, evidence={}), "does not hold what a promise needs .KeyError"),
@@ -135,6 +137,11 @@ def test_a_file_that_is_not_as_it_was_is_refused(tmp_path: Path, damage: Any, me
 def test_a_missing_file_is_not_an_artefact(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing.json")
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="folder does not exist: .*nowhere"):
+        calibrated().save(tmp_path / "nowhere" / "promise.json")
 
 
 def test_names_that_json_cannot_give_back_are_refused(tmp_path: Path) -> None:
@@ -159,6 +166,41 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         cut_off()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_numbers_of_any_kind_can_be_saved(tmp_path: Path) -> None:
+    odd = MetaPS(epsilon=Fraction(1, 10), alpha=np.float32(0.25), delta=0.01)  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    odd.calibrate(rng.normal(size=130 * 60), np.repeat(np.arange(130), 60))
+    odd.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").threshold_ == odd.threshold_
+
+
+def test_a_trivial_promise_comes_back_even_if_it_would_raise_today(tmp_path: Path) -> None:
+    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
+    method.calibrate([0.5], ["a"]).set_params(on_infeasible="raise").save(tmp_path / "p.json")
+    assert load(tmp_path / "p.json").threshold_ == -math.inf
+
+
+def test_a_subclass_comes_back_as_its_parent(tmp_path: Path) -> None:
+    class Mine(PS):
+        pass
+
+    Mine(epsilon=0.1, delta=0.1).calibrate(np.full(50, 0.5)).save(tmp_path / "promise.json")
+    assert type(load(tmp_path / "promise.json")) is PS
+
+
+def test_links_are_followed_and_pipes_written_to(tmp_path: Path) -> None:
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    calibrated().save(link)
+    assert link.is_symlink()
+    assert load(target).threshold_ == load(link).threshold_
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    calibrated().save(os.devnull)
+    assert not Path(os.devnull).is_file()
 
 
 def test_files_are_readable_by_others(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from metapac import Guarantee, MetaPS, plan
 from metapac.binomial import allowed_errors
-from metapac.planning import feasible, least_size
+from metapac.planning import feasible, least_size, rounded_up
 
 SPLITS: list[str | float] = ["tight", "even", "adaptive", 0.2]
 small = st.floats(0.01, 0.6)
@@ -23,9 +23,12 @@ def test_numbers_of_the_design() -> None:
     assert (tight.tasks, even.tasks) == (116, 225)
     assert tight.examples_per_task == even.examples_per_task == 29
     assert str(tight).startswith(
-        "At least 116 tasks with at least 29 labelled examples each (3364 labels in all) are "
-        "needed to promise: With probability at least 1 - 1e-05"
+        "It takes at least 116 tasks with at least 29 labelled examples each (3364 labels in all) "
+        "to promise: With probability at least 1 - 1e-05"
     )
+    adaptive = plan(epsilon=0.1, alpha=0.1, delta=1e-5, split="adaptive")
+    assert (adaptive.tasks, adaptive.examples_per_task) == (126, 38)
+    assert ", or at least 252 tasks with at least 7 labelled" in str(adaptive)
 
 
 @given(epsilon=st.floats(1e-6, 0.99), delta=st.floats(1e-12, 0.99), errors=st.integers(0, 200))
@@ -78,6 +81,20 @@ def test_what_is_affordable_is_feasible_and_no_less(
             assert not feasible(less, sizes, counts)
 
 
+def test_plan_translates_the_words_of_other_libraries() -> None:
+    with pytest.raises(TypeError, match="confidence_level is called otherwise here"):
+        plan(confidence_level=0.9)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="alpha is not the miss rate here"):
+        plan(alpha=0.1, delta=0.1)  # type: ignore[call-arg]
+
+
+@given(value=st.floats(1e-300, 0.999))
+def test_rounding_up_never_promises_more(value: float) -> None:
+    up = rounded_up(value)
+    assert value <= up <= value * 1.011
+    assert float(f"{up:.3g}") == up
+
+
 def test_affordable_in_closed_form() -> None:
     best = plan(epsilon=0.1, alpha=0.1, delta=1e-5).affordable(tasks=200, examples_per_task=50)
     assert best.epsilon == pytest.approx(1 - 0.05 ** (1 / 50), rel=1e-12)
@@ -92,9 +109,13 @@ def test_curves_are_plans_side_by_side(parameter: str) -> None:
         one = plan(**promise | {parameter: float(curve.values[i])})
         assert (curve.tasks[i], curve.examples_per_task[i]) == (one.tasks, one.examples_per_task)
     assert plan(**promise).curve(parameter, [0.3]).values.tolist() == [0.3]
+    if parameter == "delta":
+        assert curve.tasks[0] == plan(**promise | {"delta": 1e-12}).tasks
     if parameter == "split":
         assert (np.diff(curve.tasks) >= 0).all()
         assert (np.diff(curve.examples_per_task) <= 0).all()
+    curve.values[:] = 7  # the caller's own copy
+    assert plan(**promise).curve(parameter).values.max() < 1
 
 
 @pytest.mark.parametrize(
@@ -105,6 +126,8 @@ def test_curves_are_plans_side_by_side(parameter: str) -> None:
             "parameter must be 'epsilon' or 'alpha' or 'delta' or 'split",
         ),
         (lambda it: it.curve("alpha", [1.5]), "alpha must be a number strictly between 0 and 1"),
+        (lambda it: it.curve("alpha", [[0.1]]), "values must be one-dimensional"),
+        (lambda it: plan(epsilon=5e-324, alpha=0.1, delta=0.1), "needs more than 2..53 examples"),
         (lambda it: it.affordable(0, 10), "tasks must hold whole numbers from 1"),
         (lambda it: it.affordable(10, 2.5), "examples_per_task must hold whole numbers from 1"),
         (lambda it: it.affordable([1, 2], 5), r"tasks must be one whole number, got \[1, 2\]"),

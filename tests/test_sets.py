@@ -38,7 +38,7 @@ def test_no_y_is_lost_to_rounding(y: float, prediction: float, scale: float, cut
     low, high = interval(cut, prediction, scale).tolist()
     if residual_scores(y, prediction, scale) >= cut:
         assert low <= y <= high
-    assert high - low <= 2 * -cut * scale * (1 + 1e-12) + 1e-12 * abs(prediction)
+    assert high - low <= 2 * -cut * scale * (1 + 1e-12) + 1e-12 * abs(prediction) + 1e-300 * scale
 
 
 @given(prediction=finite, scale=st.floats(1e-3, 1e3), y=finite)
@@ -47,6 +47,19 @@ def test_the_example_at_the_cut_is_inside(prediction: float, scale: float, y: fl
     cut = float(residual_scores(y, prediction, scale))
     assume(math.isfinite(cut))
     low, high = interval(cut, prediction, scale).tolist()
+    assert low <= y <= high
+
+
+def test_underflow_loses_nothing() -> None:
+    cut = float(residual_scores(5e-324, 0.0, 1e6))
+    low, high = interval(cut, 0.0, 1e6).tolist()
+    assert low <= 5e-324 <= high
+
+
+@given(y=finite, prediction=finite, scale=st.floats(1e-3, 1e3))
+def test_scores_rounded_to_float32_lose_nothing(y: float, prediction: float, scale: float) -> None:
+    cut = np.float32(residual_scores(y, prediction, scale))
+    low, high = interval(float(cut), prediction, scale, precision=np.float32).tolist()
     assert low <= y <= high
 
 
@@ -82,6 +95,10 @@ def test_one_scale_serves_all() -> None:
         (lambda: label_lists(SETS, ["a"]), "classes must name the 3 columns of sets, got 1 names"),
         (lambda: set_sizes([[1, 0]]), "sets must be a boolean matrix .* got int64 of shape"),
         (lambda: empty_sets([True]), r"sets must be a boolean matrix .* got bool of shape \(1,\)"),
+        (
+            lambda: interval(math.nan, [1.0]),
+            "threshold is nan, but residual scores",
+        ),
         (
             lambda: interval(0.5, [1.0]),
             "threshold is 0.5, but residual scores .* are never positive. Calibrate on residual_sc",

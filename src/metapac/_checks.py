@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
-import math
+import functools
+import inspect
 import numbers
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 LARGEST_COUNT = 2**53
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Array = NDArray[Any]
 Floats = NDArray[np.floating[Any]]
+
+
+# The words of other libraries, and what they are called here.
+_FOREIGN = {
+    "confidence_level": "epsilon = 1 - confidence_level",
+    "coverage": "epsilon = 1 - coverage",
+    "significance_level": "epsilon",
+    "miscoverage": "epsilon",
+    "error_rate": "epsilon",
+}
+
+
+def own_words(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that is called with another library's words say what ours are."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def told(*args: P.args, **params: P.kwargs) -> R:
+        for word in params:
+            if word in _FOREIGN:
+                raise TypeError(f"{word} is called otherwise here: pass {_FOREIGN[word]}.")
+        if "alpha" in params and ("alpha" not in known or "epsilon" not in params):
+            raise TypeError(
+                "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks "
+                "that may break the promise, and belongs to MetaPS beside epsilon and delta."
+            )
+        return function(*args, **params)
+
+    return told
 
 
 def probability(name: str, value: object) -> float:
@@ -33,22 +65,25 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be {words}, got {value!r}.")
 
 
-def whole_numbers(name: str, value: ArrayLike, *, least: int) -> NDArray[np.int64]:
+def whole_numbers(name: str, value: Any, *, least: int) -> NDArray[np.int64]:
     """Return ``value`` as int64 of any shape, none of them below ``least``."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of unequal length
+        array = np.array(None)
     exact = array.dtype.kind in "iu" or (
         array.dtype.kind == "f" and bool(np.all(np.isfinite(array) & (array == np.floor(array))))
     )
     if not exact or (array.size and (array.min() < least or array.max() > LARGEST_COUNT)):
         raise ValueError(
             f"{name} must hold whole numbers from {least} to 2**53, got {_brief(value)}. "
-            "Pass counts of examples, not fractions."
+            "Pass counts, not fractions."
         )
     return array.astype(np.int64)
 
 
 def whole_number(name: str, value: object, *, least: int = 1) -> int:
-    array = whole_numbers(name, value, least=least)  # type: ignore[arg-type]
+    array = whole_numbers(name, value, least=least)
     if array.ndim:
         raise ValueError(f"{name} must be one whole number, got {_brief(value)}.")
     return int(array)
@@ -73,22 +108,24 @@ def score_array(name: str, scores: ArrayLike) -> Floats:
         array = _numbers_only(name, array)
     if array.dtype.kind not in "iuf":
         raise ValueError(
-            f"{name} must be real numbers, got {array.dtype}. "
-            "Pass probabilities, log-probabilities or negative distances."
+            f"{name} must be real numbers, got {array.dtype}. Pass probabilities, "
+            f"log-probabilities or negative distances.{_swapped(array.dtype.kind in 'USO')}"
         )
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     return array.astype(np.float64)
 
 
-def flat(name: str, array: Array, *, least: int = 1) -> None:
+def flat(name: str, array: Array) -> None:
+    """Refuse scores that are not one row of at least one."""
     if array.ndim != 1:
         raise ValueError(
             f"{name} must be one-dimensional, one value for each example, got shape "
-            f"{array.shape}. For a matrix with a row per task pass "
-            f"{name}.ravel() and np.repeat(names, {name}.shape[1])."
+            f"{array.shape}. Of class probabilities pass those of the true labels, "
+            f"{name}[np.arange(len(y)), y]; of a row per task, {name}.ravel() with "
+            f"np.repeat(names, {name}.shape[1])."
         )
-    if len(array) < least:
+    if not len(array):
         raise ValueError(f"{name} is empty; pass at least one labelled example.")
 
 
@@ -104,12 +141,43 @@ def no_nan(name: str, array: Floats, where: Callable[[int], str] | None = None) 
         )
 
 
+def finite(name: str, array: Floats, *, positive: bool = False) -> None:
+    bad = ~np.isfinite(array) if not positive else ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        rule = "finite and positive" if positive else "finite"
+        raise ValueError(
+            f"{name} must be {rule}, got {array[bad].flat[0]!s} at position "
+            f"{int(np.flatnonzero(bad)[0])}."
+        )
+
+
 def same_length(name: str, array: Array, other: str, reference: Array) -> None:
     if len(array) != len(reference):
         raise ValueError(
             f"{name} and {other} must have the same length, got {len(array)} and "
             f"{len(reference)}. Pass one of each for every example."
         )
+
+
+def aligned(name: str, column: Any, other: str, reference: Any) -> None:
+    """Refuse two pandas columns whose rows go by different labels: order alone would pair them."""
+    pandas = hasattr(column, "iloc") and hasattr(reference, "iloc")
+    if pandas and not column.index.equals(reference.index):
+        raise ValueError(
+            f"{name} and {other} are pandas columns with different indices. Take both from one "
+            "frame, or pass .to_numpy() to pair them by position."
+        )
+
+
+def paired(name: str, array: Array, other: str, reference: Array) -> tuple[Array, Array]:
+    """Return two arrays stretched to one shape."""
+    try:
+        return tuple(np.broadcast_arrays(array, reference))  # type: ignore[return-value]
+    except ValueError:
+        raise ValueError(
+            f"{name} and {other} must have matching shapes, got {array.shape} and "
+            f"{reference.shape}. Pass one of each, or one number for all."
+        ) from None
 
 
 def same_shape(name: str, array: Array, other: str, reference: Array) -> None:
@@ -124,8 +192,11 @@ def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
     """Return ``tasks`` as a one-dimensional array whose elements can be looked up in a dict."""
     if hasattr(tasks, "__array__"):
         ids = np.asarray(_on_host(tasks))
-    elif isinstance(tasks, str) or not isinstance(tasks, Iterable):
-        raise ValueError(f"tasks must hold one id for each example, got {tasks!r}.")
+    elif isinstance(tasks, str | Set | Mapping) or not isinstance(tasks, Iterable):
+        raise ValueError(
+            f"tasks must hold one id for each example, in their order, got {_brief(tasks)}. "
+            "Pass a list or an array."
+        )
     else:
         ids = np.fromiter(tasks, dtype=object)
     if ids.ndim != 1:
@@ -133,7 +204,7 @@ def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
             f"tasks must be one-dimensional, got shape {ids.shape}. Make one id of several "
             "columns, such as f'{state}-{year}'."
         )
-    if ids.dtype.kind == "f":
+    if ids.dtype.kind == "f" and len(ids):
         raise _missing_task() if np.isnan(ids).any() else _fractional_task(ids[0])
     return ids if ids.dtype.kind in "iuU" else ids.astype(object)
 
@@ -141,7 +212,8 @@ def task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
 def task_names(names: list[Any]) -> Array:
     """Check distinct task ids: none missing, all of one kind. Integers come back as integers."""
     types = {type(name): name for name in reversed(names)}  # few, however many the names
-    if any(_is_missing(name) for name in types.values()):
+    looked_at = types.values() if types.keys() <= {str, int} else names
+    if any(_is_missing(name) for name in looked_at):
         raise _missing_task()
     kinds = {_kind(name): name for name in types.values()}
     if "float" in kinds:
@@ -153,10 +225,27 @@ def task_names(names: list[Any]) -> Array:
             "for example with [str(task) for task in tasks]."
         )
     if kinds.keys() == {"int"}:
-        return np.array(names)
+        return _integers(names)
     if "str" in kinds and types.keys() != {str}:
         names = [str(name) for name in names]  # NumPy's strings, out of an object array
     return np.fromiter(names, object, len(names))
+
+
+def one_type(types: set[type]) -> None:
+    """Refuse numbers of several types, which may be equal and yet meant as different tasks."""
+    if len(types) > 1:
+        listed = " and ".join(sorted(each.__name__ for each in types))
+        raise ValueError(
+            f"tasks must hold ids of one type, got {listed}. Convert them all, "
+            "for example with [str(task) for task in tasks]."
+        )
+
+
+def _integers(names: list[Any]) -> Array:
+    try:
+        return np.array(names, dtype=np.int64)
+    except OverflowError:  # hashes of 64 bits, say; as objects they stay what they are
+        return np.fromiter((int(name) for name in names), object, len(names))
 
 
 def new_names(old: Array, new: Array) -> Array:
@@ -172,12 +261,26 @@ def new_names(old: Array, new: Array) -> Array:
 
 
 def distinct(names: list[Any]) -> None:
-    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    try:
+        repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    except TypeError as error:
+        raise unhashable_task(error) from error
     if repeated is not None:
         raise ValueError(
             f"tasks holds {repeated!r} more than once, and a task counts only once. "
             "Send one threshold for each task."
         )
+
+
+def in_order(name: str, values: Mapping[Any, Any], tasks: list[Any]) -> list[Any]:
+    """Return the values of a mapping in the order of ``tasks``."""
+    missing = [task for task in tasks if task not in values]
+    if missing or len(values) != len(tasks):
+        which = missing or [task for task in values if task not in set(tasks)]
+        raise ValueError(
+            f"{name} must have the same tasks as task_thresholds, but only one has {which[0]!r}."
+        )
+    return [values[task] for task in tasks]
 
 
 def json_names(names: Array) -> list[Any]:
@@ -193,7 +296,7 @@ def json_names(names: Array) -> list[Any]:
 
 
 def threshold_table(thresholds: Floats, *, levels: int) -> Floats:
-    """Return task thresholds as a matrix (tasks, levels); only ``-inf`` may be infinite."""
+    """Return task thresholds as a matrix (tasks, levels), none of them NaN."""
     table = thresholds[:, None] if thresholds.ndim == 1 and levels == 1 else thresholds
     if table.ndim != 2 or table.shape[1] != levels or not len(table):
         raise ValueError(
@@ -220,7 +323,7 @@ def _missing_task() -> ValueError:
 
 def _fractional_task(value: object) -> ValueError:
     return ValueError(
-        f"tasks must be strings or integers, got the float {value!r}. "
+        f"tasks must be strings or integers, got the float {value}. "
         "Were scores and tasks swapped? If not, convert the ids with .astype(int)."
     )
 
@@ -251,30 +354,16 @@ def _numbers_only(name: str, array: Array) -> Floats:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise ValueError(
                 f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}. Convert the scores to floats, missing ones to -inf."
+                f"position {position}. Convert them to floats, missing ones to -inf."
+                f"{_swapped(isinstance(value, str))}"
             )
     return array.astype(np.float64)
+
+
+def _swapped(suspected: bool) -> str:
+    return " Were scores and tasks swapped?" if suspected else ""
 
 
 def _brief(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def finite(name: str, array: Floats, *, positive: bool = False) -> None:
-    bad = ~np.isfinite(array) if not positive else ~(np.isfinite(array) & (array > 0))
-    if bad.any():
-        rule = "finite and positive" if positive else "finite"
-        raise ValueError(
-            f"{name} must be {rule}, got {array[bad].flat[0]!s} at position "
-            f"{int(np.flatnonzero(bad)[0])}."
-        )
-
-
-def rounded_up(value: float, digits: int = 3) -> float:
-    """Return ``value`` with ``digits`` significant digits, never smaller than it was."""
-    if value <= 0 or not math.isfinite(value):
-        return value
-    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    up = float(f"{value:.{digits}g}")
-    return up if up >= value else float(f"{up + step:.{digits}g}")

@@ -4,48 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, persistence, sets
 from metapac.guarantee import NotCalibrated
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-# The words of other libraries, and what they are called here.
-_FOREIGN = {
-    "confidence_level": "epsilon = 1 - confidence_level",
-    "coverage": "epsilon = 1 - coverage",
-    "significance_level": "epsilon",
-    "miscoverage": "epsilon",
-    "error_rate": "epsilon",
-}
-
-
-def own_words(init: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
-    """Let a constructor that is called with another library's words say what ours are."""
-
-    known = inspect.signature(init).parameters
-
-    def told(self: T, /, *args: P.args, **params: P.kwargs) -> None:
-        for word in params:
-            if word in _FOREIGN:
-                raise TypeError(f"{word} is called otherwise here: pass {_FOREIGN[word]}.")
-        if "alpha" in params and ("alpha" not in known or "epsilon" not in params):
-            raise TypeError(
-                "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks "
-                "that may break the promise, and belongs to MetaPS beside epsilon and delta."
-            )
-        init(self, *args, **params)
-
-    functools.update_wrapper(told, init)
-    return told
 
 
 class ThresholdSets(ABC):
@@ -71,7 +39,7 @@ class ThresholdSets(ABC):
         calibration scores: rounding keeps order, so no label that was certified is lost to it.
         """
         self._check_calibrated()
-        array = _checks.score_array("scores", scores)
+        array = np.atleast_1d(_checks.score_array("scores", scores))
         _checks.no_nan("scores", array, lambda i: f"in row {np.unravel_index(i, array.shape)[0]}")
         coarse = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
         with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
@@ -83,7 +51,7 @@ class ThresholdSets(ABC):
         Shape: that of ``prediction``, with lower and upper end added as a last axis.
         """
         self._check_calibrated()
-        return sets.interval(self.threshold_, prediction, scale)
+        return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the threshold, its promise and its evidence as versioned JSON, atomically."""
@@ -91,14 +59,23 @@ class ThresholdSets(ABC):
         persistence.write(
             path,
             {
-                "kind": type(self).__name__,
-                "parameters": self.get_params(),
+                "kind": self._kind(),
+                "parameters": self._plain_parameters(),
                 "promise": self.promise_,
                 "threshold": persistence.encode(self.threshold_),
                 "precision": self.precision_.name,
                 **self._body(),
             },
         )
+
+    def _kind(self) -> str:
+        """Return the name by which ``load`` knows this class: for a subclass, its parent's."""
+        return next(name for name, kind in _kinds().items() if isinstance(self, kind))
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Return the parameters with every kind of number as a float, which JSON can hold."""
+        params = self.get_params().items()
+        return {name: float(v) if isinstance(v, numbers.Real) else v for name, v in params}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's parameters, as scikit-learn expects."""
@@ -150,12 +127,15 @@ class ThresholdSets(ABC):
         return self.promise_ if hasattr(self, "threshold_") else repr(self)
 
 
+def _kinds() -> dict[str, type[ThresholdSets]]:
+    return {kind.__name__: kind for kind in ThresholdSets.__subclasses__()}
+
+
 def load(path: str | os.PathLike[str]) -> Any:
     """Return the calibrated object that ``save`` wrote; refuse a file that is not as it was."""
     body = persistence.read(path)
-    kinds = {kind.__name__: kind for kind in ThresholdSets.__subclasses__()}
     try:
-        calibrated = kinds[body["kind"]](**body["parameters"])
+        calibrated: Any = _kinds()[body["kind"]](**body["parameters"])
         calibrated._restore(body)
         intact = calibrated.threshold_ == float(body["threshold"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:

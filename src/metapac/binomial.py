@@ -5,6 +5,8 @@ PS-Binom of the paper (Appendix B), solved for the number of errors instead of w
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal, localcontext
 from typing import overload
 
 import numpy as np
@@ -13,10 +15,11 @@ from scipy import special, stats
 
 from metapac import _checks
 
-# Where a double cannot tell the binomial probability from delta, it is summed in integers up to
-# this n; beyond it such a tie is not certified, which keeps the promise at the cost of one error.
-_LARGEST_EXACT_SUM = 10_000
-_DOUBTFUL = 1e-12
+# SciPy's probabilities are good to 3e-11 for n up to 1e9; nearer than this to delta, they are
+# summed anew: in integers up to this n, with fifty digits beyond.
+_DOUBTFUL = 1e-9
+_LARGEST_INTEGER_SUM = 5_000
+_DIGITS = 50
 
 
 @overload
@@ -27,8 +30,9 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
     """Return the largest k with P[Binomial(n, epsilon) <= k] <= delta, or -1 if there is none.
 
     Seeing at most that many errors in ``n`` independent examples certifies, with probability at
-    least ``1 - delta``, an error rate of at most ``epsilon``. Exact for ``n`` from 0 to 1e9;
-    ``n`` may be an array.
+    least ``1 - delta``, an error rate of at most ``epsilon``. Exact for ``n`` from 0 to 1e9, but
+    that beyond n = 5000 a tie between probability and ``delta`` is not certified. ``n`` may be an
+    array.
     """
     sizes = _checks.whole_numbers("n", n, least=0)
     epsilon = _checks.probability("epsilon", epsilon)
@@ -58,9 +62,13 @@ def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArr
 
 
 def _certifies_exactly(k: int, n: int, epsilon: float, delta: float) -> bool:
-    """Compare the binomial sum with delta in integers, over the common denominator of epsilon."""
-    if n > _LARGEST_EXACT_SUM:
-        return False
+    if n > _LARGEST_INTEGER_SUM:
+        return _certifies_to_fifty_digits(k, n, epsilon, delta)
+    return _certifies_in_integers(k, n, epsilon, delta)
+
+
+def _certifies_in_integers(k: int, n: int, epsilon: float, delta: float) -> bool:
+    """Compare the binomial sum with delta over the common denominator of epsilon."""
     a, whole = epsilon.as_integer_ratio()
     b = whole - a
     term = b**n
@@ -70,6 +78,38 @@ def _certifies_exactly(k: int, n: int, epsilon: float, delta: float) -> bool:
         total += term
     numerator, denominator = delta.as_integer_ratio()
     return bool(total * denominator <= numerator * whole**n)
+
+
+def _certifies_to_fifty_digits(k: int, n: int, epsilon: float, delta: float) -> bool:
+    """Sum the terms from k downwards until they no longer count.
+
+    Forty equal digits are taken for a tie, and not certified: should the probability be above
+    delta after all, the promise would not hold.
+    """
+    with localcontext(prec=_DIGITS):
+        p = Decimal(epsilon)
+        logarithm = _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k)
+        term = (logarithm + k * p.ln() + (n - k) * (1 - p).ln()).exp()
+        total, odds, limit = term, (1 - p) / p, Decimal(delta)
+        for j in range(k, 0, -1):
+            term *= odds * j / (n - j + 1)
+            total += term
+            if j < n * epsilon and term < total.scaleb(-_DIGITS):
+                break
+        return total < limit * (1 - Decimal(10) ** -40)
+
+
+def _log_factorial(n: int) -> Decimal:
+    """Return log n! by Stirling's series, whose next term is below 1e-36 from n = 1000 on."""
+    if n < 1000:
+        return Decimal(math.factorial(n)).ln()
+    x = Decimal(n)
+    series = sum((Decimal(1) / c / x**power for c, power in _STIRLING), start=Decimal(0))
+    return x * x.ln() - x + (_TWO_PI * x).ln() / 2 + series
+
+
+_STIRLING = ((12, 1), (-360, 3), (1260, 5), (-1680, 7), (1188, 9))
+_TWO_PI = Decimal("6.2831853071795864769252867665590057683943387987502116419498892")
 
 
 @overload
@@ -82,8 +122,8 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
     With probability at least ``1 - delta`` over the examples the true rate is at most the
     returned value (Clopper and Pearson, one-sided). ``k = n`` gives 1.
     """
-    errors, sizes = np.broadcast_arrays(
-        _checks.whole_numbers("k", k, least=0), _checks.whole_numbers("n", n, least=1)
+    errors, sizes = _checks.paired(
+        "k", _checks.whole_numbers("k", k, least=0), "n", _checks.whole_numbers("n", n, least=1)
     )
     delta = _checks.probability("delta", delta)
     if (errors > sizes).any():

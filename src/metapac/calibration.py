@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, persistence, planning
-from metapac._estimator import ThresholdSets, own_words
-from metapac.binomial import allowed_errors, threshold
+from metapac._checks import own_words
+from metapac._estimator import ThresholdSets
+from metapac.binomial import allowed_errors, certifies, threshold
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import Guarantee, InfeasibleGuarantee, Level, Split, pooled_sentence
 
@@ -28,13 +29,29 @@ class Evidence(NamedTuple):
     thresholds: NDArray[np.float64]  # (tasks, levels)
     precision: np.dtype[Any]
 
-    def known_sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the distinct sizes and their counts; unsaid sizes are told by the thresholds."""
-        told = np.where((self.thresholds == -np.inf).all(axis=1), 0, _checks.LARGEST_COUNT)
-        sizes, counts = np.unique(
-            np.where(self.sizes == _UNKNOWN, told, self.sizes), return_counts=True
-        )
-        return sizes, counts
+    def sizes_and_counts(self, g: Guarantee) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the distinct sizes and their counts; an unsaid size is what its thresholds need.
+
+        A threshold above ``-inf`` shows that its task was large enough for that level.
+        """
+        sizes = self.sizes
+        if (sizes == _UNKNOWN).any():
+            needs = [planning.least_size(g.epsilon, level.alpha_within) for level in g.levels]
+            shown = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
+            sizes = np.where(sizes == _UNKNOWN, shown, sizes)
+        return np.unique(sizes, return_counts=True)
+
+    def refuse_uncertified(self, g: Guarantee) -> None:
+        """Refuse a threshold that no task of its size can have sent at these levels."""
+        for level, within in zip(g.levels, self.thresholds.T, strict=True):
+            certified = certifies(0, self.sizes, g.epsilon, level.alpha_within)
+            bad = np.flatnonzero(~certified & (within > -np.inf) & (self.sizes != _UNKNOWN))
+            if len(bad):
+                raise ValueError(
+                    f"task_thresholds holds {within[bad[0]]:g} for task "
+                    f"{self.names.tolist()[bad[0]]!r}, whose {self.sizes[bad[0]]} examples are too "
+                    "few for any. Was it computed with another epsilon, alpha or split?"
+                )
 
 
 class MetaPS(ThresholdSets):
@@ -76,7 +93,10 @@ class MetaPS(ThresholdSets):
         return self._conclude(self._within(scores, tasks))
 
     def add(self, scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Self:
-        """Take in new tasks: the result is that of calibrating on all tasks from scratch."""
+        """Take in new tasks: the result is that of calibrating on all tasks from scratch.
+
+        Of scores of two precisions the coarser decides sets.
+        """
         self._check_calibrated()
         old, new = self._evidence, self._within(scores, tasks)
         return self._conclude(
@@ -88,42 +108,49 @@ class MetaPS(ThresholdSets):
             )
         )
 
-    def task_threshold(self, scores: ArrayLike) -> float | NDArray[np.float64]:
+    def task_threshold(self, scores: ArrayLike) -> Any:
         """Return all that one site has to send to ``combine``: one number (adaptive: one a level).
 
-        Its own scores never leave it.
+        Its own scores never leave it. The number has their precision.
         """
-        g = self._guarantee()
-        found = [threshold(scores, epsilon=g.epsilon, delta=lv.alpha_within) for lv in g.levels]
-        return found[0] if len(found) == 1 else np.array(found)
+        g, array = self._guarantee(), _checks.score_array("scores", scores)
+        found = [threshold(array, epsilon=g.epsilon, delta=lv.alpha_within) for lv in g.levels]
+        return np.array(found if len(found) > 1 else found[0], dtype=array.dtype)[()]
 
     def combine(
         self,
         task_thresholds: ArrayLike | Mapping[Any, Any],
         tasks: ArrayLike | Iterable[object] | None = None,
         *,
-        sizes: ArrayLike | None = None,
+        sizes: ArrayLike | Mapping[Any, int] | None = None,
     ) -> Self:
         """Find the threshold from one ``task_threshold`` per task, or a mapping from task to it.
 
-        The result is that of ``calibrate`` on all scores. Without ``sizes``, the numbers of
-        examples behind each, a threshold of ``-inf`` is taken for that of a task too small.
+        The result is that of ``calibrate`` on all scores, if every site had these parameters: a
+        bare number cannot tell. Without ``sizes``, the numbers of examples behind each, a
+        threshold of ``-inf`` is taken for that of a task too small.
         """
         guarantee = self._guarantee()
         if isinstance(task_thresholds, Mapping):
-            tasks = list(task_thresholds) if tasks is None else tasks
+            if tasks is not None:
+                raise ValueError("tasks must be left out where task_thresholds is a mapping.")
+            tasks = list(task_thresholds)
             task_thresholds = list(task_thresholds.values())
         found = _checks.score_array("task_thresholds", task_thresholds)
         found = _checks.threshold_table(found, levels=len(guarantee.levels))
         names = np.arange(len(found)) if tasks is None else _checks.task_ids(tasks)
         _checks.same_length("task_thresholds", found, "tasks", names)
         _checks.distinct(names.tolist())
+        if isinstance(sizes, Mapping):
+            sizes = _checks.in_order("sizes", sizes, names.tolist())
         counts = np.full(len(found), _UNKNOWN)
         if sizes is not None:
             counts = _checks.whole_numbers("sizes", sizes, least=1)
-            _checks.same_length("task_thresholds", found, "sizes", counts)
+            _checks.same_shape("sizes", counts, "tasks", names)
         names = _checks.task_names(names.tolist())
-        return self._conclude(Evidence(names, counts, found.astype(np.float64), found.dtype))
+        evidence = Evidence(names, counts, found.astype(np.float64), found.dtype)
+        evidence.refuse_uncertified(guarantee)
+        return self._conclude(evidence)
 
     @property
     def promise_(self) -> str:
@@ -144,12 +171,18 @@ class MetaPS(ThresholdSets):
         return Evidence(grouped.names, grouped.sizes, found, grouped.scores.dtype)
 
     def _conclude(self, evidence: Evidence) -> Self:
-        """The second step: the threshold of the thresholds; the largest over the levels wins."""
+        """The second step, if these tasks can carry the promise at all."""
         _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
         guarantee = self._guarantee()
-        sizes, counts = evidence.known_sizes()
+        sizes, counts = evidence.sizes_and_counts(guarantee)
         if self.on_infeasible == "raise" and not planning.feasible(guarantee, sizes, counts):
-            raise InfeasibleGuarantee(planning.shortage(guarantee, sizes, counts))
+            said = bool((evidence.sizes != _UNKNOWN).all())
+            raise InfeasibleGuarantee(planning.shortage(guarantee, sizes, counts, said=said))
+        return self._settle(evidence)
+
+    def _settle(self, evidence: Evidence) -> Self:
+        """The second step: the threshold of the thresholds; the largest over the levels wins."""
+        guarantee = self._guarantee()
         across = [
             threshold(within, epsilon=level.alpha_across, delta=level.delta)
             for within, level in zip(evidence.thresholds.T, guarantee.levels, strict=True)
@@ -159,7 +192,7 @@ class MetaPS(ThresholdSets):
         self.level_ = guarantee.levels[best]
         self.tasks_ = evidence.names
         self.task_sizes_ = evidence.sizes
-        self.task_thresholds_ = evidence.thresholds[:, best]
+        self.task_thresholds_ = evidence.thresholds[:, best].copy()
         self._evidence = evidence
         return self._calibrated(across[best], evidence.precision)
 
@@ -177,7 +210,7 @@ class MetaPS(ThresholdSets):
 
     def _restore(self, body: dict[str, Any]) -> None:
         evidence = body["evidence"]
-        self._conclude(
+        self._settle(
             Evidence(
                 _checks.task_names(evidence["tasks"]),
                 np.array(evidence["sizes"], dtype=np.int64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -26,47 +27,64 @@ class Grouped(NamedTuple):
     sizes: NDArray[np.int64]  # (tasks,)
     scores: _checks.Floats  # (sizes.sum(),)
 
-    def task_at(self, position: int) -> Any:
-        """Return the name of the task to which the score at ``position`` belongs."""
-        task = np.searchsorted(np.cumsum(self.sizes), position, side="right")
-        return self.names[[task]].tolist()[0]
+    def refuse_nan(self) -> None:
+        ends = np.cumsum(self.sizes)
+
+        def where(position: int) -> str:
+            task = np.searchsorted(ends, position, side="right")
+            return f"in task {self.names.tolist()[task]!r}"
+
+        _checks.no_nan("scores", self.scores, where)
 
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     """Check scores and task ids and lay the scores out task after task."""
+    _checks.aligned("scores", scores, "tasks", tasks)
     array = _checks.score_array("scores", scores)
     _checks.flat("scores", array)
     ids = _checks.task_ids(tasks)
     _checks.same_length("scores", array, "tasks", ids)
-    names, runs, lengths = _number_tasks(ids)
-    if len(names) == len(runs):  # every task is one run: nothing to move
-        return Grouped(names, lengths, array)
-    codes = np.repeat(runs, lengths)
-    # NumPy sorts 16-bit integers by radix, which is linear; wider ones by merging.
-    order = np.argsort(codes.astype(np.min_scalar_type(len(names) - 1)), kind="stable")
-    return Grouped(names, np.bincount(codes), array[order])
-
-
-def _number_tasks(ids: _checks.Array) -> tuple[_checks.Array, _checks.Array, _checks.Array]:
-    """Return the distinct ids, and for each run of equal neighbours its number and its length."""
-    if ids.dtype == object:
-        starts = np.arange(len(ids))
+    starts = _run_starts(ids)
+    if starts is None:
+        names, codes = _number(ids)
     else:
-        starts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1])
-    lengths = np.diff(starts, append=len(ids))
-    heads = ids if len(starts) == len(ids) else ids[starts]
-    number: defaultdict[object, int] = defaultdict(lambda: len(number))
+        names, runs = _number(ids[starts])
+        lengths = np.diff(starts, append=len(ids))
+        if len(names) == len(runs):  # every task is one run: nothing to move
+            return Grouped(names, lengths, array)
+        codes = np.repeat(runs, lengths)
+    sizes = np.bincount(codes)
+    # NumPy sorts 16-bit integers by radix, which is linear; wider ones by merging.
+    codes = codes.astype(np.min_scalar_type(len(names) - 1))
+    return Grouped(names, sizes, array[np.argsort(codes, kind="stable")])
+
+
+def _run_starts(ids: _checks.Array) -> NDArray[np.intp] | None:
+    """Return where runs of equal neighbours start; None where they are too short to be of use."""
+    if ids.dtype == object:  # comparing objects costs as much as looking them up
+        return None
+    changes = ids[1:] != ids[:-1]
+    if np.count_nonzero(changes) > len(ids) // 4:
+        return None
+    return np.concatenate([[0], np.flatnonzero(changes) + 1])
+
+
+def _number(ids: _checks.Array) -> tuple[_checks.Array, NDArray[np.int32]]:
+    """Return the distinct ids in order of first appearance, and the number of each id."""
+    number: defaultdict[object, int] = defaultdict()
     number.default_factory = number.__len__
-    runs = np.empty(len(heads), dtype=np.int32)
+    codes = np.empty(len(ids), dtype=np.int32)
     try:
-        for start in range(0, len(heads), _CHUNK):
-            chunk = heads[start : start + _CHUNK].tolist()
-            runs[start : start + _CHUNK] = np.fromiter(
+        for start in range(0, len(ids), _CHUNK):
+            chunk = ids[start : start + _CHUNK].tolist()
+            codes[start : start + _CHUNK] = np.fromiter(
                 map(number.__getitem__, chunk), np.int32, len(chunk)
             )
     except TypeError as error:
         raise _checks.unhashable_task(error) from error
-    return _checks.task_names(list(number)), runs, lengths
+    if ids.dtype == object and isinstance(ids[0], numbers.Number):
+        _checks.one_type(set(map(type, ids.tolist())))  # 1, 1.0 and True are one key
+    return _checks.task_names(list(number)), codes
 
 
 def task_thresholds(
@@ -80,18 +98,16 @@ def task_thresholds(
     order = np.argsort(grouped.sizes, kind="stable")
     sizes, first = np.unique(grouped.sizes[order], return_index=True)
     ranks = np.stack([allowed_errors(sizes, epsilon, within) for within in alphas_within], axis=1)
-    found = np.full((len(order), ranks.shape[1]), -np.inf)
+    found = np.empty((len(order), ranks.shape[1]))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
     for size, rank, mine in zip(sizes, ranks, np.split(order, first[1:]), strict=True):
-        certified = rank >= 0
-        wanted = rank[certified]
         for block in _blocks(mine, int(size)):
             rows = _rows(grouped.scores, starts, block, int(size))
             if np.isnan(rows.min()):
-                where = lambda i: f"in task {grouped.task_at(i)!r}"  # noqa: E731
-                _checks.no_nan("scores", grouped.scores, where)
-            rows.partition(wanted, axis=1)
-            found[np.ix_(block, certified)] = rows[:, wanted]
+                grouped.refuse_nan()
+            rows.partition(np.maximum(rank, 0), axis=1)
+            found[block] = rows[:, rank]
+        found[np.ix_(mine, rank < 0)] = -np.inf
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
 from metapac import _checks
@@ -87,13 +88,12 @@ class Guarantee:
     def sentence(self, *, tasks: int | None = None, threshold: float | None = None) -> str:
         """Return the promise in one plain sentence, with its numbers and its assumptions."""
         over = "the calibration tasks" if tasks is None else f"the {tasks} calibration tasks"
-        sets = "the sets" if threshold is None else f"the sets {{label: score >= {threshold:.6g}}}"
         return (
-            f"With probability at least 1 - {self.delta:g} over {over}, {sets} miss the true "
-            f"label at most {100 * self.epsilon:g}% of the time on at least "
-            f"{100 * (1 - self.alpha):g}% of new tasks (each with its own adaptation examples), "
-            "provided that tasks are drawn independently and alike, that no calibration task was "
-            "seen in training, and that one fixed score function serves them all."
+            f"With probability at least 1 - {self.delta} over {over}, {_sets(threshold)} miss the "
+            f"true label at most {percent(self.epsilon)} of the time on at least "
+            f"{percent(self.alpha, but=True)} of new tasks (each with its own adaptation examples, "
+            "if any), provided that tasks are drawn independently and alike, that no calibration "
+            "task was seen in training, and that one fixed score function serves them all."
         )
 
 
@@ -102,14 +102,25 @@ def pooled_sentence(
 ) -> str:
     """Return the promise of ``PS``, which speaks of examples and of no task in particular."""
     over = "the" if examples is None else f"the {examples}"
-    sets = "the sets" if threshold is None else f"the sets {{label: score >= {threshold:.6g}}}"
     return (
-        f"With probability at least 1 - {delta:g} over {over} calibration examples, {sets} miss "
-        f"the true label at most {100 * epsilon:g}% of the time on new examples, provided that "
+        f"With probability at least 1 - {delta} over {over} calibration examples, "
+        f"{_sets(threshold)} miss the true label at most {percent(epsilon)} of the time on new "
+        "examples, provided that "
         "these are drawn independently from the same distribution, that no calibration example "
         "was seen in training, and that the score function is fixed; nothing is said of any one "
         "task inside that distribution."
     )
+
+
+def _sets(threshold: float | None) -> str:
+    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
+
+
+def percent(fraction: float, *, but: bool = False) -> str:
+    """Return ``fraction``, or all but it, in percent and to its last digit: no claim is rounded."""
+    exact = Decimal(repr(fraction)) * 100
+    shown = f"{100 - exact if but else exact:f}"
+    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}%"
 
 
 class InfeasibleGuarantee(ValueError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,18 +34,18 @@ def write(path: str | os.PathLike[str], body: dict[str, Any]) -> None:
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what ``write`` wrote, or say why the file cannot be trusted."""
+    text = Path(path).read_bytes()
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(text)
     except ValueError as error:  # covers bad JSON and bad UTF-8
+        if not text.startswith(b"{"):
+            raise _not_a_promise(path) from error
         raise BadArtefact(
             f"{path} is not complete JSON ({error}); it may be truncated. "
             "Save the calibrated object again, or restore the file from a backup."
         ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise BadArtefact(
-            f"{path} is not a metapac promise. Pass a file written by .save() or by "
-            "'metapac calibrate -o'."
-        )
+        raise _not_a_promise(path)
     if not isinstance(document.get("schema"), int) or document["schema"] > SCHEMA:
         raise BadArtefact(
             f"{path} has schema {document.get('schema')!r}, written by metapac "
@@ -58,33 +60,49 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return document
 
 
+def _not_a_promise(path: str | os.PathLike[str]) -> BadArtefact:
+    return BadArtefact(
+        f"{path} is not a metapac promise. Pass a file written by .save() or by "
+        "'metapac calibrate -o'."
+    )
+
+
 def _checksum(document: dict[str, Any]) -> str:
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
-    """Open a text file that takes the place of ``path`` only when it was written to the end."""
-    target = Path(path)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
+def replacing(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[IO[Any]]:
+    """Open a file that takes the place of ``path`` only when it was written to the end.
+
+    A link is followed, and what is no plain file, such as a pipe, is written to as it is.
+    """
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(target.parent))
+    if target.exists() and not target.is_file():
+        with _open(target, "w", binary) as file:
+            yield file
+        return
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        with _open(temporary, "x", binary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp is private, a result is not
+        if target.exists():
+            shutil.copymode(target, temporary)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
+    if binary:
+        return path.open(mode + "b")
+    return path.open(mode, encoding="utf-8", newline="")
 
 
 def encode(value: float) -> float | str:

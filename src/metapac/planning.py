@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -57,7 +57,8 @@ class Plan:
         Along ``split`` it is the trade-off between many small tasks and few large ones.
         """
         _checks.one_of("parameter", parameter, tuple(_GRIDS))
-        grid = _GRIDS[parameter] if values is None else np.atleast_1d(np.asarray(values, float))
+        grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
+        _checks.flat("values", grid)
         plans = [_plan(replace(self.guarantee, **{parameter: float(value)})) for value in grid]
         return Curve(
             parameter,
@@ -67,10 +68,13 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        return (
-            f"At least {self.tasks} tasks with at least {self.examples_per_task} labelled "
-            f"examples each ({self.labels} labels in all) are needed to promise: {self.guarantee}"
+        options = [_plan_at(self.guarantee, level) for level in self.guarantee.levels]
+        needed = ", or ".join(
+            f"at least {each.tasks} tasks with at least {each.examples_per_task} labelled examples "
+            f"each ({each.labels} labels in all)"
+            for each in options
         )
+        return f"It takes {needed} to promise: {self.guarantee}"
 
 
 _GRIDS = {
@@ -81,18 +85,18 @@ _GRIDS = {
 }
 
 
+@_checks.own_words
 def plan(*, epsilon: float, alpha: float, delta: float, split: Split = "tight") -> Plan:
     """Return the least number of tasks, and of examples in each, that can carry the promise.
 
-    The adaptive split has several ways to be feasible; the plan is the one with fewest labels.
+    The adaptive split has several ways to be feasible; the plan is the one with fewest tasks.
     """
     return _plan(Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split))
 
 
 def _plan(guarantee: Guarantee) -> Plan:
-    return min(
-        (_plan_at(guarantee, level) for level in guarantee.levels), key=lambda each: each.labels
-    )
+    options = [_plan_at(guarantee, level) for level in guarantee.levels]
+    return min(options, key=lambda option: (option.tasks, option.labels))
 
 
 def _plan_at(guarantee: Guarantee, level: Level) -> Plan:
@@ -106,7 +110,13 @@ def _plan_at(guarantee: Guarantee, level: Level) -> Plan:
 
 def least_size(epsilon: float, delta: float, errors: int = 0) -> int:
     """Return the least n of which ``errors`` may be wrong and still certify ``epsilon``."""
-    high = max(errors + 1, math.ceil(math.log(delta) / math.log1p(-epsilon)))
+    guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
+    if guess > _checks.LARGEST_COUNT:
+        raise ValueError(
+            f"a rate of {epsilon:g} at confidence 1 - {delta:g} needs more than 2**53 examples or "
+            "tasks. Promise a larger epsilon, alpha or delta."
+        )
+    high = max(errors + 1, math.ceil(guess))
     while not certifies(errors, high, epsilon, delta):
         high *= 2
     low = errors  # as many errors as examples certify nothing
@@ -159,42 +169,89 @@ def _least(works: Callable[[float], bool]) -> float | None:
     return high
 
 
-def shortage(guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> str:
-    """Return in words what an infeasible promise lacks and what the data could carry instead."""
-    need = _plan(guarantee)
+def shortage(
+    guarantee: Guarantee, sizes: NDArray[np.int64], counts: NDArray[np.int64], *, said: bool
+) -> str:
+    """Return in words what an infeasible promise lacks and what the data could carry instead.
+
+    ``said`` is whether the sizes are those of the tasks, not only told by their thresholds.
+    """
     tasks = int(counts.sum())
-    small = too_small(guarantee.epsilon, need.level, sizes, counts)
-    across = (need.level.alpha_across, need.level.delta)
+    options = [_Missing(guarantee, level, sizes, counts) for level in guarantee.levels]
+    missing = min(options, key=lambda option: option.tasks_to_add)
+    need, small, least = missing.need, missing.small, int(sizes.min())
     text = (
         f"epsilon={guarantee.epsilon:g}, alpha={guarantee.alpha:g}, delta={guarantee.delta:g} "
         f"cannot be promised with split={guarantee.split!r}: it needs at least {need.tasks} tasks "
-        f"with at least {need.examples_per_task} examples each, and there are {tasks} tasks"
+        f"with at least {need.examples_per_task} examples each, and there "
+        f"{'are' if tasks != 1 else 'is'} {_tasks(tasks)}"
     )
     if small:
-        least = int(sizes.min())
         short = f" (the smallest has {least}, {need.examples_per_task - least} too few)"
-        text += f", {small} of them too small{short if least else ''}"
-    remedies = [f"add {least_size(*across, errors=small) - tasks} tasks of that size"]
-    if tasks >= need.tasks:
-        enough = small - allowed_errors(tasks, *across)
-        remedies.append(f"bring {enough} of the small ones to that size")
-    best = affordable(guarantee, sizes, counts)._asdict().items()
-    remedies += [f"promise {name}={_checks.rounded_up(value):g}" for name, value in best if value]
-    remedies.append("pass on_infeasible='trivial' to keep every label")
-    return f"{text}. Either {', or '.join(remedies)}."
+        text += f", {small} of them too small{short if said else ''}"
+    best = affordable(guarantee, sizes, counts)
+    return f"{text}. {_either([*missing.remedies(), *_cheaper(best._asdict())])}"
+
+
+class _Missing:
+    """What some tasks lack at one level."""
+
+    def __init__(
+        self,
+        guarantee: Guarantee,
+        level: Level,
+        sizes: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> None:
+        self.need = _plan_at(guarantee, level)
+        self.tasks = int(counts.sum())
+        self.small = too_small(guarantee.epsilon, level, sizes, counts)
+        enough = least_size(level.alpha_across, level.delta, errors=self.small)
+        self.tasks_to_add = enough - self.tasks
+        self.allowed = allowed_errors(self.tasks, level.alpha_across, level.delta)
+
+    def remedies(self) -> list[str]:
+        examples = self.need.examples_per_task
+        found = [f"add {_tasks(self.tasks_to_add)} with at least {examples} examples"]
+        if self.allowed >= 0:
+            found.append(f"bring {self.small - self.allowed} of the small ones to {examples}")
+        elif self.small:
+            more = _tasks(self.need.tasks - self.tasks)
+            found.append(f"bring the small ones to {examples} and add {more}")
+        return found
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'s' if count != 1 else ''}"
+
+
+def _cheaper(best: Mapping[str, float | None]) -> list[str]:
+    """Return the promises that the data can carry, less those that nobody would want."""
+    rounded = {name: rounded_up(value) for name, value in best.items() if value}
+    return [f"promise {name}={value:g}" for name, value in rounded.items() if value <= 0.5]
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """Return ``value`` with so many significant digits, never smaller than it was."""
+    near = float(f"{value:.{digits}g}")
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return near if near >= value else float(f"{near + step:.{digits}g}")
+
+
+def _either(remedies: list[str]) -> str:
+    keep_all = "pass on_infeasible='trivial' to keep every label"
+    return f"Either {', or '.join([*remedies, keep_all])}."
 
 
 def pooled_shortage(epsilon: float, delta: float, n: int) -> str:
     """Return in words what an infeasible ``PS`` lacks and what its n examples could carry."""
     need = least_size(epsilon, delta)
-    lower_epsilon = _least(lambda value: bool(certifies(0, n, value, delta)))
-    lower_delta = _least(lambda value: bool(certifies(0, n, epsilon, value)))
-    remedies = [f"add {need - n} examples"]
-    for name, value in (("epsilon", lower_epsilon), ("delta", lower_delta)):
-        if value:
-            remedies.append(f"promise {name}={_checks.rounded_up(value):g}")
-    remedies.append("pass on_infeasible='trivial' to keep every label")
+    best = {
+        "epsilon": _least(lambda value: bool(certifies(0, n, value, delta))),
+        "delta": _least(lambda value: bool(certifies(0, n, epsilon, value))),
+    }
+    add = f"add {need - n} example{'s' if need - n != 1 else ''}"
     return (
         f"epsilon={epsilon:g}, delta={delta:g} cannot be promised: it needs at least {need} "
-        f"examples, and there are {n}. Either {', or '.join(remedies)}."
+        f"examples, and there are {n}. {_either([add, *_cheaper(best)])}"
     )

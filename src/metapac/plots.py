@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metapac.persistence import replacing
 from metapac.planning import Curve
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK, _BOX, _LIMIT = "#222222", "#9ecae1", "#c0392b"
+_EDGE = {"markeredgecolor": _INK}
 _LINES = ("-", "--", ":")
 
 
@@ -47,16 +51,23 @@ def error_and_size(
     _boxes(left, errors, whiskers=(10, 90))
     left.axhline(epsilon, color=_LIMIT, linestyle="--", linewidth=1.2)
     right_end = len(errors) + 0.45
-    left.text(right_end, epsilon, f"epsilon = {epsilon:g}", color=_LIMIT, ha="right", va="bottom")
+    label = f"epsilon = {epsilon:g}\n"
+    left.text(right_end, epsilon, label, color=_LIMIT, ha="right", va="center", linespacing=1.6)
     left.set_ylim(bottom=0)
     left.set_ylabel("error on a test task")
-    left.set_title("whiskers: 10th to 90th percentile of tasks", fontsize=9)
+    left.set_title("circle: mean; whiskers: 10th to 90th percentile of tasks", fontsize=9)
     _boxes(right, sizes, whiskers=(0, 100))
     right.set_ylim(bottom=0)
     right.set_ylabel("mean set size on a test task")
-    right.set_title("whiskers: smallest and largest", fontsize=9)
+    right.set_title("circle: mean; whiskers: smallest and largest", fontsize=9)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    kind = Path(path).suffix.removeprefix(".") or "png"
+    with replacing(path, binary=True) as file:
+        figure.savefig(file, dpi=150, format=kind)
 
 
 def _boxes(axes: Axes, values: Mapping[str, NDArray[Any]], whiskers: tuple[float, float]) -> None:
@@ -69,22 +80,27 @@ def _boxes(axes: Axes, values: Mapping[str, NDArray[Any]], whiskers: tuple[float
         patch_artist=True,
         boxprops={"facecolor": _BOX, "edgecolor": _INK},
         medianprops={"color": _INK, "linewidth": 1.5},
+        showmeans=True,
+        meanprops={"marker": "o", "markersize": 4, "markerfacecolor": "white", **_EDGE},
     )
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
 
 
-def needs(curves: Mapping[str, Curve], *, title: str, path: str | os.PathLike[str]) -> None:
-    """Draw least tasks and least examples per task along a parameter, a line for each split."""
+def needs(
+    curves: Mapping[str, Curve], *, title: str, path: str | os.PathLike[str], mark: float
+) -> None:
+    """Draw least tasks and examples along a parameter, a line for each split, ``mark`` marked."""
     figure, (left, right) = new_figure(2, width=10, height=4.2)
-    for (name, curve), style in zip(curves.items(), _LINES, strict=False):
+    for (name, curve), style in zip(curves.items(), cycle(_LINES), strict=False):
         left.plot(curve.values, curve.tasks, style, linewidth=2, label=name)
         right.plot(curve.values, curve.examples_per_task, style, linewidth=2, label=name)
     parameter = next(iter(curves.values())).parameter
     for axes, what in ((left, "least tasks"), (right, "least examples per task")):
         axes.set_xlabel("alpha within tasks" if parameter == "split" else parameter)
         axes.set_ylabel(what)
+        axes.axvline(mark, color=_LIMIT, linewidth=1)
         axes.set_yscale("log")
         if parameter != "split":
             axes.set_xscale("log")
@@ -96,7 +112,8 @@ def needs(curves: Mapping[str, Curve], *, title: str, path: str | os.PathLike[st
     if len(curves) > 1:
         left.legend(title="split", frameon=False)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+    _save(figure, path)
 
 
 def pictures_with_sets(
@@ -123,7 +140,7 @@ def pictures_with_sets(
         ax.set_title(f"{names[label]}", fontsize=11, color=colour)
         ax.text(0.5, -0.06, "{ " + inside + " }", color=colour, fontsize=11, **_below(ax))
     figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
 
 
 def _below(axes: Axes) -> dict[str, Any]:

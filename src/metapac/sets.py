@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from metapac import _checks
 
-# Bound on the rounding of a score and of an end point together, in units of the last place.
-_ROUNDINGS = 4 * np.finfo(np.float64).eps
+# Bounds on what a score and an end point together lose to rounding, and to underflow.
+_ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
+_UNDERFLOW = 4 * float(np.finfo(np.float64).smallest_subnormal)
 
 
 def label_lists(sets: ArrayLike, classes: Sequence[Any] | None = None) -> list[list[Any]]:
@@ -22,7 +23,9 @@ def label_lists(sets: ArrayLike, classes: Sequence[Any] | None = None) -> list[l
         raise ValueError(
             f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."
         )
-    return [[names[j] for j in np.flatnonzero(row)] for row in matrix]
+    kept = [names[j] for j in np.nonzero(matrix)[1].tolist()]
+    ends = np.cumsum(np.count_nonzero(matrix, axis=1)).tolist()
+    return [kept[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def set_sizes(sets: ArrayLike) -> NDArray[np.int64]:
@@ -37,6 +40,7 @@ def empty_sets(sets: ArrayLike) -> NDArray[np.bool_]:
 
 def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
     """Return ``-|y - prediction| / scale``, the scores whose sets are intervals."""
+    _checks.aligned("y", y, "prediction", prediction)
     target = _checks.score_array("y", y).astype(np.float64)
     centre, width = _centre_and_scale(prediction, scale)
     _checks.finite("y", target)
@@ -44,13 +48,20 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     return np.asarray(-np.abs(target - centre) / width)
 
 
-def interval(threshold: float, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
+def interval(
+    threshold: float,
+    prediction: ArrayLike,
+    scale: ArrayLike = 1.0,
+    *,
+    precision: DTypeLike = np.float64,
+) -> _checks.Floats:
     """Return the lower and upper ends of all y whose residual score is at least ``threshold``.
 
     The ends are rounded outwards, so that no such y is lost to floating point and the guarantee
-    of the threshold carries over. Shape: that of ``prediction``, with 2 added at the end.
+    of the threshold carries over; ``precision`` is that of the scores it was found from. Shape:
+    that of ``prediction``, with 2 added at the end.
     """
-    if threshold > 0:
+    if not threshold <= 0:
         raise ValueError(
             f"threshold is {threshold:g}, but residual scores -|y - prediction| / scale are never "
             "positive. Calibrate on residual_scores(y, prediction, scale) to get intervals."
@@ -59,8 +70,10 @@ def interval(threshold: float, prediction: ArrayLike, scale: ArrayLike = 1.0) ->
     if threshold == -np.inf:
         radius = np.full_like(centre, np.inf)
     else:
-        radius = -threshold * width
-        radius = radius + _ROUNDINGS * (np.abs(centre) + radius)
+        grain = np.finfo(precision)
+        lowest = -threshold * (1 + float(grain.eps)) + float(grain.smallest_subnormal)
+        radius = lowest * width
+        radius = radius + _ROUNDINGS * (np.abs(centre) + radius) + _UNDERFLOW
     return np.stack([centre - radius, centre + radius], axis=-1)
 
 

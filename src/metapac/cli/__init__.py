@@ -10,7 +10,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit(
-            f"The command line needs {error.name}. Install it with: pip install 'metapac[cli]'"
-        )
+        needed = f"The command line needs {error.name}."
+        print(f"{needed} Install it with: pip install 'metapac[cli]'", file=sys.stderr)
+        sys.exit(2)
     app(prog_name="metapac")

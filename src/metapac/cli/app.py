@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+<<<<<<< HEAD
 from metapac.cli import calibrate, demo, plan, predict, train
+=======
+from metapac._version import __version__
+from metapac.cli import calibrate, demo, plan, predict
+>>>>>>> main
 
 app = typer.Typer(
     name="metapac",
@@ -13,6 +20,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("plan")(plan.plan)
 app.command("calibrate")(calibrate.calibrate)
 app.command("predict")(predict.predict)

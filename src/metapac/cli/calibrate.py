@@ -20,6 +20,7 @@ from metapac.cli.common import (
     SplitOption,
     console,
     parse_split,
+    refuse_overwriting,
     told,
 )
 from metapac.cli.csv_file import open_csv
@@ -36,10 +37,20 @@ def calibrate(
     delta: Delta,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the promise.")],
     split: SplitOption = "tight",
+    on_infeasible: Annotated[
+        str, typer.Option(help="raise, or trivial: keep every label where data are too few.")
+    ] = "raise",
     as_json: AsJson = False,
 ) -> None:
     """Find the threshold that carries the promise, and write both to a file."""
-    method = MetaPS(epsilon=epsilon, alpha=alpha, delta=delta, split=parse_split(split))
+    refuse_overwriting(scores, output)
+    method = MetaPS(
+        epsilon=epsilon,
+        alpha=alpha,
+        delta=delta,
+        split=parse_split(split),
+        on_infeasible=on_infeasible,
+    )
     values, tasks = _read(scores, task, score)
     method.calibrate(values, tasks).save(output)
     if as_json:
@@ -52,8 +63,12 @@ def calibrate(
         }
         typer.echo(json.dumps(summary))
         return
-    console.print(f"threshold {method.threshold_:.6g} from {len(method.tasks_)} tasks", end="")
-    console.print(f" and {len(values)} examples, written to {output}", markup=False)
+    console.print(
+        f"threshold {method.threshold_!r} from {len(method.tasks_)} tasks and {len(values)} "
+        f"examples, written to {output}",
+        markup=False,
+        soft_wrap=True,
+    )
     console.print(method.promise_, markup=False)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, ParamSpec
 
 import typer
@@ -32,6 +35,11 @@ def parse_split(text: str) -> str | float:
         return text
 
 
+def refuse_overwriting(source: Path, output: Path | None) -> None:
+    if output is not None and output.exists() and output.samefile(source):
+        raise ValueError(f"{output} is also the input. Write to another file.")
+
+
 def told(command: Callable[P, None]) -> Callable[P, None]:
     """Answer bad input in one line: exit code 1 for too few data, 2 for everything else."""
 
@@ -41,6 +49,8 @@ def told(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except InfeasibleGuarantee as error:
             _stop(str(error), 1)
+        except BrokenPipeError:  # the reader, such as head, has seen enough
+            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
         except OSError as error:
             _stop(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
         except (ValueError, ModuleNotFoundError) as error:

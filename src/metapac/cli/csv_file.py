@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,8 @@ class CsvFile:
     def index(self, column: str) -> int:
         if column not in self.columns:
             there = ", ".join(self.columns)
-            raise ValueError(f"{self.path} has no column {column!r}; it has: {there}.")
+            commas = "" if len(self.columns) > 1 else " Columns must be separated by commas."
+            raise ValueError(f"{self.path} has no column {column!r}; it has: {there}.{commas}")
         return self.columns.index(column)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
@@ -44,12 +46,15 @@ class CsvFile:
 
     def number(self, text: str, column: str, line: int) -> float:
         try:
-            return float(text)
+            number = math.nan if "_" in text else float(text)
         except ValueError:
+            number = math.nan
+        if math.isnan(number):
             raise ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {text!r}, which is not a "
-                "number. Drop that row or write -inf."
-            ) from None
+                "number. Write numbers like 0.25; drop rows without a score, or give them -inf."
+            )
+        return number
 
 
 @contextmanager

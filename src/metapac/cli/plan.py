@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
-from metapac import _checks, plots
+from metapac import plots
 from metapac.cli.common import Alpha, AsJson, Delta, Epsilon, console, told
-from metapac.planning import Plan
+from metapac.planning import Plan, rounded_up
 from metapac.planning import plan as make_plan
 
 _SPLITS = ("tight", "even", "adaptive")
@@ -35,9 +36,10 @@ def plan(
         for split in _SPLITS
     }
     if plot is not None:
-        curves = {split: each.curve("alpha") for split, each in plans.items()}
+        alphas = np.geomspace(min(0.01, alpha / 2), max(0.5, alpha), 60)
+        curves = {split: each.curve("alpha", alphas) for split, each in plans.items()}
         title = f"What a promise needs at epsilon = {epsilon:g}, delta = {delta:g}"
-        plots.needs(curves, title=title, path=plot)
+        plots.needs(curves, title=title, path=plot, mark=alpha)
     rows = {split: _row(each, tasks, examples) for split, each in plans.items()}
     if as_json:
         typer.echo(json.dumps(rows))
@@ -62,9 +64,13 @@ def _row(plan: Plan, tasks: int | None, examples: int | None) -> dict[str, float
 def _table(
     rows: dict[str, dict[str, float | None]], tasks: int | None, examples: int | None
 ) -> Table:
-    table = Table(title="What the promise needs at the least", title_justify="left")
+    table = Table(
+        title="What the promise needs at the least",
+        title_justify="left",
+        caption_justify="left",
+    )
     table.add_column("split")
-    for name in ("tasks", "examples per task", "labels in all"):
+    for name in ("tasks", "examples in each", "labels in all"):
         table.add_column(name, justify="right")
     if tasks is not None:
         table.caption = (
@@ -81,4 +87,4 @@ def _table(
 
 
 def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{_checks.rounded_up(value):g}"
+    return "-" if value is None else f"{rounded_up(value):g}"

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from metapac._estimator import ThresholdSets, load
-from metapac.cli.common import errors, told
+from metapac.cli.common import errors, refuse_overwriting, told
 from metapac.cli.csv_file import CsvFile, open_csv
 from metapac.persistence import replacing
 from metapac.sets import label_lists
@@ -35,6 +35,7 @@ def predict(
     ] = None,
 ) -> None:
     """Add to each row the set of labels it may have: columns set (JSON) and set_size."""
+    refuse_overwriting(scores, output)
     calibrated = load(promise)
     target: AbstractContextManager[IO[str]]
     target = nullcontext(sys.stdout) if output is None else replacing(output)
@@ -42,7 +43,12 @@ def predict(
         classes = _class_columns(table, columns)
         count = _write_sets(calibrated, table, classes, file)
     if output is not None:
-        errors.print(f"{count} sets of {len(classes)} classes written to {output}", markup=False)
+        named = ", ".join(classes)
+        errors.print(
+            f"{count} sets of the {len(classes)} classes {named} written to {output}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _class_columns(table: CsvFile, pattern: str) -> dict[str, int]:

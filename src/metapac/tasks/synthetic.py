@@ -145,5 +145,7 @@ class TwoPointFamily:
         """Return the exact chance that Meta-PS at this level answers 1, the bad threshold."""
         within = allowed_errors(examples, epsilon, level.alpha_within)
         across = allowed_errors(tasks, level.alpha_across, level.delta)
+        if within < 0:  # every task threshold is -inf
+            return 0.0
         low = self.bad * stats.binom.sf(within, examples, self.miss)  # P(a task threshold is 0)
         return float(stats.binom.cdf(across, tasks, low))

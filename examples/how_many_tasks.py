@@ -1,0 +1,18 @@
+"""More calibration tasks buy smaller sets for the same promise: how many are worth having?"""
+
+import numpy as np
+
+from metapac import MetaPS
+from metapac.tasks.synthetic import NormalFamily
+
+family, rng = NormalFamily(classes=5), np.random.default_rng(0)
+new_sites = family.draw_tasks(1000, rng)
+
+print("tasks   mean set size on new tasks (200 examples per task, mean of 20 draws)")
+for tasks in (116, 150, 250, 500, 1000, 2000):
+    names, sizes = np.repeat(np.arange(tasks), 200), []
+    for _ in range(20):
+        scores = family.draw_scores(family.draw_tasks(tasks, rng), 200, rng)
+        promise = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(scores.ravel(), names)
+        sizes.append(family.size(new_sites, promise.threshold_).mean())
+    print(f"{tasks:5d}   {np.mean(sizes):.2f}")
