@@ -6,12 +6,8 @@ from typing import Annotated
 
 import typer
 
-<<<<<<< HEAD
-from metapac.cli import calibrate, demo, plan, predict, train
-=======
 from metapac._version import __version__
-from metapac.cli import calibrate, demo, plan, predict
->>>>>>> main
+from metapac.cli import calibrate, demo, plan, predict, train
 
 app = typer.Typer(
     name="metapac",

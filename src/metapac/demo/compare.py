@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac import persistence, plots
+from metapac._version import __version__
 from metapac.calibration import PS, MetaPS
 from metapac.guarantee import Guarantee
 
@@ -123,14 +124,14 @@ def _summary(method: str, rows: list[Row]) -> Summary:
     )
 
 
-def write(rows: list[Row], folder: Path, title: str) -> tuple[Path, Path]:
-    """Write the rows as CSV and the box plots as PNG; return where they are."""
+def write(rows: list[Row], folder: Path, title: str, rng: int) -> tuple[Path, Path]:
+    """Write the rows as CSV, with seed and version, and the box plots as PNG; return where."""
     folder.mkdir(parents=True, exist_ok=True)
     table, picture = folder / "demo.csv", folder / "demo.png"
     with persistence.replacing(table) as file:
         writer = csv.writer(file)
-        writer.writerow(Row._fields)
-        writer.writerows(rows)
+        writer.writerow([*Row._fields, "rng", "metapac"])
+        writer.writerows([*row, rng, __version__] for row in rows)
     by_method = {method: [row for row in rows if row.method == method] for method in METHODS}
     plots.error_and_size(
         {method: np.array([row.error for row in mine]) for method, mine in by_method.items()},

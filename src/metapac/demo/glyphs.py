@@ -32,19 +32,17 @@ TITLE = (
 
 @dataclass(frozen=True, eq=False)
 class ScoredTask:
-    """A test task with the probabilities of all labels on its queries."""
+    """A test task with the probabilities of all labels; PS-Test's own queries are not judged."""
 
-    task: Task
-    probabilities: Array  # (queries, ways)
-    own: Array
-
-    @property
-    def true(self) -> Array:
-        """The probabilities of the true labels."""
-        return self.probabilities[np.arange(len(self.task.query_y)), self.task.query_y]
+    own: Array  # (OWN_EXAMPLES,)
+    pictures: Array  # (judged, height, width)
+    labels: Array  # (judged,)
+    probabilities: Array  # (judged, ways)
+    names: list[str]  # (ways,)
 
     def error(self, threshold: float) -> float:
-        return float(np.mean(self.true < threshold))
+        true = self.probabilities[np.arange(len(self.labels)), self.labels]
+        return float(np.mean(true < threshold))
 
     def size(self, threshold: float) -> float:
         return float(np.mean(np.sum(self.probabilities >= threshold, axis=1)))
@@ -52,7 +50,7 @@ class ScoredTask:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A trained learner, and the two pools it has never seen, embedded."""
+    """A trained learner's view of the two pools that it has never seen."""
 
     pools: Pools[ClassPool]
     names: list[str]
@@ -61,20 +59,27 @@ class Study:
     accuracy: float
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Draw calibration tasks and test tasks; PS-Test gets queries the sets are not judged on."""
-        tasks = list(self._tasks(self.pools.calibration, CALIBRATION_TASKS, rng))
-        scores = self.calibration.scores(tasks)
+        """Draw calibration tasks and test tasks."""
+        tasks = self._tasks(self.pools.calibration, CALIBRATION_TASKS, rng)
         names = np.repeat([task.name for task in tasks], WAYS * QUERIES)
-        tests = [self._scored(task, rng) for task in self._tasks(self.pools.test, TEST_TASKS, rng)]
-        return Draw(scores, names, tests)
+        tests = [self._scored(task) for task in self._tasks(self.pools.test, TEST_TASKS, rng)]
+        return Draw(self.calibration.scores(tasks), names, tests)
 
     def _tasks(self, pool: ClassPool, count: int, rng: np.random.Generator) -> list[Task]:
         return list(pool.tasks(count, ways=WAYS, shots=SHOTS, queries=QUERIES, rng=rng))
 
-    def _scored(self, task: Task, rng: np.random.Generator) -> ScoredTask:
-        probabilities = self.test.predict_proba(task)
-        true = probabilities[np.arange(len(task.query_y)), task.query_y]
-        return ScoredTask(task, probabilities, rng.permutation(true)[:OWN_EXAMPLES])
+    def _scored(self, task: Task) -> ScoredTask:
+        own = np.arange(WAYS * QUERIES) % QUERIES < OWN_EXAMPLES // WAYS  # as many of each class
+        probabilities = self.test.predict_proba(task)  # (queries, ways)
+        true = probabilities[np.arange(len(own)), task.query_y]
+        characters = self.pools.test.y[task.support[::SHOTS]]
+        return ScoredTask(
+            own=true[own],
+            pictures=task.query_x[~own],
+            labels=task.query_y[~own],
+            probabilities=probabilities[~own],
+            names=[self.names[character] for character in characters],
+        )
 
 
 def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
@@ -102,20 +107,18 @@ def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
 def draw_sets(study: Study, rng: int, path: str | os.PathLike[str]) -> None:
     """Draw some queries of one test task with the sets that the tight split gives them."""
     generator = np.random.default_rng(rng)
-    drawn = study.draw(generator)
+    scores, tasks, _ = study.draw(generator)
     g = GUARANTEE
-    promise = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta)
-    promise.calibrate(drawn.scores, drawn.tasks)
-    test = drawn.tests[0]
-    assert isinstance(test, ScoredTask)
-    names = [study.names[int(study.pools.test.y[i])] for i in test.task.support[::SHOTS]]
-    chosen = np.sort(generator.choice(len(test.task.query), 16, replace=False))
+    promise = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta).calibrate(scores, tasks)
+    (task,) = study._tasks(study.pools.test, 1, generator)
+    test = study._scored(task)
+    chosen = np.sort(generator.choice(len(test.labels), 16, replace=False))
     plots.pictures_with_sets(
-        test.task.query_x[chosen],
-        test.task.query_y[chosen],
+        test.pictures[chosen],
+        test.labels[chosen],
         promise.predict_set(test.probabilities[chosen]),
-        names,
-        title=f"A new task: {' '.join(names)}, five examples of each. Sets miss at most "
-        f"{g.epsilon:.0%} on at least {1 - g.alpha:.0%} of such tasks.",
+        test.names,
+        title=f"A new task, {' '.join(test.names)}, after {SHOTS} examples of each: above, the "
+        "truth; below, its set",
         path=path,
     )
