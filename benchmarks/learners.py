@@ -1,0 +1,183 @@
+"""Training and scoring on a GPU: episodes a second, time to accuracy, a calibration draw.
+
+    python benchmarks/learners.py OUTPUT.json [TRAIN.npz VALIDATION.npz]
+
+The files hold 84 x 84 images ``x`` (uint8) and labels ``y``, such as mini-ImageNet's; without them
+only what needs no real images is measured. Figures are in README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from metapac.learners.backbones import IMAGENET_MEAN, IMAGENET_STD, Conv4
+from metapac.learners.bank import PrototypeBank
+from metapac.learners.episodes import EpisodeSampler
+from metapac.learners.protonet import ProtoNet
+from metapac.learners.training import train
+from metapac.scoring import score_tasks
+from metapac.tasks.pools import ClassPool
+
+WAYS, SHOTS, QUERIES = 5, 5, 5
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def new_learner(rng: int = 0) -> ProtoNet:
+    return ProtoNet(Conv4(mean=IMAGENET_MEAN, std=IMAGENET_STD, rng=rng))
+
+
+def best_of(call: Callable[[], Any], rounds: int = 7) -> float:
+    """Return the shortest time of a call, the device's work included."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def random_pool(classes: int, rng: int) -> ClassPool:
+    x = np.random.default_rng(rng).integers(0, 256, (classes * 600, 84, 84, 3), dtype=np.uint8)
+    return ClassPool(x, np.repeat(np.arange(classes), 600))
+
+
+def throughput(pool: ClassPool, episodes_per_step: int) -> float:
+    """Return training episodes a second; the first epoch, which compiles, is not counted."""
+    episodes = 4000 if DEVICE == "cuda" else 2 * episodes_per_step
+    history = train(
+        new_learner(),
+        pool,
+        pool,
+        ways=WAYS,
+        shots=SHOTS,
+        queries=QUERIES,
+        epochs=4,
+        episodes_per_epoch=episodes,
+        episodes_per_step=episodes_per_step,
+        validation_tasks=episodes_per_step,
+        device=DEVICE,
+    )
+    return episodes / min(epoch.seconds for epoch in history.epochs[1:])
+
+
+def plain_throughput(pool: ClassPool, episodes: int) -> float:
+    """Return the same for the plain loop: one float32 episode a step, data already there."""
+    learner = new_learner()
+    learner.module.to(DEVICE).train()
+    optimiser = torch.optim.Adam(learner.module.parameters(), 1e-3)
+    sampler = EpisodeSampler(pool, torch.device(DEVICE), ways=WAYS, shots=SHOTS, queries=QUERIES)
+    drawn = sampler.draw(episodes, 0)
+
+    def run() -> None:
+        for i in range(episodes):
+            batch = sampler.gather(drawn.part(i, i + 1))
+            logits = learner.logits(batch.support_x, batch.support_y, batch.query_x, classes=WAYS)
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.query_y.flatten())
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+    return episodes / best_of(run, rounds=3)
+
+
+def load(path: str) -> ClassPool:
+    with np.load(path) as file:
+        return ClassPool(file["x"], file["y"], name=Path(path).stem)
+
+
+def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[str, Any]:
+    """Train until the validation accuracy reaches ``goal``; return the curve over time."""
+
+    class Reached(Exception):
+        pass
+
+    curve: list[dict[str, float]] = []
+    start = time.perf_counter()
+
+    def note(epoch: Any) -> None:
+        passed = time.perf_counter() - start
+        curve.append({"seconds": passed, "accuracy": epoch.accuracy, "loss": epoch.loss})
+        if epoch.accuracy >= goal:
+            raise Reached
+
+    learner = new_learner()
+    try:
+        train(
+            learner,
+            *pools,
+            ways=WAYS,
+            shots=SHOTS,
+            queries=QUERIES,
+            epochs=200,
+            episodes_per_epoch=1600,
+            episodes_per_step=8,
+            halve_every=10,
+            device=DEVICE,
+            progress=note,
+        )
+    except Reached:
+        pass
+    return {"goal": goal, "curve": curve}
+
+
+def calibration_draw(pool: ClassPool) -> dict[str, float]:
+    """Time one draw of 500 tasks of 2525 examples from stored embeddings, and its rivals."""
+    learner = new_learner()
+    learner.module.to(DEVICE)
+    embedded = learner.embed(pool.x)
+    start = time.perf_counter()
+    bank = PrototypeBank(embedded)
+    float(bank.embeddings[0, 0])
+    gram = time.perf_counter() - start
+
+    def draw() -> list[Any]:
+        return list(pool.tasks(500, ways=5, shots=5, queries=500, rng=1))
+
+    tasks = draw()
+
+    class Plain:
+        def adapt(self, x: Any, y: Any, *, classes: int | None = None) -> Any:
+            return learner.adapt(x, y, classes=classes)
+
+    few = 10 if DEVICE == "cuda" else 1
+    slow, _ = score_tasks(Plain(), tasks[:few])
+    fast = bank.scores(tasks)
+    assert float(np.abs(slow - fast[: len(slow)]).max()) < 1e-5
+    return {
+        "embed the pool once": best_of(lambda: learner.embed(pool.x), 2),
+        "gram matrix, once": gram,
+        "draw the tasks": best_of(draw, 3),
+        "score 500 tasks": best_of(lambda: bank.scores(tasks)),
+        "score 500 tasks embedding again": best_of(lambda: score_tasks(Plain(), tasks[:few]), 2)
+        * (500 / few),
+    }
+
+
+def main(output: str, data: list[str]) -> None:
+    device = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
+    results: dict[str, Any] = {"device": device, "torch": torch.__version__}
+    pool = random_pool(64, 0)
+    steps = (8, 16, 32) if DEVICE == "cuda" else (4,)
+    results["plain episodes a second"] = plain_throughput(pool, 300 if DEVICE == "cuda" else 3)
+    results["episodes a second"] = {str(step): throughput(pool, step) for step in steps}
+    print(json.dumps(results), flush=True)
+    results["calibration draw"] = calibration_draw(random_pool(16, 1))
+    print(json.dumps(results["calibration draw"]), flush=True)
+    if data:
+        results["time to accuracy"] = time_to_accuracy((load(data[0]), load(data[1])), 0.64)
+        print(json.dumps(results["time to accuracy"]), flush=True)
+    Path(output).write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
