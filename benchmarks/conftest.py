@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-_memory: dict[str, float] = {}
+_records: dict[str, str] = {}
 
 
 @pytest.fixture
-def record_memory() -> Callable[[str, float], None]:
-    return _memory.__setitem__
+def record() -> Callable[[str, str], None]:
+    """Keep a figure for the table."""
+    return _records.__setitem__
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
@@ -29,5 +30,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
             against = [f"{seconds / t:.3g} x {rival[6:]}" for rival, t in rivals.items()]
             shown = "" if name in rivals else "; ".join(against)
             terminalreporter.write_line(f"| {name} | {1000 * seconds:.4g} ms | {shown} |")
-    for kind, ratio in _memory.items():
-        terminalreporter.write_line(f"| extra memory, {kind} | | {ratio:.2f} x input |")
+    for name, figure in _records.items():
+        terminalreporter.write_line(f"| {name} | | {figure} |")

@@ -11,7 +11,7 @@ from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from metapac import _checks
 
@@ -37,9 +37,9 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
     sizes = _checks.whole_numbers("n", n, least=0)
     epsilon = _checks.probability("epsilon", epsilon)
     delta = _checks.probability("delta", delta)
-    # ppf is the least k with probability >= delta: one above the answer, or in a tie the answer.
-    k = stats.binom.ppf(delta, np.maximum(sizes, 1), epsilon).astype(np.int64) - 1
-    k = np.where(sizes == 0, -1, k)
+    # The real k of probability delta, rounded down: the answer, or next to it.
+    real = special.bdtrik(delta, np.maximum(sizes, 1), epsilon)
+    k = np.clip(np.ceil(real), 0, sizes).astype(np.int64) - 1
     while True:
         enough, more = certifies(np.stack([k, k + 1]), sizes, epsilon, delta)
         if (enough & ~more).all():

@@ -16,8 +16,8 @@ from metapac.binomial import allowed_errors
 # Ids are turned into Python objects this many at a time, so that a dict can number them without a
 # second copy of the whole column in memory.
 _CHUNK = 1 << 14
-# Scores are copied this many at a time, so that they are checked and selected from the cache.
-_BLOCK = 1 << 16
+# Ids are compared and scores are copied this many at a time, so that they stay in the cache.
+_BLOCK = 1 << 17
 
 
 class Grouped(NamedTuple):
@@ -63,10 +63,16 @@ def _run_starts(ids: _checks.Array) -> NDArray[np.intp] | None:
     """Return where runs of equal neighbours start; None where they are too short to be of use."""
     if ids.dtype == object:  # comparing objects costs as much as looking them up
         return None
-    changes = ids[1:] != ids[:-1]
-    if np.count_nonzero(changes) > len(ids) // 4:
-        return None
-    return np.concatenate([[0], np.flatnonzero(changes) + 1])
+    found, count = [np.zeros(1, dtype=np.intp)], 1
+    changed = np.empty(_BLOCK, dtype=bool)
+    for start in range(0, len(ids) - 1, _BLOCK):
+        left, right = ids[:-1][start : start + _BLOCK], ids[1:][start : start + _BLOCK]
+        np.not_equal(left, right, out=changed[: len(left)])
+        found.append(np.flatnonzero(changed[: len(left)]) + start + 1)
+        count += len(found[-1])
+        if count > len(ids) // 4:
+            return None
+    return np.concatenate(found)
 
 
 def _number(ids: _checks.Array) -> tuple[_checks.Array, NDArray[np.int32]]:
@@ -100,9 +106,9 @@ def task_thresholds(
     ranks = np.stack([allowed_errors(sizes, epsilon, within) for within in alphas_within], axis=1)
     found = np.empty((len(order), ranks.shape[1]))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
-    for size, rank, mine in zip(sizes, ranks, np.split(order, first[1:]), strict=True):
-        for block in _blocks(mine, int(size)):
-            rows = _rows(grouped.scores, starts, block, int(size))
+    for size, rank, mine in zip(sizes.tolist(), ranks, np.split(order, first[1:]), strict=True):
+        for block in _blocks(mine, size):
+            rows = _rows(grouped.scores, starts, block, size)
             if np.isnan(rows.min()):
                 grouped.refuse_nan()
             rows.partition(np.maximum(rank, 0), axis=1)
