@@ -29,13 +29,13 @@ clean:
 	@$(PIP) install --upgrade pip
 	@touch $@
 
-.venv/.demo: .venv/.pip pyproject.toml
-	@echo "Installing metapac and what it needs into .venv; this takes a minute."
-	@$(PIP) install --editable ".[cli,plot]"
+.venv/.demo: .venv/.pip pyproject.toml constraints.txt
+	@echo "Installing metapac and what it needs into .venv, torch among it; this takes minutes."
+	@$(PIP) install --constraint constraints.txt --editable ".[cli,plot,torch]"
 	@touch $@
 
 .venv/.test: .venv/.demo constraints.txt
-	@echo "Installing what the tests need into .venv, torch among it; this takes minutes."
+	@echo "Installing what the tests need into .venv; this takes a minute."
 	@$(PIP) install --constraint constraints.txt --group test
 	@touch $@
 

@@ -8,6 +8,7 @@ only what needs no real images is measured. Figures are in README.md beside this
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -111,7 +112,7 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
             raise Reached
 
     learner = new_learner()
-    try:
+    with contextlib.suppress(Reached):
         train(
             learner,
             *pools,
@@ -125,8 +126,6 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
             device=DEVICE,
             progress=note,
         )
-    except Reached:
-        pass
     return {"goal": goal, "curve": curve}
 
 

@@ -132,5 +132,7 @@ def test_bad_input_is_named() -> None:
         def predict_proba(self, x: Any) -> Any:
             return np.ones((len(x), 2))
 
-    with pytest.raises(ValueError, match=r"predict_proba must return shape \(60, 3\) on task 'pool"):
+    with pytest.raises(
+        ValueError, match=r"predict_proba must return shape \(60, 3\) on task 'pool"
+    ):
         score_tasks(Narrow(), episodes(1))

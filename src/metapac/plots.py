@@ -113,12 +113,11 @@ def needs(
         left.legend(title="split", frameon=False)
     figure.suptitle(title, fontsize=11)
     _save(figure, path)
-    _save(figure, path)
 
 
 def pictures_with_sets(
     pictures: NDArray[Any],
-    labels: NDArray[Any],
+    labels: Sequence[int],
     sets: NDArray[np.bool_],
     names: Sequence[str],
     *,
@@ -135,7 +134,7 @@ def pictures_with_sets(
         ax.axis("off")
     for ax, picture, label, kept in zip(axes, pictures, labels, sets, strict=False):
         ax.imshow(picture, cmap="gray_r", vmin=0, vmax=255)
-        inside = " ".join(names[j] for j in np.flatnonzero(kept)) or "none"
+        inside = " ".join(names[j] for j in np.flatnonzero(kept).tolist()) or "none"
         colour = _INK if kept[label] else _LIMIT
         ax.set_title(f"{names[label]}", fontsize=11, color=colour)
         ax.text(0.5, -0.06, "{ " + inside + " }", color=colour, fontsize=11, **_below(ax))

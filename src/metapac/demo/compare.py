@@ -25,7 +25,9 @@ Array = NDArray[Any]
 class TestTask(Protocol):
     """A new task on which sets are judged."""
 
-    own: Array  # true labels' scores of OWN_EXAMPLES examples of its own, for PS-Test
+    @property
+    def own(self) -> Array:
+        """The true labels' scores of OWN_EXAMPLES examples of its own, for PS-Test."""
 
     def error(self, threshold: float) -> float:
         """Return how often the true label's score is below ``threshold``."""

@@ -115,7 +115,7 @@ def draw_sets(study: Study, rng: int, path: str | os.PathLike[str]) -> None:
     chosen = np.sort(generator.choice(len(test.labels), 16, replace=False))
     plots.pictures_with_sets(
         test.pictures[chosen],
-        test.labels[chosen],
+        test.labels[chosen].tolist(),
         promise.predict_set(test.probabilities[chosen]),
         test.names,
         title=f"A new task, {' '.join(test.names)}, after {SHOTS} examples of each: above, the "
