@@ -122,7 +122,6 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
             epochs=200,
             episodes_per_epoch=1600,
             episodes_per_step=8,
-            halve_every=10,
             device=DEVICE,
             progress=note,
         )

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac.learners.bank import PrototypeBank, gram_logits, gram_matrix
-from metapac.learners.protonet import ProtoNet, prototype_logits
+from metapac.learners.protonet import ProtoNet
+from metapac.learners.prototypes import prototype_logits
 from metapac.tasks.task import Task
 
 

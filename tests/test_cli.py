@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from metapac import MetaPS, __version__, demo, load
+from metapac import MetaPS, __version__, load
 from metapac.cli.app import app
+from metapac.demo import compare
 
 PROMISE = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
 
@@ -141,7 +142,7 @@ def test_plan_draws(tmp_path: Path) -> None:
 
 
 def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
-    result = metapac("demo", "--draws", 3, "-o", tmp_path / "out")
+    result = metapac("demo", "--data", "synthetic", "--draws", 3, "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "labels of the new task itself and needs 110: it keeps every label" in " ".join(
         result.output.split()
@@ -153,30 +154,24 @@ def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
     sizes = {m: np.mean([float(r["size"]) for r in rows if r["method"] == m]) for m in METHODS}
     assert sizes["PS-Test"] == 5
     assert sizes["Meta-PS tight"] < sizes["Meta-PS even"]
-    again = metapac("demo", "--draws", 3, "-o", tmp_path / "again")
+    again = metapac("demo", "--data", "synthetic", "--draws", 3, "-o", tmp_path / "again")
     assert again.exit_code == 0
     assert (tmp_path / "again/demo.csv").read_text() == (tmp_path / "out/demo.csv").read_text()
 
 
 def test_the_demo_table_is_what_it_says() -> None:
-    def rows(method: str, threshold: float) -> list[demo.Row]:
-        errors = [0.0, 0.05, 0.1, 0.2]
-        return [
-            demo.Row(d, method, i, threshold, e, 2.0) for d in (0, 1) for i, e in enumerate(errors)
-        ]
-
-    # At threshold 3 nearly every task is broken, at -3 none.
-    table = {
-        each.method: each
-        for each in demo.summarise(
-            [row for m in METHODS for row in rows(m, 3.0 if m == "PS" else -3.0)]
-        )
-    }
-    assert table["PS"].draws_kept == 0
-    assert table["PS-Test"].draws_kept == 1
+    errors = {"PS": [0.0, 0.05, 0.2, 0.2], "PS-Test": [0.0] * 4}
+    rows = [
+        compare.Row(d, m, i, 0.5, e, 2.0)
+        for d in (0, 1)
+        for m in METHODS
+        for i, e in enumerate(errors.get(m, [0.1] * 4))
+    ]
+    table = {each.method: each for each in compare.summarise(rows)}
     assert table["PS"].size == 2
-    assert table["PS"].tasks_within == 0.75
-    assert table["PS"].error_90 == pytest.approx(np.quantile([0, 0.05, 0.1, 0.2] * 2, 0.9))
+    assert table["PS"].tasks_within == 0.5
+    assert table["PS"].error_90 == pytest.approx(0.2)
+    assert [table[method].kept for method in METHODS] == [False, True, True, True]
 
 
 METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS tight")

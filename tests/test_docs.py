@@ -60,7 +60,7 @@ def test_every_command_has_an_entry_and_every_option_shown_exists() -> None:
     assert headings == [command.name for command in app.registered_commands]
     for name, section in zip(headings, text.split("\n## ")[1:], strict=True):
         command = get_command(app).commands[name]  # type: ignore[attr-defined]
-        known = {option for parameter in command.params for option in parameter.opts}
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
         assert set(re.findall(r"(?<![\w-])--[a-z-]+", section)) <= known
 
 

@@ -15,7 +15,7 @@ from metapac.learners.backbones import Conv4
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.course import Epoch
 from metapac.learners.protonet import ProtoNet
-from metapac.learners.training import train
+from metapac.learners.training import accuracy, train
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import ClassPool, Pools, split_classes
 from metapac.tasks.task import Task
@@ -87,7 +87,7 @@ def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
     x, y, names = glyphs(characters=sum(CHARACTERS.values()), rng=rng)
     pools = split_classes(x, y, **CHARACTERS, rng=rng)
     learner = ProtoNet(Conv4(channels=1, size=28, rng=rng))
-    history = train(
+    train(
         learner,
         pools.train,
         pools.validation,
@@ -101,7 +101,7 @@ def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
         progress=progress,
     )
     banks = learner.bank(pools.calibration.x), learner.bank(pools.test.x)
-    return Study(pools, names, *banks, accuracy=history.best.accuracy)
+    return Study(pools, names, *banks, accuracy(learner, pools.test, queries=QUERIES, tasks=100))
 
 
 def draw_sets(study: Study, rng: int, path: str | os.PathLike[str]) -> None:

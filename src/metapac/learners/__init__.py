@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from metapac.learners.episodes import Episodes, EpisodeSampler
     from metapac.learners.maml import MAML
     from metapac.learners.plain import CallableLearner, FixedModel, SklearnLearner
-    from metapac.learners.protonet import ProtoNet, prototype_logits
+    from metapac.learners.protonet import ProtoNet
+    from metapac.learners.prototypes import prototype_logits
     from metapac.learners.training import Epoch, History, accuracy, train
     from metapac.learners.weights import load_weights, save_weights
 
@@ -47,7 +48,8 @@ _HOMES = {
     **dict.fromkeys(("Learner", "Scorer", "Trainable"), "contract"),
     **dict.fromkeys(("SklearnLearner", "FixedModel", "CallableLearner"), "plain"),
     **dict.fromkeys(("Conv4", "MLP", "ResNet12", "ResNet50", "SentenceCNN"), "backbones"),
-    **dict.fromkeys(("ProtoNet", "prototype_logits"), "protonet"),
+    "ProtoNet": "protonet",
+    "prototype_logits": "prototypes",
     "MAML": "maml",
     **dict.fromkeys(("Episodes", "EpisodeSampler"), "episodes"),
     **dict.fromkeys(("Epoch", "History", "accuracy", "train"), "training"),

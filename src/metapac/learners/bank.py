@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from metapac.learners.protonet import prototype_logits
+from metapac.learners.prototypes import prototype_logits
 from metapac.tasks.task import Task
 
 GIB = 2**30

@@ -34,6 +34,8 @@ class ClassPool:
         self.name = name
         _checks.same_rows("y", self.y, "x", self.x)
         self.names, self.positions = _numbered(self.y)
+        alike = len({len(own) for own in self.positions}) == 1
+        self._square = np.stack(self.positions) if alike else None  # (classes, size)
 
     def tasks(
         self, count: int, *, ways: int, shots: int, queries: int, rng: Seed
@@ -54,17 +56,24 @@ class ClassPool:
 
     def _task(self, ways: int, shots: int, queries: int, i: int, rng: np.random.Generator) -> Task:
         classes = rng.choice(len(self.names), ways, replace=False)
-        drawn = np.stack([_some(self.positions[c], shots + queries, rng) for c in classes])
+        drawn = self._examples(classes, shots + queries, rng)  # (ways, shots + queries)
         labels = np.arange(ways)
-        return Task(
-            f"{self.name}-{i}",
-            self.x,
+        return Task._drawn(
+            name=f"{self.name}-{i}",
+            x=self.x,
             support=drawn[:, :shots].ravel(),
             support_y=labels.repeat(shots),
             query=drawn[:, shots:].ravel(),
             query_y=labels.repeat(queries),
             classes=ways,
         )
+
+    def _examples(
+        self, classes: NDArray[np.int64], count: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        if self._square is not None:  # classes of one size are shuffled together
+            return rng.permuted(self._square[classes], axis=1)[:, :count]
+        return np.stack([_some(self.positions[c], count, rng) for c in classes])
 
     def __repr__(self) -> str:
         return f"<ClassPool {self.name!r}: {len(self.names)} classes, {len(self.y)} examples>"
@@ -114,9 +123,9 @@ class GroupPool:
         own = self.positions[group]
         drawn = _some(own, len(own) if wanted is None else wanted, rng)
         labels = self.y[drawn]
-        return Task(
-            self.names[group] if each else f"{self.names[group]}#{i}",
-            self.x,
+        return Task._drawn(
+            name=self.names[group] if each else f"{self.names[group]}#{i}",
+            x=self.x,
             support=drawn[:shots],
             support_y=labels[:shots],
             query=drawn[shots:],
