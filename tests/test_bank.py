@@ -106,6 +106,32 @@ def test_the_gpu_gives_the_same_numbers() -> None:
         np.testing.assert_allclose(on_gpu, on_cpu, atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_far_apart_classes_lose_no_digits(scale: float) -> None:
+    rng = np.random.default_rng(5)
+    far = np.repeat(rng.normal(size=(2, 64)), 200, axis=0) * scale
+    z = torch.from_numpy(far + 0.2 * rng.normal(size=(400, 64))).float()
+    task = random_task(rng, z, 20, 60, 4)
+    plain = slow_scores(z, task)
+    np.testing.assert_allclose(PrototypeBank(z).scores([task]), plain, atol=1e-5)
+
+
+def test_a_bank_refuses_what_it_cannot_score() -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(50, 6)).astype(np.float32)
+    learner = ProtoNet(torch.nn.Linear(6, 4))
+    bank = learner.bank(x)
+    with pytest.raises(ValueError, match="belongs to another pool than these embeddings. Make a b"):
+        bank.scores([random_task(rng, x.copy(), 4, 4, 2)])
+    with pytest.raises(ValueError, match="has no support examples"):
+        bank.predict_proba(random_task(rng, x, 0, 4, 2))
+    x[3, 0] = np.nan
+    with pytest.raises(ValueError, match=r"1 of 50 examples .* not finite \(first at position 3\)"):
+        learner.bank(x)
+    with pytest.raises(ValueError, match="normalises each batch by itself"):
+        ProtoNet(torch.nn.BatchNorm1d(4, track_running_stats=False))
+
+
 def test_protonet_banks_what_it_embeds() -> None:
     torch.manual_seed(0)
     learner = ProtoNet(torch.nn.Linear(6, 4))

@@ -267,12 +267,16 @@ def test_weights_come_back_into_their_own_architecture_only(tmp_path: Path) -> N
         weights.load_weights(ProtoNet(Conv4(channels=1, size=16, width=8)), path)
 
 
-def test_a_foreign_module_is_known_by_its_class_and_its_number_of_weights(tmp_path: Path) -> None:
+def test_a_foreign_module_is_known_by_its_layers_and_its_number_of_weights(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     weights.save_weights(ProtoNet(nn.Linear(3, 2)), path)
     weights.load_weights(ProtoNet(nn.Linear(3, 2)), path)
-    with pytest.raises(ValueError, match=r"Linear\(\), weights=8\), and .*weights=12\)"):
+    with pytest.raises(ValueError, match=r"weights=8\), and .*out_features=3.*weights=12\)"):
         weights.load_weights(ProtoNet(nn.Linear(3, 3)), path)
+    weights.save_weights(ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
+    for other in (nn.Sequential(nn.Linear(24, 1)), nn.Sequential(nn.Linear(4, 5), nn.ReLU())):
+        with pytest.raises(ValueError, match="was made with .* and this learner is"):
+            weights.load_weights(ProtoNet(other), path)
 
 
 def test_files_that_are_no_weights_are_refused(tmp_path: Path) -> None:

@@ -272,4 +272,7 @@ def test_description_names_learner_and_backbone() -> None:
     assert described["class"] == "ProtoNet"
     assert described["backbone"]["class"] == "MLP"
     assert described["backbone"]["inputs"] == 7
-    assert ProtoNet(nn.Identity()).describe()["backbone"] == {"class": "Identity"}
+    assert ProtoNet(nn.Identity()).describe()["backbone"] == {
+        "class": "Identity",
+        "is": "Identity()",
+    }

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from metapac import BadArtefact, MetaPS
 from metapac.learners import FixedModel, ProtoNet, SklearnLearner
-from metapac.scoring import Stored, read_stored, score_tasks
+from metapac.scoring import Stored, read_stored, score_tasks, store
 from metapac.tasks import ClassPool, GroupPool, Task
 
 RNG = np.random.default_rng(0)
@@ -81,6 +81,30 @@ def test_a_group_drawn_twice_is_two_tasks() -> None:
     assert all(name.split("#")[0] in ("north", "south") for name in names)
 
 
+def test_pools_may_alternate() -> None:
+    first, second = ClassPool(X, Y, name="a"), ClassPool(X[::-1].copy(), Y[::-1], name="b")
+    options: dict[str, Any] = {"ways": 3, "shots": 4, "queries": 20, "rng": 1}
+    pairs = zip(first.tasks(3, **options), second.tasks(3, **options), strict=True)
+    mixed = [task for pair in pairs for task in pair]
+    scores, names = score_tasks(protonet(), mixed)
+    for task in mixed:
+        alone, _ = score_tasks(protonet(), [task])
+        np.testing.assert_allclose(scores[names == task.name], alone, atol=1e-6)
+
+
+def test_store_keeps_scores_and_where_they_come_from(tmp_path: Path) -> None:
+    stored = store(tmp_path / "scores.safetensors", protonet(), episodes(), rng=1)
+    found = read_stored(tmp_path / "scores.safetensors")
+    assert found.scores is not None
+    assert found.embeddings is not None
+    np.testing.assert_array_equal(found.scores, stored.scores)
+    assert found.embeddings.shape == (480, 5)
+    assert found.provenance["rng"] == 1
+    assert found.provenance["learner"]["class"] == "ProtoNet"
+    with pytest.raises(ValueError, match="tasks and scores must have the same length"):
+        Stored(scores=np.zeros(3), tasks=np.zeros(2))
+
+
 def test_what_was_stored_comes_back(tmp_path: Path) -> None:
     scores, tasks = score_tasks(protonet(), episodes())
     stored = Stored(
@@ -103,7 +127,9 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda raw: raw[: len(raw) // 2], "is not a file of metapac scores, or not complete"),
-        (lambda raw: raw[:-4] + b"\x00\x00\x00\x01", "was damaged: the checksum of"),
+        (lambda raw: raw[:-4] + b"\x00\x00\x00\x01", "was edited or damaged: its checksums do"),
+        (lambda raw: raw.replace(b'\\"a\\"', b'\\"z\\"'), "was edited or damaged"),
+        (lambda raw: raw.replace(b'\\"rng\\": 0', b'\\"rng\\": 7'), "was edited or damaged"),
         (lambda raw: raw.replace(b"metapac scores", b"another format"), "has format 'another for"),
         (lambda raw: raw.replace(b'schema\\": 1', b'schema\\": 9'), "schema 9; metapac .* Upgrade"),
         (lambda raw: b"", "is not a file of metapac scores"),
@@ -112,8 +138,11 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any, message: str) -> None:
     path = tmp_path / "scores.safetensors"
-    Stored(scores=np.linspace(0, 1, 50), tasks=np.repeat(["a", "b"], 25)).save(path)
-    path.write_bytes(damage(path.read_bytes()))
+    tasks = np.repeat(["a", "b"], 25)
+    Stored(scores=np.linspace(0, 1, 50), tasks=tasks, provenance={"rng": 0}).save(path)
+    before = path.read_bytes()
+    path.write_bytes(damage(before))
+    assert path.read_bytes() != before
     with pytest.raises(BadArtefact, match=message):
         read_stored(path)
 
@@ -122,6 +151,9 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="tasks is empty; pass at least one task"):
         score_tasks(protonet(), [])
     twice = [Task.of(X[:3], [0, 1, 2], X[3:5], [0, 1], name="ohio")] * 2
+    mixed = [Task.of(X[:3], [0, 1, 2], X[3:5], [0, 1], name=name) for name in (1, "1")]
+    with pytest.raises(ValueError, match="tasks must hold ids of one type"):
+        score_tasks(protonet(), mixed)
     with pytest.raises(ValueError, match="tasks holds 'ohio' more than once, and a task counts o"):
         score_tasks(protonet(), twice)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +28,38 @@ Track = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 def score_tasks(
-    learner: Learner, tasks: Sequence[Task], *, track: Track = iter
+    learner: Learner, tasks: Iterable[Task], *, track: Track = iter
 ) -> tuple[Array, Array]:
     """Return the score of each query's true label, and the task of each, ready to calibrate on.
 
     A learner that offers ``bank(x)``, as ProtoNet does, embeds each example of a pool once,
     however many tasks use it; any other is adapted to each task in turn. ``track`` may wrap the
-    tasks in a progress bar.
+    pools, or else the tasks, in a progress bar.
     """
-    if not len(tasks):
-        raise ValueError("tasks is empty; pass at least one task.")
     tasks = list(tasks)
+    if not tasks:
+        raise ValueError("tasks is empty; pass at least one task.")
     names = [task.name for task in tasks]
     _checks.distinct(names)
-    if hasattr(learner, "bank"):
-        # Neighbours with the very same data are tasks of one pool.
-        pools = [list(same) for _, same in groupby(tasks, key=lambda task: id(task.x))]
-        parts = [learner.bank(pool[0].x).scores(pool) for pool in track(pools)]
-    else:
-        parts = [_adapt_and_score(learner, task) for task in track(tasks)]
-    sizes = [len(task.query) for task in tasks]
-    return np.concatenate(parts), np.repeat(np.array(names), sizes)
+    ids = np.repeat(_checks.task_names(names), [len(task.query) for task in tasks])
+    if not hasattr(learner, "bank"):
+        return np.concatenate([_adapt_and_score(learner, task) for task in track(tasks)]), ids
+    scores: list[Array] = [np.empty(0)] * len(tasks)
+    for members in track(_by_pool(tasks)):
+        pool = [tasks[i] for i in members]
+        found = learner.bank(pool[0].x).scores(pool)
+        ends = np.cumsum([len(task.query) for task in pool])
+        for i, part in zip(members, np.split(found, ends[:-1]), strict=True):
+            scores[i] = part
+    return np.concatenate(scores), ids
+
+
+def _by_pool(tasks: list[Task]) -> list[list[int]]:
+    """Return the numbers of the tasks of each pool: those that share the very same data."""
+    pools: dict[int, list[int]] = {}
+    for i, task in enumerate(tasks):
+        pools.setdefault(id(task.x), []).append(i)
+    return list(pools.values())
 
 
 def _adapt_and_score(learner: Learner, task: Task) -> Array:
@@ -73,48 +84,101 @@ class Stored:
     tasks: Array | None = None  # (m,)
     provenance: dict[str, Any] = field(default_factory=dict)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file that can be opened without being read into memory."""
-        from safetensors.numpy import save
+    def __post_init__(self) -> None:
+        for one, other in (("labels", "embeddings"), ("tasks", "scores")):
+            first, second = getattr(self, one), getattr(self, other)
+            if first is not None and second is not None:
+                _checks.same_length(one, first, other, second)
 
-        arrays = {name: getattr(self, name) for name in ("embeddings", "labels", "scores")}
-        tensors = {name: np.ascontiguousarray(a) for name, a in arrays.items() if a is not None}
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, with checksums, replacing ``path`` atomically."""
+        save = _safetensors("safetensors.numpy").save
+        tensors: dict[str, Array] = {}
         header = {"format": FORMAT, "schema": SCHEMA, "metapac": __version__}
         header["provenance"] = self.provenance
-        if self.tasks is not None:
-            names, codes = np.unique(self.tasks, return_inverse=True)
-            tensors["tasks"] = codes.astype(np.int64)
-            header["tasks"] = _checks.json_names(names)
-        header["checksums"] = {name: _checksum(a) for name, a in tensors.items()}
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if array is not None and array.dtype.kind in "OUS":  # names: a number for each
+                names, array = np.unique(array, return_inverse=True)
+                header[name] = _checks.json_names(names)
+            if array is not None:
+                tensors[name] = np.ascontiguousarray(array)
+        header["checksums"] = {name: _checksum(a.tobytes()) for name, a in tensors.items()}
+        text = json.dumps(header, sort_keys=True)
+        notes = {"metapac": text, "checksum": _checksum(text.encode())}
         with replacing(path, binary=True) as file:
-            file.write(save(tensors, metadata={"metapac": json.dumps(header)}))
+            file.write(save(tensors, metadata=notes))
 
 
-def _checksum(array: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+_ARRAYS = ("embeddings", "labels", "scores", "tasks")
+
+
+def store(
+    path: str | os.PathLike[str], learner: Learner, tasks: Iterable[Task], **provenance: Any
+) -> Stored:
+    """Score tasks and keep scores, embeddings and where they come from in one file.
+
+    The learner, the tasks and the version are recorded; pass the rest, such as ``rng=1``.
+    """
+    tasks = list(tasks)
+    scores, ids = score_tasks(learner, tasks)
+    known = {"learner": _described(learner), "tasks": len(tasks), "examples": len(scores)}
+    one_pool = len(_by_pool(tasks)) == 1
+    embed = getattr(learner, "embed", None)
+    stored = Stored(
+        embeddings=embed(tasks[0].x).cpu().numpy() if embed and one_pool else None,
+        scores=scores,
+        tasks=ids,
+        provenance=known | provenance,
+    )
+    stored.save(path)
+    return stored
+
+
+def _described(learner: Learner) -> Any:
+    own = getattr(learner, "describe", None)
+    return own() if callable(own) else repr(learner)
+
+
+def _safetensors(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "files of scores need safetensors. Install it with: pip install 'metapac[torch]'"
+        ) from error
+
+
+def _checksum(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
 
 
 def read_stored(path: str | os.PathLike[str]) -> Stored:
     """Return what ``Stored.save`` wrote, or say why the file cannot be trusted."""
-    from safetensors import SafetensorError, safe_open
-
+    safetensors = _safetensors("safetensors")
     try:
-        with safe_open(Path(path), framework="np") as file:
-            header = json.loads((file.metadata() or {})["metapac"])
+        with safetensors.safe_open(Path(path), framework="np") as file:
+            notes = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
+        text = notes["metapac"]
+        header = json.loads(text)
+        newer = header["format"] != FORMAT or int(header["schema"]) > SCHEMA
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadArtefact(
             f"{path} is not a file of metapac scores, or not complete ({error}). "
             "Score the tasks again."
         ) from error
-    if header.get("format") != FORMAT or header.get("schema", 0) > SCHEMA:
+    if newer:
         raise BadArtefact(
-            f"{path} has format {header.get('format')!r}, schema {header.get('schema')!r}; metapac "
+            f"{path} has format {header['format']!r}, schema {header['schema']!r}; metapac "
             f"{__version__} reads {FORMAT!r} up to schema {SCHEMA}. Upgrade metapac."
         )
-    damaged = [n for n, a in tensors.items() if header["checksums"].get(n) != _checksum(a)]
-    if damaged:
-        raise BadArtefact(f"{path} was damaged: the checksum of {damaged[0]} does not match.")
-    if "tasks" in tensors:
-        tensors["tasks"] = np.array(header["tasks"])[tensors["tasks"]]
+    found = {name: _checksum(array.tobytes()) for name, array in tensors.items()}
+    if notes.get("checksum") != _checksum(text.encode()) or header["checksums"] != found:
+        raise BadArtefact(
+            f"{path} was edited or damaged: its checksums do not match. Score the tasks again."
+        )
+    for name in _ARRAYS:
+        if name in header:
+            tensors[name] = np.array(header[name])[tensors[name]]
     return Stored(**tensors, provenance=header["provenance"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ def _read(data: str) -> tuple[Array, Array, Array | None]:
                 f"{data} is not a complete .npz file. Pass glyphs, or a file written with "
                 "np.savez(path, x=x, y=y)."
             )
-        return _arrays(data, np.load(file, allow_pickle=False))
+        try:
+            return _arrays(data, np.load(file, allow_pickle=False))
+        except (zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{data} is damaged ({error}). Write it again.") from error
 
 
 def _arrays(data: str, held: Mapping[str, Array]) -> tuple[Array, Array, Array | None]:

@@ -94,7 +94,9 @@ def train(
         )
     if first:
         found = training.accuracy(trained, pools.test, **shape, tasks=tasks, rng=rng)
-        _write(output, trained, data, pools, history, found)
+        options = {**shape, "lr": lr, "halve_every": halve_every, "tasks": tasks, "rng": rng}
+        options |= {"epochs": epochs, "episodes": episodes, "batch": batch}
+        _write(output, trained, data, pools, history, found, options)
         _tell(output, tasks, pools, history, found)
 
 
@@ -169,7 +171,13 @@ def _bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Epoch], None]]:
 
 
 def _write(
-    folder: Path, learner: Any, data: str, pools: Pools[Any], history: History, accuracy: float
+    folder: Path,
+    learner: Any,
+    data: str,
+    pools: Pools[Any],
+    history: History,
+    accuracy: float,
+    options: dict[str, Any],
 ) -> None:
     from metapac.learners.weights import architecture, save_weights
 
@@ -178,6 +186,7 @@ def _write(
         "format": "metapac run",
         "metapac": __version__,
         "data": data,
+        "options": options,
         "architecture": architecture(learner),
         "accuracy": accuracy,
         "pools": {name: list(pool.names) for name, pool in vars(pools).items() if pool is not None},

@@ -85,9 +85,9 @@ def listed(value: PerChannel, channels: int) -> list[float]:
 
 
 def describe(module: nn.Module) -> dict[str, Any]:
-    """Return how ``module`` describes itself; a foreign one is known by its class alone."""
+    """Return how ``module`` describes itself; a foreign one is known by its layers."""
     own = getattr(module, "describe", None)
-    return dict(own()) if callable(own) else {"class": type(module).__name__}
+    return dict(own()) if callable(own) else {"class": type(module).__name__, "is": repr(module)}
 
 
 @contextmanager

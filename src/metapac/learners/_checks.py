@@ -119,3 +119,31 @@ def length(x: Any) -> int:
 def _brief(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def finite_embeddings(z: Any) -> None:
+    """Refuse embeddings that cannot be compared; a mean over the pool would spread one to all."""
+    bad = (~z.isfinite()).any(-1).nonzero().flatten().tolist()
+    if bad:
+        raise ValueError(
+            f"{len(bad)} of {len(z)} examples of the pool have embeddings that are not finite "
+            f"(first at position {bad[0]}). Look for NaN in x, or for a training that diverged."
+        )
+
+
+def task_of_pool(task: Any, x: Any, rows: int) -> None:
+    """Refuse a task whose positions mean rows of other data, or that has nothing to adapt to."""
+    if (x is not None and task.x is not x) or len(task.x) != rows:
+        raise ValueError(
+            f"task {task.name!r} belongs to another pool than these embeddings. "
+            "Make a bank of its own pool with learner.bank(pool.x)."
+        )
+    if not len(task.support):
+        raise ValueError(f"task {task.name!r} has no support examples. Draw it with shots >= 1.")
+
+
+def own_batch_norm(part_name: str) -> ValueError:
+    return ValueError(
+        f"backbone normalises each batch by itself ({part_name} keeps no running statistics), so "
+        "that scores would depend on each other. Use track_running_stats=True."
+    )

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from metapac.learners import _checks
 from metapac.learners.prototypes import prototype_logits
 from metapac.tasks.task import Task
 
 GIB = 2**30
-# Floats of work space: on a CPU what its cache holds, on a GPU enough to keep it busy.
+# Numbers of work space: on a CPU what its cache holds, on a GPU enough to keep it busy.
 _WORK = {"cpu": 2**21, "cuda": 2**28}
 
 
@@ -28,13 +29,17 @@ class PrototypeBank:
     """The embeddings of a pool, kept so that no task embeds an example again.
 
     The Gram matrix is used where it fits into ``memory`` bytes, the embeddings themselves where
-    it does not; the scores agree to 1e-5.
+    it does not; the scores agree to 1e-5. ``x`` is the pool's data, to refuse tasks of another.
     """
 
-    def __init__(self, embeddings: Tensor | NDArray[Any], *, memory: int = 4 * GIB) -> None:
+    def __init__(
+        self, embeddings: Tensor | NDArray[Any], x: Any = None, *, memory: int = 8 * GIB
+    ) -> None:
         z = torch.as_tensor(embeddings).float()
+        _checks.finite_embeddings(z)
         self.embeddings = z - z.mean(0)  # (n, d); a shift moves no distance but saves digits
-        fits = 4 * len(z) ** 2 <= memory
+        self.x = x
+        fits = 8 * len(z) ** 2 <= memory
         self.gram = gram_matrix(self.embeddings) if fits else None  # (n, n)
 
     def scores(self, tasks: Sequence[Task]) -> NDArray[np.float32]:
@@ -47,15 +52,21 @@ class PrototypeBank:
 
     def predict_proba(self, task: Task) -> NDArray[np.float32]:
         """Return the probabilities of all labels on the task's queries, (Q, classes)."""
+        self._shape(task)
         return self._probabilities([task])[0].T.cpu().numpy()
 
     def _chunks(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
         """Yield neighbouring tasks of one shape, as many as the work space holds."""
-        work = _WORK[self.embeddings.device.type]
-        for (shots, queries, classes), alike in groupby(tasks, key=_shape):
+        work = _WORK.get(self.embeddings.device.type, _WORK["cpu"])
+        for (shots, queries, classes), alike in groupby(tasks, key=self._shape):
             most = max(1, work // self._floats(shots, queries, classes))
             same = list(alike)
             yield from (same[start : start + most] for start in range(0, len(same), most))
+
+    def _shape(self, task: Task) -> tuple[int, int, int]:
+        """Return what tasks scored together must share; refuse one of another pool."""
+        _checks.task_of_pool(task, self.x, len(self.embeddings))
+        return len(task.support), len(task.query), task.classes
 
     def _floats(self, shots: int, queries: int, classes: int) -> int:
         n, d = self.embeddings.shape
@@ -75,29 +86,21 @@ class PrototypeBank:
         else:
             z = self.embeddings
             logits = prototype_logits(z[support], support_y, z[query], tasks[0].classes).mT
-        return logits.softmax(1)
+        return logits.softmax(1).float()
 
     def _stack(self, tasks: list[Task], name: str) -> Tensor:
         stacked = np.stack([getattr(task, name) for task in tasks])
         return torch.from_numpy(stacked).to(self.embeddings.device, torch.int64)
 
 
-def _shape(task: Task) -> tuple[int, int, int]:
-    return len(task.support), len(task.query), task.classes
-
-
 def gram_matrix(z: Tensor) -> Tensor:
-    """Return all inner products of the rows of ``z`` as float32, each rounded once.
+    """Return all inner products of the rows of ``z``.
 
-    Summed in float64, in blocks of rows: a float32 product would lose the digits that tell two
-    distant prototypes apart.
+    In float64: distances are differences of these, and float32 would lose the digits that tell
+    two prototypes apart when both are far away.
     """
-    gram = torch.empty(len(z), len(z), device=z.device)
     wide = z.double()
-    step = max(1, _WORK[z.device.type] // max(1, len(z)))
-    for start in range(0, len(z), step):
-        gram[start : start + step] = wide[start : start + step] @ wide.T
-    return gram
+    return wide @ wide.T
 
 
 def gram_logits(
@@ -116,7 +119,8 @@ def gram_logits(
     # Row c holds the inner product of every example with prototype c; an empty bag gives zeros.
     products = embedding_bag(members, gram, offsets, mode="mean")  # (T * classes, n)
     own = products[bags.flatten()[order], members]  # of each support example with its prototype
-    squares = torch.zeros(len(counts), device=gram.device).index_add_(0, bags.flatten()[order], own)
+    squares = torch.zeros_like(counts, dtype=gram.dtype)
+    squares = squares.index_add(0, bags.flatten()[order], own)
     squares = squares / counts.clamp(min=1)  # |p|^2 is the mean of s.p over the label's support
     index = query.unsqueeze(1).expand(-1, classes, -1)
     logits = 2 * products.view(tasks, classes, -1).gather(2, index) - squares.view(tasks, -1, 1)

@@ -48,7 +48,14 @@ def choose_device(device: str | torch.device | None) -> torch.device:
     """Return the device asked for, or a GPU if there is one; under torchrun each has its own."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device must be one that torch knows, got {device!r}. Pass cpu or cuda."
+        ) from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!s}, but torch sees no GPU here. Pass cpu.")
     if chosen.type == "cuda" and chosen.index is None:
         chosen = torch.device(
             "cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device()))

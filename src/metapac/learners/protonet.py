@@ -27,6 +27,9 @@ class ProtoNet:
     """
 
     def __init__(self, backbone: nn.Module) -> None:
+        for name, part in backbone.named_modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
+                raise _checks.own_batch_norm(name or type(part).__name__)
         self.module = backbone
 
     def logits(
@@ -45,7 +48,7 @@ class ProtoNet:
 
     def bank(self, x: Any) -> PrototypeBank:
         """Return the embeddings of a pool, from which tasks are scored without embedding again."""
-        return PrototypeBank(self.embed(x))
+        return PrototypeBank(self.embed(x), x)
 
     def adapt(
         self, support_x: Any, support_y: Any, *, classes: int | None = None

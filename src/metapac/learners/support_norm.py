@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_BATCH_NORMS = nn.modules.batchnorm._BatchNorm
 
 
 class SupportNorm(nn.Module):
@@ -19,7 +19,7 @@ class SupportNorm(nn.Module):
 
     support: int  # set before each forward pass, by whoever knows where the support set ends
 
-    def __init__(self, norm: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> None:
+    def __init__(self, norm: nn.modules.batchnorm._BatchNorm) -> None:
         super().__init__()
         self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
 

@@ -16,6 +16,7 @@ from metapac.learners.distributed import choose_device, process_group
 from metapac.learners.episodes import EpisodeSampler, Pool, fingerprint
 from metapac.learners.loss import count_correct
 from metapac.learners.run import Run, lent
+from metapac.tasks.pools import ClassPool, GroupPool
 
 __all__ = ["Epoch", "History", "accuracy", "train"]
 
@@ -63,6 +64,7 @@ def train(
     """
     _checks.whole_number("epochs", epochs)
     _refuse_untrainable(learner)
+    _refuse_other_pools(train_pool, validation_pool)
     settings = Settings(
         ways=ways,
         shots=shots,
@@ -82,12 +84,14 @@ def train(
     with process_group(where) as ranks, lent(learner.module, where, ranks):
         run = Run(learner, train_pool, validation_pool, settings, where, ranks, compile)
         history = run.begin(checkpoint, epochs, any_rng=rng is None)
-        while len(history.epochs) < epochs and not history.stalled(patience):
-            history = run.advance(history)
-            run.save(checkpoint, history)
-            if progress is not None and ranks.first:
-                progress(history.epochs[-1])
-        learner.module.load_state_dict(run.best)
+        try:
+            while len(history.epochs) < epochs and not history.stalled(patience):
+                history = run.advance(history)
+                run.save(checkpoint, history)
+                if progress is not None and ranks.first:
+                    progress(history.epochs[-1])
+        finally:  # however it ends, the learner is as good as it was
+            learner.module.load_state_dict(run.best)
     return history
 
 
@@ -105,6 +109,8 @@ def accuracy(
 
     The learner is scored in eval mode, many tasks at a time, on the device where it is.
     """
+    _refuse_untrainable(learner)
+    tasks = _checks.whole_number("tasks", tasks)
     device = next(learner.module.parameters()).device
     sampler = EpisodeSampler(pool, device, ways=ways, shots=shots, queries=queries)
     drawn = sampler.draw(tasks, _whole(rng))
@@ -119,6 +125,19 @@ def _refuse_untrainable(learner: object) -> None:
             f"learner must have a module and logits(), as ProtoNet and MAML have, got "
             f"{type(learner).__name__}. What learns from the support set alone needs no training."
         )
+
+
+def _refuse_other_pools(train_pool: object, validation_pool: object) -> None:
+    for name, pool in (("train_pool", train_pool), ("validation_pool", validation_pool)):
+        if not isinstance(pool, ClassPool | GroupPool):
+            raise ValueError(
+                f"{name} must be a ClassPool or a GroupPool, got {type(pool).__name__}. "
+                "Pass pools.train and pools.validation."
+            )
+        if getattr(pool.x.dtype, "kind", "f") not in "biuf":
+            raise ValueError(f"{name} must hold numbers as x, got {pool.x.dtype}.")
+    if type(train_pool) is not type(validation_pool):
+        raise ValueError("train_pool and validation_pool must both have classes, or both groups.")
 
 
 def _whole(rng: Seed) -> int:

@@ -34,6 +34,11 @@ def positions(name: str, values: ArrayLike, x: Any) -> NDArray[np.int64]:
             f"{name} must hold positions from 0 to {x.shape[0] - 1}, the rows of x, got "
             f"{array.min()} to {array.max()}."
         )
+    if len(np.unique(array)) < len(array):
+        raise ValueError(
+            f"{name} must hold each position once: an example counts only once. "
+            "Drop the repeats with np.unique."
+        )
     return array.astype(np.int64, copy=False)
 
 
