@@ -63,10 +63,12 @@ def train(
 ) -> None:
     """Meta-train a learner and write its best weights.
 
-    A fifth of the classes (or groups) is kept from training and gives the accuracy at the end;
-    calibrate on tasks of those, they are named in run.json. Killed and started again with the
-    same options, a run goes on where it was. Several GPUs: torchrun --nproc-per-node N -m metapac
-    train ...
+    A fifth of the classes (or groups) is kept from training and gives the
+    accuracy at the end; calibrate on tasks of those, named in run.json.
+
+    Killed and started again with the same options, a run goes on where it was.
+
+    Several GPUs: torchrun --nproc-per-node N -m metapac train ...
     """
     training = _training()
     pools = pools_of(data, ways=ways, rng=rng)
