@@ -95,6 +95,7 @@ def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
         shots=SHOTS,
         epochs=EPOCHS,
         episodes_per_epoch=EPISODES,
+        episodes_per_step=2,
         validation_tasks=50,
         device="cpu",
         rng=rng,
