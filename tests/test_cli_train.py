@@ -110,7 +110,11 @@ def test_groups_are_tasks(tmp_path: Path) -> None:
 
 def test_maml_on_rows(tmp_path: Path) -> None:
     run(table(tmp_path), "-o", tmp_path / "run", *SHORT, "--learner", "maml", "--ways", "3")
-    load_weights(MAML(MLP(4), 3), tmp_path / "run" / "model.safetensors")
+    learner = MAML(MLP(4, rng=1), 3)
+    before = {name: tensor.clone() for name, tensor in learner.module.state_dict().items()}
+    load_weights(learner, tmp_path / "run" / "model.safetensors")
+    after = learner.module.state_dict()
+    assert any(not before[name].equal(after[name]) for name in before)
 
 
 @pytest.mark.parametrize(

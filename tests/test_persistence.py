@@ -33,7 +33,7 @@ def forge(path: Path, **changes: Any) -> None:
     """Change a file and make its checksum right again."""
     document = json.loads(path.read_text()) | changes
     document.pop("checksum")
-    document["checksum"] = persistence._checksum(document)
+    document["checksum"] = persistence.checksum(document)
     path.write_text(json.dumps(document))
 
 

@@ -536,4 +536,5 @@ def test_on_a_gpu_no_step_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) 
     images = np.random.default_rng(0).integers(256, size=(80, 16, 16), dtype=np.uint8)
     pool = ClassPool(images, np.repeat(np.arange(8), 10))
     learner = ProtoNet(Conv4(channels=1, size=16, width=4, rng=0))
-    train(learner, pool, pool, **{**SMALL, "device": "cuda"}, compile=False)
+    history = train(learner, pool, pool, **{**SMALL, "device": "cuda"}, compile=False)
+    assert history.epochs  # a step that waited would have raised

@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +26,7 @@ class BadArtefact(ValueError):
 def write(path: str | os.PathLike[str], body: dict[str, Any]) -> None:
     """Write ``body`` with its format, versions and checksum, a line a key, replacing ``path``."""
     document = {"format": FORMAT, "schema": SCHEMA, "metapac": __version__, **body}
-    document["checksum"] = _checksum(document)
+    document["checksum"] = checksum(document)
     with replacing(path) as file:
         lines = [f"{json.dumps(key)}: {json.dumps(document[key])}" for key in document]
         file.write("{\n" + ",\n".join(lines) + "\n}\n")
@@ -52,7 +52,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{document.get('metapac')}; this is metapac {__version__}, which reads schemas up "
             f"to {SCHEMA}. Upgrade metapac."
         )
-    if document.pop("checksum", None) != _checksum(document):
+    if document.pop("checksum", None) != checksum(document):
         raise BadArtefact(
             f"{path} was edited or damaged: its checksum does not match its content. "
             "Calibrate again, or restore the file from a backup."
@@ -67,7 +67,8 @@ def _not_a_promise(path: str | os.PathLike[str]) -> BadArtefact:
     )
 
 
-def _checksum(document: dict[str, Any]) -> str:
+def checksum(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a document as JSON, whatever the order of its keys."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -24,7 +24,7 @@ from metapac.learners.weights import (
     refuse_other_architecture,
     replace,
 )
-from metapac.persistence import BadArtefact
+from metapac.persistence import BadArtefact, checksum
 
 FORMAT = "metapac checkpoint"
 INDEX = "checkpoint.json"
@@ -69,7 +69,7 @@ def write(folder: Where, checkpoint: Checkpoint) -> None:
         "tensors": name,
         "tensors_sha256": hashlib.sha256(tensors).hexdigest(),
     }
-    replace(target / INDEX, json.dumps(index | {"checksum": _checksum(index)}, indent=1).encode())
+    replace(target / INDEX, json.dumps(index | {"checksum": checksum(index)}, indent=1).encode())
     for old in target.glob("epoch-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
@@ -138,7 +138,7 @@ def _read_index(path: Path) -> dict[str, Any]:
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise BadArtefact(f"{path} is not a metapac checkpoint. Choose another folder.")
     refuse_newer(path, index.get("schema"), index.get("metapac"))
-    if index.pop("checksum", None) != _checksum(index):
+    if index.pop("checksum", None) != checksum(index):
         raise _damaged(path, "its checksum does not match its content")
     return index
 
@@ -158,8 +158,3 @@ def _damaged(path: Path, why: str) -> BadArtefact:
         f"{path} was edited or damaged: {why}. Restore the folder {path.parent} from a backup, or "
         "choose another one to train from the start."
     )
-
-
-def _checksum(index: Mapping[str, Any]) -> str:
-    canonical = json.dumps(index, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
