@@ -8,6 +8,7 @@ demo: .venv/.demo
 	$(BIN)/metapac demo
 
 test: .venv/.test
+	@test -n "$$METAPAC_POSTGRES" || echo "METAPAC_POSTGRES is not set: the tests of PostgreSQL will be skipped."
 	$(BIN)/python -m pytest
 
 lint: .venv/.lint
@@ -34,9 +35,13 @@ clean:
 	@$(PIP) install --constraint constraints.txt --editable ".[cli,plot,torch]"
 	@touch $@
 
+# Spark needs Java: without it, 400 MB of Spark would be installed for nothing.
+EXTRAS = cli,plot,torch,tables$(if $(shell command -v java),$(comma)spark)
+comma := ,
 .venv/.test: .venv/.demo constraints.txt
-	@echo "Installing what the tests need into .venv; this takes a minute."
-	@$(PIP) install --constraint constraints.txt --group test
+	@echo "Installing what the tests need into .venv; this takes minutes."
+	@command -v java >/dev/null || echo "There is no Java here: the tests of Spark will be skipped."
+	@$(PIP) install --constraint constraints.txt --editable ".[$(EXTRAS)]" --group test
 	@touch $@
 
 .venv/.lint: .venv/.test

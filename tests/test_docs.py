@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import metapac
 from metapac.cli.app import app
@@ -30,6 +32,19 @@ def test_python_on_the_page_runs(
     code = "\n".join(code_blocks(page, "python"))
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
     assert page.name != "README.md" or len(code.splitlines()) == 12
+
+
+def test_commands_on_the_page_of_tables_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "tables.md"
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(code_blocks(page, "python")), str(page), "exec"), {"__name__": "page"})
+    lines = "".join(code_blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    assert len(lines) >= 5
+    for line in lines:
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, f"{line}: {result.output}"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

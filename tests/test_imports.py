@@ -22,6 +22,24 @@ ORDER = [
     "persistence",
     "_estimator",
     "calibration",
+    "sites",
+    "tables.brackets",
+    "tables._checks",
+    "tables.upload",
+    "tables.connections",
+    "tables.csv_text",
+    "tables.files",
+    "tables.sources",
+    "tables.scores",
+    "tables.cuts",
+    "tables.census",
+    "tables.pool",
+    "tables.ranks",
+    "tables.calibrate",
+    "tables.site",
+    "tables.output",
+    "tables.predict",
+    "tables.evaluate",
     "plots",
     "tasks.synthetic",
     "tasks._checks",
@@ -54,11 +72,13 @@ ORDER = [
     "demo.synthetic",
     "demo.glyphs",
     "cli.common",
-    "cli.csv_file",
+    "cli.tables",
     "cli.examples",
     "cli.plan",
     "cli.calibrate",
     "cli.predict",
+    "cli.evaluate",
+    "cli.site",
     "cli.train",
     "cli.demo",
     "cli.app",
@@ -72,7 +92,16 @@ def test_importing_metapac_loads_nothing_heavy() -> None:
     ).stdout.split()
     assert "numpy" in loaded
     heavy = {"torch", "pandas", "polars", "pyarrow", "matplotlib", "sklearn", "typer", "rich"}
+    heavy |= {"ibis", "duckdb", "pyspark", "sqlglot"}
     assert not heavy & set(loaded)
+
+
+def test_the_command_line_starts_without_an_engine() -> None:
+    code = "import sys, metapac.cli.app; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"ibis", "duckdb", "pyspark", "torch", "pandas"} & set(loaded)
 
 
 def test_imports_point_one_way() -> None:

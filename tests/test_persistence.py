@@ -100,7 +100,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     text = path.read_text().rstrip()
     for end in range(1, len(text)):
         path.write_text(text[:end])
-        with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Save"):
+        with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Write"):
             load(path)
 
 

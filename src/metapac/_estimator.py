@@ -19,6 +19,7 @@ from metapac.guarantee import NotCalibrated
 class ThresholdSets(ABC):
     """A threshold with a promise. Subclasses calibrate it; this class uses it."""
 
+    epsilon: float
     threshold_: float
     precision_: np.dtype[np.floating[Any]]
 

@@ -162,6 +162,10 @@ class MetaPS(ThresholdSets):
     def _guarantee(self) -> Guarantee:
         return Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=self.delta, split=self.split)
 
+    def _check_parameters(self) -> Guarantee:
+        _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
+        return self._guarantee()
+
     def _within(self, scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Evidence:
         """The first step: a threshold for each task, at each level."""
         guarantee = self._guarantee()
@@ -172,8 +176,7 @@ class MetaPS(ThresholdSets):
 
     def _conclude(self, evidence: Evidence) -> Self:
         """The second step, if these tasks can carry the promise at all."""
-        _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
-        guarantee = self._guarantee()
+        guarantee = self._check_parameters()
         sizes, counts = evidence.sizes_and_counts(guarantee)
         if self.on_infeasible == "raise" and not planning.feasible(guarantee, sizes, counts):
             said = bool((evidence.sizes != _UNKNOWN).all())

@@ -17,35 +17,37 @@ from metapac._version import __version__
 
 SCHEMA = 1
 FORMAT = "metapac promise"
+SITE = "metapac site"
+_WRITTEN_BY = {FORMAT: ".save() or by 'metapac calibrate -o'", SITE: "'metapac site -o'"}
 
 
 class BadArtefact(ValueError):
     """A file that is not, or no longer, what metapac wrote."""
 
 
-def write(path: str | os.PathLike[str], body: dict[str, Any]) -> None:
+def write(path: str | os.PathLike[str], body: dict[str, Any], kind: str = FORMAT) -> None:
     """Write ``body`` with its format, versions and checksum, a line a key, replacing ``path``."""
-    document = {"format": FORMAT, "schema": SCHEMA, "metapac": __version__, **body}
+    document = {"format": kind, "schema": SCHEMA, "metapac": __version__, **body}
     document["checksum"] = checksum(document)
     with replacing(path) as file:
         lines = [f"{json.dumps(key)}: {json.dumps(document[key])}" for key in document]
         file.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read(path: str | os.PathLike[str], kind: str = FORMAT) -> dict[str, Any]:
     """Return what ``write`` wrote, or say why the file cannot be trusted."""
     text = Path(path).read_bytes()
     try:
         document = json.loads(text)
     except ValueError as error:  # covers bad JSON and bad UTF-8
         if not text.startswith(b"{"):
-            raise _not_a_promise(path) from error
+            raise _of_another_kind(path, kind) from error
         raise BadArtefact(
             f"{path} is not complete JSON ({error}); it may be truncated. "
-            "Save the calibrated object again, or restore the file from a backup."
+            "Write it again, or restore the file from a backup."
         ) from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise _not_a_promise(path)
+    if not isinstance(document, dict) or document.get("format") != kind:
+        raise _of_another_kind(path, kind)
     if not isinstance(document.get("schema"), int) or document["schema"] > SCHEMA:
         raise BadArtefact(
             f"{path} has schema {document.get('schema')!r}, written by metapac "
@@ -55,16 +57,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     if document.pop("checksum", None) != checksum(document):
         raise BadArtefact(
             f"{path} was edited or damaged: its checksum does not match its content. "
-            "Calibrate again, or restore the file from a backup."
+            "Write it again, or restore it from a backup."
         )
     return document
 
 
-def _not_a_promise(path: str | os.PathLike[str]) -> BadArtefact:
-    return BadArtefact(
-        f"{path} is not a metapac promise. Pass a file written by .save() or by "
-        "'metapac calibrate -o'."
-    )
+def _of_another_kind(path: str | os.PathLike[str], kind: str) -> BadArtefact:
+    return BadArtefact(f"{path} is not a {kind}. Pass a file written by {_WRITTEN_BY[kind]}.")
 
 
 def checksum(document: Mapping[str, Any]) -> str:
@@ -79,19 +78,24 @@ def replacing(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator
 
     A link is followed, and what is no plain file, such as a pipe, is written to as it is.
     """
+    with replacing_path(path) as temporary, _open(temporary, binary) as file:
+        yield file
+
+
+@contextmanager
+def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Lend a free name beside ``path``; the file written there takes its place at the end."""
     target = Path(path).resolve()
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(target.parent))
     if target.exists() and not target.is_file():
-        with _open(target, "w", binary) as file:
-            yield file
+        yield target
         return
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with _open(temporary, "x", binary) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
         if target.exists():
             shutil.copymode(target, temporary)
         temporary.replace(target)
@@ -100,10 +104,10 @@ def replacing(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator
         raise
 
 
-def _open(path: Path, mode: str, binary: bool) -> IO[Any]:
+def _open(path: Path, binary: bool) -> IO[Any]:
     if binary:
-        return path.open(mode + "b")
-    return path.open(mode, encoding="utf-8", newline="")
+        return path.open("wb")
+    return path.open("w", encoding="utf-8", newline="")
 
 
 def encode(value: float) -> float | str:

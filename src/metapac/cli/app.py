@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from metapac._version import __version__
-from metapac.cli import calibrate, demo, plan, predict, train
+from metapac.cli import calibrate, demo, evaluate, plan, predict, site, train
 
 app = typer.Typer(
     name="metapac",
@@ -36,5 +36,8 @@ def _options(
 app.command("plan")(plan.plan)
 app.command("calibrate")(calibrate.calibrate)
 app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("site")(site.site)
+app.command("combine")(site.combine)
 app.command("train")(train.train)
 app.command("demo")(demo.demo)

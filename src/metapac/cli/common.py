@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, ParamSpec
 
 import typer
@@ -25,6 +24,9 @@ Delta = Annotated[float, typer.Option(help="Chance that the calibration tasks mi
 SplitOption = Annotated[
     str, typer.Option(help="tight, even (the paper), adaptive, or alpha_within as a number.")
 ]
+OnInfeasible = Annotated[
+    str, typer.Option(help="raise, or trivial: keep every label where data are too few.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -33,11 +35,6 @@ def parse_split(text: str) -> str | float:
         return float(text)
     except ValueError:
         return text
-
-
-def refuse_overwriting(source: Path, output: Path | None) -> None:
-    if output is not None and output.exists() and output.samefile(source):
-        raise ValueError(f"{output} is also the input. Write to another file.")
 
 
 def told(command: Callable[P, None]) -> Callable[P, None]:

@@ -2,87 +2,75 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
-import numpy as np
 import typer
 
-from metapac._estimator import ThresholdSets, load
-from metapac.cli.common import errors, refuse_overwriting, told
-from metapac.cli.csv_file import CsvFile, open_csv
-from metapac.persistence import replacing
-from metapac.sets import label_lists
-
-_BATCH = 10_000
-_ADDED = ("set", "set_size")
+from metapac._estimator import load
+from metapac.cli.common import errors, told
+from metapac.cli.tables import (
+    Classes,
+    Columns,
+    Engine,
+    EngineOption,
+    Master,
+    MemoryLimit,
+    Reading,
+    Scores,
+    TableOption,
+    Threads,
+    class_names,
+    opened,
+)
 
 
 @told
 def predict(
     promise: Annotated[Path, typer.Argument(help="File written by metapac calibrate.")],
-    scores: Annotated[Path, typer.Argument(help="CSV with a column of scores for each class.")],
-    columns: Annotated[
-        str, typer.Option(help="Which columns are class scores; the star is the class name.")
-    ] = "p_*",
+    scores: Scores,
+    columns: Columns = "p_*",
+    classes: Classes = None,
+    booleans: Annotated[
+        bool, typer.Option("--booleans", help="Add a column in_CLASS for each class instead.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV to write; standard output if absent.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Parquet or CSV to write; CSV to the screen if absent."
+        ),
     ] = None,
+    table: TableOption = None,
+    engine: EngineOption = Engine.duckdb,
+    master: Master = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
 ) -> None:
-    """Add to each row the set of labels it may have: columns set (JSON) and set_size."""
-    refuse_overwriting(scores, output)
+    """Add to each row the set of labels it may have: columns set and set_size.
+
+    In Parquet, set is a list of labels; in CSV it is a JSON list.
+    """
     calibrated = load(promise)
-    target: AbstractContextManager[IO[str]]
-    target = nullcontext(sys.stdout) if output is None else replacing(output)
-    with open_csv(scores) as table, target as file:
-        classes = _class_columns(table, columns)
-        count = _write_sets(calibrated, table, classes, file)
-    if output is not None:
-        named = ", ".join(classes)
-        errors.print(
-            f"{count} sets of the {len(classes)} classes {named} written to {output}",
-            markup=False,
-            soft_wrap=True,
-        )
+    how = Reading(table, engine, master, memory_limit, threads)
+    with opened(scores, output, how) as (source, tell):
+        from metapac.tables.output import kind_of, write, write_csv
+        from metapac.tables.predict import check_scores, with_sets
+        from metapac.tables.scores import class_scores
 
-
-def _class_columns(table: CsvFile, pattern: str) -> dict[str, int]:
-    """Return the position of each class's column, by class name."""
-    if pattern.count("*") != 1:
-        raise ValueError(f"--columns must hold one star, such as 'p_*', got {pattern!r}.")
-    taken = [name for name in _ADDED if name in table.columns]
-    if taken:
-        raise ValueError(f"{table.path} has a column {taken[0]!r} already. Rename or drop it.")
-    head, tail = pattern.split("*")
-    classes = {
-        name[len(head) : len(name) - len(tail)]: position
-        for position, name in enumerate(table.columns)
-        if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
-    }
-    if not classes:
-        there = ", ".join(table.columns)
-        raise ValueError(f"{table.path} has no column like {pattern!r}; it has: {there}.")
-    return classes
-
-
-def _write_sets(
-    calibrated: ThresholdSets, table: CsvFile, classes: dict[str, int], file: IO[str]
-) -> int:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*table.columns, *_ADDED])
-    rows, count = table.rows(), 0
-    while batch := list(islice(rows, _BATCH)):
-        scores = [
-            [table.number(row[at], table.columns[at], line) for at in classes.values()]
-            for line, row in batch
-        ]
-        sets = calibrated.predict_set(np.array(scores))
-        for (_, row), labels in zip(batch, label_lists(sets, list(classes)), strict=True):
-            writer.writerow([*row, json.dumps(labels, ensure_ascii=False), len(labels)])
-        count += len(batch)
-    return count
+        text = output is None or kind_of(output) == "csv"
+        found = class_scores(source, columns, class_names(classes))
+        tell("checking the scores")
+        count = check_scores(source, found)
+        sets = with_sets(calibrated, source, found, booleans=booleans, text=text)
+        if output is None:
+            write_csv(source.connection, sets, sys.stdout)
+            return
+        tell(f"writing {count} sets")
+        write(source.connection, sets, output)
+    names = ", ".join(str(name) for name in found.names)
+    errors.print(
+        f"{count} sets of the {len(found.names)} classes {names} written to {output}",
+        markup=False,
+        soft_wrap=True,
+    )

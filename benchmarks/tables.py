@@ -1,0 +1,119 @@
+"""Calibrating on a Parquet file: beside the plainest GROUP BY, and beside pandas reading the file.
+
+    python benchmarks/tables.py FOLDER [ROWS ...]
+
+Files are made in FOLDER, unless they are there: ROWS rows (1e6, 1e7 and 1e8 by default) of 10,000
+tasks in random order, a string and a float32 each. Answers are checked before times are taken; the
+last column is what Spark takes for 1e7 rows, if there is Java. Figures are in README.md beside
+this file.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from metapac import MetaPS, allowed_errors
+from metapac.tables import calibrate_table, connect
+
+PROMISE: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
+COLUMNS: dict[str, Any] = {"task": "task", "score": "score"}
+ROUNDS = 3
+SPARK_ROWS = 10_000_000
+
+
+def make(connection: Any, path: Path, rows: int) -> None:
+    """Write scores between 0 and 1, of tasks that differ in how high they tend to be."""
+    if path.exists():
+        return
+    connection.raw_sql(
+        f"""COPY (
+            SELECT format('site-{{:05d}}', t) AS task, (1 / (1 + exp(-latent)))::FLOAT AS score
+            FROM (SELECT t, 1.5 + 0.8 * (2 * (hash(t) % 1000003) / 1000003 - 1)
+                    + 1.5 * (random() + random() + random() + random() - 2) AS latent
+                  FROM (SELECT (hash(i) % 10000)::INTEGER AS t FROM range({rows}) r(i)))
+        ) TO '{path}' (FORMAT parquet)"""
+    )
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def check(connection: Any, path: Path, rows: int) -> MetaPS:
+    """Compare with arrays: all tasks, or a hundred of them where the file is large."""
+    found = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    if rows <= SPARK_ROWS:
+        frame = pd.read_parquet(path)
+        plain = MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task)
+        order = np.argsort(plain.tasks_)
+        np.testing.assert_array_equal(found.task_thresholds_, plain.task_thresholds_[order])
+        assert found.threshold_ == plain.threshold_
+        return found
+    names = found.tasks_[::100].tolist()
+    some = pd.read_parquet(path, filters=[("task", "in", names)]).groupby("task").score
+    for i, name in enumerate(names):
+        scores = np.sort(some.get_group(name).to_numpy())
+        expected = scores[allowed_errors(len(scores), 0.1, 0.05)]
+        assert found.task_thresholds_[100 * i] == expected
+    return found
+
+
+def measure(connection: Any, path: Path) -> dict[str, float]:
+    """Take turns, and the best of each: a busy machine disturbs that least."""
+    query = f"SELECT task, count(*), min(score), max(score) FROM '{path}' GROUP BY task"
+
+    def group_by() -> None:
+        connection.con.sql(query).to_arrow_table()
+
+    def ours() -> None:
+        calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+
+    both = [(seconds(group_by), seconds(ours)) for _ in range(ROUNDS)]
+    plainest, calibrating = (min(times) for times in zip(*both, strict=True))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"GROUP BY": plainest, "ours": calibrating, "peak GiB": peak}
+
+
+def with_spark(path: Path, expected: MetaPS) -> float:
+    """Return the time Spark takes on all cores of this machine, its start not counted."""
+    connection = connect("spark")
+    found = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    np.testing.assert_array_equal(found.task_thresholds_, expected.task_thresholds_)
+    assert found.threshold_ == expected.threshold_
+    return seconds(lambda: calibrate_table(path, **COLUMNS, **PROMISE, connection=connection))
+
+
+def main(folder: Path, sizes: list[int]) -> None:
+    connection = connect(memory_limit="4GiB", threads=2)
+    print("| rows | GROUP BY | ours | ratio | peak memory | pandas reads | Spark |")
+    print("|---:|---:|---:|---:|---:|---:|---:|")
+    for rows in sizes:
+        path = folder / f"{rows:.0e}.parquet"
+        make(connection, path, rows)
+        found = measure(connection, path)  # before pandas, for the sake of the peak
+        answer = check(connection, path, rows)
+        reading = min(seconds(partial(pd.read_parquet, path)) for _ in range(ROUNDS))
+        spark = with_spark(path, answer) if rows == SPARK_ROWS and shutil.which("java") else None
+        ratio = found["ours"] / found["GROUP BY"]
+        print(
+            f"| {rows:.0e} | {found['GROUP BY']:.3f} s | {found['ours']:.3f} s | {ratio:.2f} "
+            f"| {found['peak GiB']:.2f} GiB | {reading:.2f} s "
+            f"| {f'{spark:.1f} s' if spark else ''} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [int(float(word)) for word in sys.argv[2:]] or [10**6, 10**7, 10**8])

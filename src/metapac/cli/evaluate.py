@@ -1,0 +1,139 @@
+"""``metapac evaluate``: error and size of the sets on labelled tasks."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from metapac._estimator import ThresholdSets, load
+from metapac.cli.common import AsJson, console, told
+from metapac.cli.tables import (
+    Classes,
+    Columns,
+    Engine,
+    EngineOption,
+    LabelOption,
+    Master,
+    MemoryLimit,
+    Reading,
+    ScoreOption,
+    Scores,
+    TableOption,
+    TaskOption,
+    Threads,
+    class_names,
+    opened,
+)
+from metapac.guarantee import percent
+from metapac.persistence import replacing
+
+if TYPE_CHECKING:
+    from metapac.tables import Evaluation
+
+_WORST = 5
+
+
+@told
+def evaluate(
+    promise: Annotated[Path, typer.Argument(help="File written by metapac calibrate.")],
+    scores: Scores,
+    task: TaskOption,
+    score: ScoreOption = None,
+    label: LabelOption = None,
+    columns: Columns = "p_*",
+    classes: Classes = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV with a row for each task.")
+    ] = None,
+    table: TableOption = None,
+    engine: EngineOption = Engine.duckdb,
+    master: Master = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how often the sets of each task miss the true label, and how large they are.
+
+    Sizes need a score for each class: pass --label, not --score.
+    """
+    calibrated = load(promise)
+    how = Reading(table, engine, master, memory_limit, threads)
+    with opened(scores, output, how) as (source, tell):
+        from metapac.tables import evaluate_table
+
+        tell("judging the sets of each task")
+        found = evaluate_table(
+            calibrated,
+            source,
+            task=task,
+            score=score,
+            label=label,
+            columns=columns,
+            classes=class_names(classes),
+        )
+    if output is not None:
+        _write(found, output)
+    if as_json:
+        typer.echo(json.dumps(_summary(found)))
+    else:
+        _tell(calibrated, found)
+
+
+def _rows(found: Evaluation) -> list[list[Any]]:
+    """Return task, examples, error and size of each task, the worst first."""
+    sizes = [None] * len(found.tasks) if found.sizes is None else found.sizes.tolist()
+    columns = (found.tasks.tolist(), found.examples.tolist(), found.errors.tolist(), sizes)
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def _write(found: Evaluation, path: Path) -> None:
+    with replacing(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["task", "examples", "error", "set_size"])
+        writer.writerows(_rows(found))
+
+
+def _summary(found: Evaluation) -> dict[str, Any]:
+    return {
+        "tasks": len(found.tasks),
+        "examples": int(found.examples.sum()),
+        "epsilon": found.epsilon,
+        "within": found.within,
+        "error": float(np.mean(found.errors)),
+        "set_size": None if found.sizes is None else float(np.mean(found.sizes)),
+        "worst": [
+            dict(zip(("task", "examples", "error", "set_size"), row, strict=True))
+            for row in _rows(found)[:_WORST]
+        ],
+    }
+
+
+def _tell(calibrated: ThresholdSets, found: Evaluation) -> None:
+    alpha = getattr(calibrated, "alpha", None)
+    promised = (
+        "" if alpha is None else f"; promised on at least {percent(alpha, but=True)} of new tasks"
+    )
+    size = "" if found.sizes is None else f", of the set size {np.mean(found.sizes):.4g}"
+    console.print(
+        f"error at most {percent(found.epsilon)} on {found.within:.2%} of {len(found.tasks)} tasks "
+        f"({found.examples.sum()} examples){promised}",
+        f"mean over tasks of the error {np.mean(found.errors):.2%}{size}",
+        sep="\n",
+        markup=False,
+        soft_wrap=True,
+    )
+    table = Table(title="Worst tasks", title_justify="left")
+    for name in ("task", "examples", "error", "set size"):
+        table.add_column(name, justify="left" if name == "task" else "right")
+    for task, examples, error, size_ in _rows(found)[:_WORST]:
+        table.add_row(
+            str(task), str(examples), f"{error:.2%}", "-" if size_ is None else f"{size_:.4g}"
+        )
+    console.print(table)

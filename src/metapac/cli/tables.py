@@ -1,0 +1,141 @@
+"""What the commands on tables share: their options, the engine, and how far it has come."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from metapac.cli.common import errors
+
+if TYPE_CHECKING:
+    from metapac.tables.sources import Source
+
+
+class Engine(StrEnum):
+    duckdb = "duckdb"
+    spark = "spark"
+
+
+Scores = Annotated[
+    str,
+    typer.Argument(
+        help="Parquet, CSV or JSON lines: a file, a glob in quotes or a folder. Or a DuckDB or "
+        "SQLite file, or an address such as postgres://user@host/name."
+    ),
+]
+TaskOption = Annotated[str, typer.Option(help="Column with the task of each example.")]
+ScoreOption = Annotated[str | None, typer.Option(help="Column with the score of its true label.")]
+LabelOption = Annotated[
+    str | None, typer.Option(help="Instead: column with its true label, beside class scores.")
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        help="Which columns are class scores, the star being the class; or a column of lists."
+    ),
+]
+Classes = Annotated[
+    str | None, typer.Option(help="Names of the classes, with commas: of a list, or some columns.")
+]
+TableOption = Annotated[str | None, typer.Option(help="Table of a database.")]
+EngineOption = Annotated[Engine, typer.Option(help="What reads the files.")]
+Master = Annotated[
+    str | None, typer.Option(help="Of Spark, such as spark://host:7077; by default local.")
+]
+MemoryLimit = Annotated[
+    str | None, typer.Option(help="What the engine may use before it spills to disk: 4GiB.")
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="How many it runs.")]
+
+
+def class_names(text: str | None) -> list[str] | None:
+    return None if text is None else text.split(",")
+
+
+class Reading(NamedTuple):
+    """How a source is to be read."""
+
+    table: str | None
+    engine: Engine
+    master: str | None
+    memory_limit: str | None
+    threads: int | None
+
+
+@contextmanager
+def opened(
+    scores: str, output: Path | None, how: Reading
+) -> Iterator[tuple[Source, Callable[[str], None]]]:
+    """Open a source with its engine; lend it with a callback that tells what is being done."""
+    from metapac.tables.connections import connect
+    from metapac.tables.sources import open_source
+
+    connection = connect(
+        how.engine.value, master=how.master, memory_limit=how.memory_limit, threads=how.threads
+    )
+    try:
+        with open_source(scores, table=how.table, connection=connection) as source:
+            _check_output(output, source)
+            with _bar(source.connection) as tell:
+                yield source, tell
+    finally:
+        if how.engine == Engine.duckdb:  # a Spark session may have other users
+            connection.disconnect()
+
+
+def _check_output(output: Path | None, source: Source) -> None:
+    """Say before the work what would else be said after it."""
+    if output is None:
+        return
+    folder = output.absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(folder))
+    if output.exists() and any(output.samefile(path) for path in source.files):
+        raise ValueError(f"{output} is also the input. Write to another file.")
+
+
+@contextmanager
+def _bar(connection: Any) -> Iterator[Callable[[str], None]]:
+    """Show the step an engine is at and, if it can tell, how far it has come."""
+    words = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    quiet = not errors.is_terminal
+    bar = Progress(*words, TimeElapsedColumn(), console=errors, transient=True, disable=quiet)
+    with bar:
+        row = bar.add_task("reading", total=None)
+
+        def show(share: float) -> None:
+            bar.update(row, completed=max(share, 0), total=100 if share > 0 else None)
+
+        with _watching(connection, show, quiet=quiet):
+            yield lambda step: bar.update(row, description=step)
+
+
+@contextmanager
+def _watching(connection: Any, show: Callable[[float], None], *, quiet: bool) -> Iterator[None]:
+    """Ask DuckDB now and then how much of a query is done."""
+    if quiet or connection.name != "duckdb":
+        yield
+        return
+    connection.raw_sql("SET enable_progress_bar = true")
+    connection.raw_sql("SET enable_progress_bar_print = false")
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            show(connection.con.query_progress())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

@@ -1,0 +1,138 @@
+"""Checks of tables and their columns, and every message they can raise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Table = Any  # an Ibis table; Ibis ships no types
+
+_SHOWN = 3
+
+
+def column(source: Any, column: str) -> Any:
+    """Return a column, or say which ones there are."""
+    there = source.table.columns
+    if column not in there:
+        commas = " Columns must be separated by commas." * (source.is_text and len(there) == 1)
+        raise ValueError(
+            f"{source.name} has no column {column!r}; it has: {', '.join(there)}.{commas}"
+        )
+    return source.table[column]
+
+
+def number_column(source: Any, column: str, kind: Any) -> None:
+    if not (kind.is_floating() or kind.is_integer() or kind.is_decimal()):
+        raise ValueError(
+            f"{source.name}: column {column!r} must hold numbers, got {kind}. Pass a column of "
+            "probabilities, log-probabilities or negative distances."
+        )
+
+
+def task_column(source: Any, name: str) -> Any:
+    return _names(source, name, "tasks")
+
+
+def label_column(source: Any, name: str) -> Any:
+    return _names(source, name, "labels")
+
+
+def _names(source: Any, name: str, what: str) -> Any:
+    found = column(source, name)
+    kind = found.type()
+    if not (kind.is_string() or kind.is_integer()):
+        raise ValueError(
+            f"{source.name}: column {name!r} must hold strings or integers to name {what}, got "
+            f"{kind}. Cast it to a string first."
+        )
+    return found
+
+
+def list_column(source: Any, column: str, kind: Any) -> None:
+    if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
+        raise ValueError(
+            f"columns must hold one star, such as 'p_*', or name a column of lists of numbers, "
+            f"got {column!r}, which is {kind} in {source.name}."
+        )
+
+
+def list_lengths(source: Any, column: str, least: int, most: int, classes: int) -> None:
+    if not least == most == classes > 0:
+        raise ValueError(
+            f"{source.name}: the lists of column {column!r} must have one score for each of "
+            f"{classes} classes, got lengths from {least} to {most}."
+        )
+
+
+def class_names(classes: Sequence[Any]) -> list[Any]:
+    """Return names of classes, none of them twice."""
+    names = [str(name) for name in classes]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice or not names:
+        found = f"{twice[0]!r} twice" if twice else "none"
+        raise ValueError(f"classes must name each class once, got {found}.")
+    return list(classes)
+
+
+def one_way_to_score(score: str | None, label: str | None) -> None:
+    if (score is None) == (label is None):
+        raise ValueError(
+            "pass either score, the column with the score of the true label, or label, the column "
+            f"with the true label beside a score for each class, got score={score!r} and "
+            f"label={label!r}."
+        )
+
+
+def no_missing_tasks(name: str, column: str | None, count: int) -> None:
+    if count:
+        raise ValueError(
+            f"{name}: column {column!r} is missing in {count} rows; an example must belong to a "
+            "task. Drop those rows or name their task."
+        )
+
+
+def missing_scores(
+    name: str, nulls: int, nans: int, rows: int, tasks: Sequence[tuple[Any, int]]
+) -> ValueError:
+    """Say how many nulls and NaN there are; ``tasks`` are those that hold any, with how many."""
+    counts = [f"{nulls} nulls"] * bool(nulls) + [f"{nans} NaN"] * bool(nans)
+    return ValueError(
+        f"{name}: the scores hold {' and '.join(counts)} out of {rows} values (by task, "
+        f"{listed([f'{task!r}: {count}' for task, count in tasks])}); a score that cannot be "
+        "compared cannot be certified. Drop those rows or give them -inf."
+    )
+
+
+def missing_class_scores(name: str, faults: dict[Any, int], rows: int) -> ValueError:
+    """Say how many scores of which class are null or NaN."""
+    bad = [f"{label!r}: {count}" for label, count in faults.items() if count]
+    return ValueError(
+        f"{name}: the scores of the classes hold nulls or NaN in {rows} rows (by class, "
+        f"{listed(bad)}); a score that cannot be compared decides no set. Drop those rows or give "
+        "them -inf."
+    )
+
+
+def known_labels(
+    source: Any, column: str | None, labels: Sequence[tuple[Any, int]], known: list[str]
+) -> None:
+    """Refuse labels that are no class; ``labels`` are those, with how often they occur."""
+    if labels:
+        found = listed([f"{'none' if x is None else repr(x)} in {n} rows" for x, n in labels])
+        raise ValueError(
+            f"{source.name}: column {column!r} must hold one of the classes "
+            f"{listed([repr(name) for name in known])}, got {found}. Drop those rows or add scores "
+            "for their class."
+        )
+
+
+def changed(name: str) -> ValueError:
+    return ValueError(
+        f"{name} changed while it was being read: two passes over it do not agree. Calibrate again "
+        "when nothing writes to it, or on a copy."
+    )
+
+
+def listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more

@@ -1,0 +1,95 @@
+"""The first pass: which tasks there are, their sizes, and whether every score can be used."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from ibis import _
+from numpy.typing import NDArray
+
+from metapac import _checks as core
+from metapac.tables import _checks
+from metapac.tables.brackets import Array, Counts
+from metapac.tables.cuts import exact
+from metapac.tables.scores import Rows
+
+# Engines for which NaN is larger than every number, so that a maximum shows whether there is one.
+_NAN_IS_LARGEST = ("duckdb", "postgres", "pyspark")
+
+Trim = tuple[float, float]
+
+
+class Census(NamedTuple):
+    """What one pass tells of each task, tasks in ascending order."""
+
+    names: Array  # (tasks,)
+    sizes: Counts  # (tasks,)
+    low: Array  # (tasks,), the least score, in the precision of the scores
+    high: Array  # (tasks,), the greatest
+    mean: NDArray[np.float64]  # (tasks,), of scores within the trim; NaN if unknown
+    spread: NDArray[np.float64]  # (tasks,), their standard deviation
+
+
+def take_census(rows: Rows, trim: Trim | None = None) -> Census:
+    """Return the tasks with their sizes and ranges; refuse missing tasks, nulls and NaN.
+
+    Scores within ``trim``, if given, are averaged besides. Averages only guide the search.
+    """
+    found = rows.source.run(_grouped(rows, trim))
+    if not len(found):
+        core.flat("scores", np.empty(0))
+    sizes = found["size"].to_numpy()
+    low, high = (found[name].to_numpy(zero_copy_only=False) for name in ("low", "high"))
+    missing = found["task"].is_null().to_numpy()
+    if missing.any() or (found["filled"].to_numpy() != sizes).any() or np.isnan(high).any():
+        rows.refuse_faults()
+        _checks.no_missing_tasks(rows.source.name, rows.task, int(sizes[missing].sum()))
+        raise _missing_scores(rows, int(sizes.sum()))
+    names = core.task_names(found["task"].to_pylist())
+    order = np.argsort(names, kind="stable")
+    low, high = low.astype(rows.precision), high.astype(rows.precision)
+    return Census(*(column[order] for column in (names, sizes, low, high, *_moments(found))))
+
+
+def _grouped(rows: Rows, trim: Trim | None) -> _checks.Table:
+    table = rows.table
+    shown = rows.source.engine in _NAN_IS_LARGEST
+    columns = {
+        "size": table.count(),
+        "filled": table.score.count() if shown else table.count(where=_usable(rows)),
+        "low": table.score.min(),
+        "high": table.score.max(),
+    }
+    if trim is not None:
+        bounded = np.isfinite(trim).all()
+        within = table.score.between(*map(exact, trim)) if bounded else None
+        square = table.score * table.score
+        columns |= {"mean": table.score.mean(where=within), "square": square.mean(where=within)}
+    return table.group_by("task").agg(**columns)
+
+
+def _usable(rows: Rows) -> Any:
+    score = rows.table.score
+    return score.notnull() if rows.source.engine == "sqlite" else score.notnull() & ~score.isnan()
+
+
+def _moments(found: Any) -> tuple[Array, Array]:
+    if "mean" not in found.column_names:
+        return np.full(len(found), np.nan), np.full(len(found), np.nan)
+    mean, square = (
+        found[name].to_numpy(zero_copy_only=False).astype(np.float64)  # null becomes NaN
+        for name in ("mean", "square")
+    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        return mean, np.sqrt(np.maximum(square - mean * mean, 0))
+
+
+def _missing_scores(rows: Rows, count: int) -> ValueError:
+    """Count nulls and NaN and name the first tasks that hold them."""
+    bad = rows.table.filter(~_usable(rows))
+    counts = bad.group_by("task").agg(nans=_.score.count(), all=_.count())
+    found = rows.source.run(counts)
+    nans, both = sum(found["nans"].to_pylist()), sum(found["all"].to_pylist())
+    tasks = sorted(zip(found["task"].to_pylist(), found["all"].to_pylist(), strict=True))
+    return _checks.missing_scores(rows.source.name, both - nans, nans, count, tasks)

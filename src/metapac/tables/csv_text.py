@@ -1,0 +1,95 @@
+"""CSV files as text: their header, and the line of their first fault in plain words.
+
+Engines read the rows. This slow reader looks again when an engine met something it cannot use.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+def header(path: Path) -> list[str]:
+    """Return the column names, or say why they cannot be used."""
+    with _open(path) as file:
+        columns = next(csv.reader(file), [])
+    if not columns:
+        raise ValueError(f"{path} is empty; it needs a header line with the column names.")
+    seen: dict[str, str] = {}
+    for name in columns:
+        if not name:
+            raise ValueError(f"{path} has a column without a name. Name it in the header line.")
+        if seen.setdefault(name.lower(), name) != name:
+            both = f"{seen[name.lower()]!r} and {name!r}"
+            raise ValueError(f"{path} has columns {both}, alike but for capitals. Rename one.")
+        if columns.count(name) > 1:
+            raise ValueError(f"{path} has two columns named {name!r}. Rename one.")
+    return columns
+
+
+def common_header(paths: Sequence[Path]) -> list[str]:
+    """Return the column names that all files share, in one order."""
+    columns = header(paths[0])
+    for path in paths[1:]:
+        if header(path) != columns:
+            raise ValueError(
+                f"{path} has other columns than {paths[0]}: {', '.join(header(path))} instead of "
+                f"{', '.join(columns)}. Calibrate on files with one header."
+            )
+    return columns
+
+
+def refuse_faults(paths: Sequence[Path], numbers: Sequence[str], task: str | None) -> None:
+    """Name the first line with a field too many, no task, or no number where one should be."""
+    for path in paths:
+        columns = header(path)
+        with _open(path) as file:
+            reader = csv.reader(file)
+            next(reader)
+            for row in filter(None, reader):
+                where = f"{path}, line {reader.line_num}"
+                _refuse_uneven(where, row, columns)
+                if task is not None and not row[columns.index(task)]:
+                    raise ValueError(
+                        f"{where}: column {task!r} is empty; an example must belong to a task. "
+                        "Drop that row or name its task."
+                    )
+                for name in numbers:
+                    _refuse_text(where, name, row[columns.index(name)])
+
+
+def _refuse_uneven(where: str, row: list[str], columns: list[str]) -> None:
+    if len(row) != len(columns):
+        raise ValueError(
+            f"{where}: {len(row)} fields where the header has {len(columns)}. Quote fields that "
+            "hold a comma."
+        )
+
+
+def _refuse_text(where: str, column: str, text: str) -> None:
+    try:
+        number = math.nan if "_" in text else float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(
+            f"{where}: column {column!r} holds {text!r}, which is not a number. Write numbers like "
+            "0.25; drop rows without a score, or give them -inf."
+        )
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[str]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}). Convert it first.") from error
+    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not readable as CSV ({error}).") from error

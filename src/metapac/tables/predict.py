@@ -1,0 +1,118 @@
+"""Sets for every row of a table: a list of labels, or a boolean for each class."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import ibis
+
+from metapac._estimator import ThresholdSets
+from metapac.tables import _checks
+from metapac.tables.cuts import kept, least_kept, one_if, total
+from metapac.tables.output import kind_of, write
+from metapac.tables.scores import ClassScores, class_scores
+from metapac.tables.sources import Source, open_source
+
+
+def predict_table(
+    promise: ThresholdSets,
+    source: Any,
+    *,
+    columns: str = "p_*",
+    classes: Sequence[Any] | None = None,
+    booleans: bool = False,
+    output: str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    connection: Any = None,
+) -> _checks.Table:
+    """Return an Ibis table with the set of labels of each row, and write it to ``output``.
+
+    Scores of the classes are the columns like ``columns``, whose star is the name of the class,
+    or a column of lists whose places ``classes`` names. Added are ``set``, a list of labels
+    (JSON text in CSV), and ``set_size``; or with ``booleans`` a column in_CLASS for each class.
+    A row is kept as it is. Nulls and NaN among the scores are refused before anything is written.
+    """
+    promise._check_calibrated()
+    text = output is not None and kind_of(output) == "csv"
+    with ExitStack() as on_error:
+        opened = on_error.enter_context(open_source(source, table=table, connection=connection))
+        of_classes = class_scores(opened, columns, classes)
+        check_scores(opened, of_classes)
+        found = with_sets(promise, opened, of_classes, booleans=booleans, text=text)
+        if output is not None:
+            with opened.reading():
+                write(opened.connection, found, output)
+        on_error.pop_all()  # the table returned needs its connection
+    return found
+
+
+def check_scores(source: Source, of_classes: ClassScores) -> int:
+    """Refuse nulls and NaN among the scores of the classes; return the number of rows."""
+    bad = [_unusable(source, score) for score in of_classes.scores]
+    table = source.table.select(**{f"bad{i}": each for i, each in enumerate(bad)})
+    with source.reading(of_classes.columns):
+        counts = table.agg(
+            rows=table.count(), **{name: table.count(where=table[name]) for name in table.columns}
+        )
+        rows, *faults = (column[0].as_py() for column in source.run(counts).columns)
+        if any(faults):
+            source.refuse_faults(of_classes.columns)
+            raise _checks.missing_class_scores(
+                source.name, dict(zip(of_classes.names, faults, strict=True)), rows
+            )
+    return int(rows)
+
+
+def _unusable(source: Source, score: Any) -> Any:
+    """Return whether a score is null or NaN. SQLite has no NaN."""
+    if source.engine == "sqlite":
+        return score.isnull()
+    return score.isnull() | score.isnan()
+
+
+def with_sets(
+    promise: ThresholdSets,
+    source: Source,
+    of_classes: ClassScores,
+    *,
+    booleans: bool = False,
+    text: bool = False,
+) -> _checks.Table:
+    """Return the table with its sets, as lists, as JSON ``text``, or as ``booleans``."""
+    cut = least_kept(promise, of_classes.precision)
+    inside = [kept(score, cut) for score in of_classes.scores]
+    names = of_classes.names
+    if booleans:
+        added = {f"in_{name}": each for name, each in zip(names, inside, strict=True)}
+    else:
+        lists = not text and source.engine != "sqlite"  # which has no lists
+        size = total([one_if(each) for each in inside])
+        added = {"set": (_labels if lists else _json)(names, inside), "set_size": size}
+    taken = [name for name in added if name in source.table.columns]
+    if taken:
+        raise ValueError(f"{source.name} has a column {taken[0]!r} already. Rename or drop it.")
+    return source.table.mutate(**added)
+
+
+def _labels(names: list[Any], inside: list[Any]) -> Any:
+    kind = "int64" if all(isinstance(name, int) for name in names) else "string"
+    labels = [name if kind == "int64" else str(name) for name in names]
+    either = [
+        each.ifelse(ibis.literal(label, kind), ibis.null(kind))
+        for each, label in zip(inside, labels, strict=True)
+    ]
+    return ibis.array(either).filter(lambda label: label.notnull())
+
+
+def _json(names: list[Any], inside: list[Any]) -> Any:
+    """Return the labels as JSON text, put together from strings: not every engine has lists."""
+    words = [
+        json.dumps(name if isinstance(name, int) else str(name), ensure_ascii=False)
+        for name in names
+    ]
+    parts = [each.ifelse(f", {word}", "") for each, word in zip(inside, words, strict=True)]
+    return "[" + total(parts).substr(2) + "]"

@@ -1,0 +1,146 @@
+"""The score of each row, as an expression: a column, or that of the true label among several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import ibis
+import numpy as np
+
+from metapac.tables import _checks
+from metapac.tables.sources import Source
+
+Precision = np.dtype[np.floating[Any]]
+
+
+class ClassScores(NamedTuple):
+    """A score for each class in each row, as expressions of one precision."""
+
+    names: list[Any]
+    scores: list[Any]
+    columns: tuple[str, ...]  # those they are made of
+    precision: Precision
+
+
+class Rows(NamedTuple):
+    """Scores of true labels in an engine: a table with the columns task and score."""
+
+    table: _checks.Table
+    source: Source
+    task: str | None  # its column there; None where all rows are one
+    columns: tuple[str, ...]  # those that the score is made of
+    precision: Precision
+    score: Any  # the same score as an expression of the source's table
+    classes: ClassScores | None
+    refuse_faults: Callable[[], None]  # names what made a score missing, if it can
+
+
+def true_scores(
+    source: Source,
+    *,
+    task: str | None,
+    score: str | None = None,
+    label: str | None = None,
+    columns: str = "p_*",
+    classes: Sequence[Any] | None = None,
+) -> Rows:
+    """Return task and score of each row: a column's, or that of the class which the label names.
+
+    Without ``task``, all rows are one task.
+    """
+    _checks.one_way_to_score(score, label)
+    tasks = ibis.literal("all") if task is None else _checks.task_column(source, task)
+    if score is not None:
+        used: tuple[str, ...] = (score,)
+        (chosen,), precision = _numbers(source, used)
+        of_classes = labels = None
+    else:
+        of_classes = class_scores(source, columns, classes)
+        labels = _checks.label_column(source, str(label)).cast("string")
+        used, precision = of_classes.columns, of_classes.precision
+        named = zip(of_classes.names, of_classes.scores, strict=True)
+        chosen = ibis.cases(*((labels == str(name), each) for name, each in named))
+
+    def refuse_faults() -> None:
+        source.refuse_faults(used, task)
+        if of_classes is not None:
+            _refuse_unknown(source, label, labels, of_classes.names)
+
+    table = source.table.select(task=tasks, score=chosen)
+    return Rows(table, source, task, used, precision, chosen, of_classes, refuse_faults)
+
+
+def class_scores(source: Source, columns: str, classes: Sequence[Any] | None) -> ClassScores:
+    """Return the scores of all classes: the columns like ``columns``, or a column of lists.
+
+    The star in ``columns`` is the name of the class; ``classes`` picks some, or names the places
+    of a list, which are else 0, 1, ...
+    """
+    if "*" not in columns:
+        return _from_list(source, columns, classes)
+    if columns.count("*") > 1:
+        raise ValueError(f"columns must hold one star, such as 'p_*', got {columns!r}.")
+    head, tail = columns.split("*")
+    like = {
+        name[len(head) : len(name) - len(tail)]: name
+        for name in source.table.columns
+        if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
+    }
+    if not like:
+        there = ", ".join(source.table.columns)
+        raise ValueError(f"{source.name} has no column like {columns!r}; it has: {there}.")
+    names = list(like) if classes is None else _checks.class_names(classes)
+    wanted = [like.get(str(name), columns.replace("*", str(name))) for name in names]
+    for column in wanted:
+        _checks.column(source, column)
+    scores, precision = _numbers(source, wanted)
+    return ClassScores(names, scores, tuple(wanted), precision)
+
+
+def _from_list(source: Source, column: str, classes: Sequence[Any] | None) -> ClassScores:
+    lists = _checks.column(source, column)
+    kind = lists.type()
+    _checks.list_column(source, column, kind)
+    with source.reading():
+        size = lists.length()
+        found = source.run(source.table.agg(least=size.min(), most=size.max()))
+    least, most = (found[name][0].as_py() or 0 for name in ("least", "most"))
+    names = list(range(most)) if classes is None else _checks.class_names(classes)
+    _checks.list_lengths(source, column, least, most, len(names))
+    single = kind.value_type.is_float32()
+    wide = [lists[j] if single else lists[j].cast("float64") for j in range(len(names))]
+    return ClassScores(names, wide, (column,), np.dtype(np.float32 if single else np.float64))
+
+
+def _numbers(source: Source, columns: Sequence[str]) -> tuple[list[Any], Precision]:
+    """Return columns as floats of one precision; null where there is text."""
+    found = [_checks.column(source, column) for column in columns]
+    if source.is_text:
+        return [_parsed(source, column) for column in found], np.dtype(np.float64)
+    for name, column in zip(columns, found, strict=True):
+        _checks.number_column(source, name, column.type())
+    if source.engine == "sqlite":  # text may stand among its numbers
+        numbers = ["real", "integer"]
+        found = [c.typeof().isin(numbers).ifelse(c.cast("float64"), ibis.null()) for c in found]
+    if all(column.type().is_float32() for column in found):
+        return found, np.dtype(np.float32)
+    return [column.cast("float64") for column in found], np.dtype(np.float64)
+
+
+def _parsed(source: Source, text: Any) -> Any:
+    """Return text as a number; null where Python would not take it for one."""
+    if source.engine == "pyspark":  # Java reads 1d and 1f as numbers
+        wrong = text.re_search("_|[0-9.][dDfF] *$")
+    else:
+        wrong = text.contains("_")
+    return wrong.ifelse(ibis.null(), text.try_cast("float64"))
+
+
+def _refuse_unknown(source: Source, label: str | None, labels: Any, names: list[Any]) -> None:
+    known = [str(name) for name in names]
+    table = source.table.select(label=labels)
+    bad = table.filter(table.label.isnull() | table.label.notin(known))
+    found = source.run(bad.group_by("label").agg(rows=bad.count()))
+    pairs = zip(found["label"].to_pylist(), found["rows"].to_pylist(), strict=True)
+    _checks.known_labels(source, label, sorted(pairs, key=lambda pair: str(pair[0])), known)

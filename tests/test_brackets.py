@@ -1,0 +1,167 @@
+"""Brackets: whatever the scores, counts close in on the right one, in so many rounds at most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from metapac.tables.brackets import (
+    Brackets,
+    Spans,
+    cuts_between,
+    following,
+    narrow,
+    number,
+    ordinal,
+    previous,
+)
+
+WIDTHS: dict[Any, Any] = {np.float32: 32, np.float64: 64}
+
+
+def scores(kind: Any) -> st.SearchStrategy[NDArray[Any]]:
+    one = st.floats(allow_nan=False, width=WIDTHS[kind])
+    few = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 5e-324, 0.5, 1.0, np.inf])
+    return st.lists(one | few, min_size=1, max_size=40).map(lambda x: np.array(x, kind))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[list[NDArray[Any]], Brackets]:
+    """Tasks with their scores, and a bracket around all scores of each for some ranks."""
+    kind = draw(st.sampled_from(list(WIDTHS)))
+    tasks = [np.sort(each) for each in draw(st.lists(scores(kind), min_size=1, max_size=4))]
+    targets = [
+        (i, draw(st.integers(0, len(each) - 1))) for i, each in enumerate(tasks) for _ in range(2)
+    ]
+    task, rank = np.array(targets).T
+    low, high = (np.array([each[end] for each in tasks]) for end in (0, -1))
+    sizes = np.array([len(each) for each in tasks])
+    return tasks, Brackets.whole(task, rank, low, high, sizes)
+
+
+def answers(tasks: list[NDArray[Any]], brackets: Brackets) -> list[float]:
+    return [tasks[i][k] for i, k in zip(brackets.task, brackets.rank, strict=True)]
+
+
+def check(tasks: list[NDArray[Any]], brackets: Brackets) -> None:
+    """What brackets say of themselves must be so."""
+    assert (brackets.low <= answers(tasks, brackets)).all()
+    assert (brackets.high >= answers(tasks, brackets)).all()
+    for i, low, high, below, inside in zip(
+        brackets.task, brackets.low, brackets.high, brackets.below, brackets.inside, strict=True
+    ):
+        if low < high:
+            assert below == (tasks[i] < low).sum()
+            assert inside == ((tasks[i] >= low) & (tasks[i] <= high)).sum()
+
+
+@given(problems())
+def test_counting_alone_finds_every_rank(problem: tuple[list[NDArray[Any]], Brackets]) -> None:
+    tasks, brackets = problem
+    rounds = 0
+    while not brackets.solved.all():
+        cuts = cuts_between(brackets.low, brackets.high)
+        less = [
+            [(tasks[i] < c).sum() for c in row] for i, row in zip(brackets.task, cuts, strict=True)
+        ]
+        brackets = narrow(brackets, cuts, np.array(less))
+        check(tasks, brackets)
+        rounds += 1
+    # A round leaves a quarter of the floating-point numbers, of which there are below 2**64.
+    assert rounds <= 33
+    assert answers(tasks, brackets) == brackets.low.tolist()
+
+
+@given(problems(), st.data())
+def test_looking_anywhere_solves_or_narrows(
+    problem: tuple[list[NDArray[Any]], Brackets], data: st.DataObject
+) -> None:
+    tasks, brackets = problem
+    for _ in range(3):
+        one = st.floats(allow_nan=False, width=WIDTHS[brackets.low.dtype.type])
+        some = st.lists(one, min_size=len(brackets.low), max_size=len(brackets.low))
+        ends = np.sort(np.array([data.draw(some), data.draw(some)], brackets.low.dtype), axis=0)
+        floor, ceiling = np.clip(ends, brackets.low, brackets.high)
+        brackets = looked(tasks, brackets, floor, ceiling)
+        check(tasks, brackets)
+    brackets = looked(tasks, brackets, brackets.low, brackets.high)
+    assert brackets.low.tolist() == answers(tasks, brackets)
+
+
+def looked(
+    tasks: list[NDArray[Any]], brackets: Brackets, floor: NDArray[Any], ceiling: NDArray[Any]
+) -> Brackets:
+    """Do in arrays what an engine does in a query."""
+    which = np.flatnonzero(~brackets.solved)
+    some = brackets.take(which)
+    spans = Spans.of_brackets(some, floor[which], ceiling[which])
+    less, seen, found = [], [], []
+    for task, rank, below, span in zip(some.task, some.rank, some.below, spans.of, strict=True):
+        own = tasks[task]
+        near = own[(own >= spans.low[span]) & (own <= spans.ceiling[span])]
+        less.append((near < spans.floor[span]).sum())
+        seen.append(len(near))
+        place = rank - below
+        found.append(near[place] if less[-1] <= place < seen[-1] else np.nan)
+    kind = some.low.dtype
+    result = some.seen(spans, np.array(less, int), np.array(seen, int), np.array(found, kind))
+    assert result is not None
+    return brackets.put(which, result)
+
+
+def whole(count: int = 10) -> tuple[Brackets, Spans]:
+    low, high = np.array([0.0]), np.array([1.0])
+    brackets = Brackets.whole(np.array([0]), np.array([3]), low, high, np.array([count]))
+    return brackets, Spans.of_brackets(brackets, low, high)
+
+
+@pytest.mark.parametrize(
+    ("seen", "score"),
+    [(11, 0.5), (9, 0.5), (10, np.nan)],
+    ids=["more rows", "fewer rows", "no row of that rank"],
+)
+def test_counts_that_contradict_the_census_are_noticed(seen: int, score: float) -> None:
+    brackets, spans = whole()
+    assert brackets.seen(spans, np.array([0]), np.array([seen]), np.array([score])) is None
+    assert brackets.seen(spans, np.array([0]), np.array([10]), np.array([0.5])) is not None
+
+
+def test_targets_of_one_bracket_share_a_span() -> None:
+    task, rank = np.array([0, 0, 1]), np.array([2, 5, 2])
+    low, high, sizes = np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.array([9, 9])
+    brackets = Brackets.whole(task, rank, low, high, sizes)
+    spans = Spans.of_brackets(brackets, np.array([0.1, 0.5, 0.2]), np.array([0.3, 0.6, 0.4]))
+    assert spans.of.tolist() == [0, 0, 1]
+    assert spans.floor.tolist() == [0.1, 0.2]
+    assert spans.ceiling.tolist() == [0.6, 0.4]
+    assert brackets.left == 27
+    solved = brackets._replace(high=np.array([0.0, 1.0, 1.0]))
+    assert solved.left == 18
+
+
+@pytest.mark.parametrize("kind", list(WIDTHS))
+def test_floats_are_numbered_in_their_order(kind: Any) -> None:
+    tiny, large = np.finfo(kind).smallest_subnormal, np.finfo(kind).max
+    values = np.array([-np.inf, -large, -1, -tiny, -0.0, 0.0, tiny, 1, large, np.inf], kind)
+    numbers = ordinal(values)
+    assert (np.diff(numbers) >= 0).all()
+    assert numbers[3] == -1
+    assert numbers[4] == numbers[5] == 0
+    np.testing.assert_array_equal(number(numbers, values.dtype), values)
+    np.testing.assert_array_equal(ordinal(following(values[:-1])), numbers[:-1] + 1)
+    np.testing.assert_array_equal(ordinal(previous(values[1:])), numbers[1:] - 1)
+
+
+def test_cuts_lie_inside_and_ascend() -> None:
+    low = np.array([-np.inf, 0.0, 1.0, -1e308])
+    high = np.array([np.inf, 5e-324, 2.0, 1e308])
+    cuts = cuts_between(low, high)
+    assert (cuts[:, 1:] >= cuts[:, :-1]).all()
+    assert (cuts > low[:, None]).all()
+    assert (cuts <= high[:, None]).all()
+    assert {1.2, 1.4, 1.6, 1.8} <= set(cuts[2].round(12))

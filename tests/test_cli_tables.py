@@ -1,0 +1,259 @@
+"""The commands on tables of every kind, as a person runs them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from engines import connection
+from pyarrow import parquet
+from typer.testing import CliRunner, Result
+
+from metapac import MetaPS, load
+from metapac.cli.app import app
+
+PROMISE = ["--epsilon", "0.2", "--alpha", "0.3", "--delta", "0.1"]
+CLASSES = np.array(["cat", "dog", "owl"])
+
+
+def metapac(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """Thirty sites of eighty examples, whose true class tends to have the highest score."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(3, size=2400)
+    logits = rng.normal(size=(2400, 3))
+    logits[np.arange(2400), label] += 2
+    scores = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    columns = {f"p_{name}": scores[:, j] for j, name in enumerate(CLASSES)}
+    true = scores[np.arange(2400), label]
+    site = np.repeat([f"site {i:02d}" for i in range(30)], 80)
+    lists = {"probs": list(scores)}
+    return pd.DataFrame({"site": site, "y": CLASSES[label], "true": true, **columns, **lists})
+
+
+@pytest.fixture(scope="module")
+def table(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "scores.parquet"
+    frame.to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def promise(table: Path) -> Path:
+    path = table.with_name("promise.json")
+    result = metapac("calibrate", table, "--task", "site", "--score", "true", *PROMISE, "-o", path)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def expected(frame: pd.DataFrame, **changes: Any) -> MetaPS:
+    method = MetaPS(**{"epsilon": 0.2, "alpha": 0.3, "delta": 0.1} | changes)
+    return method.calibrate(frame.true.to_numpy(), frame.site.to_numpy())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--score", "true"],
+        ["--label", "y"],
+        ["--label", "y", "--classes", "owl,cat,dog"],
+        ["--label", "y", "--columns", "probs", "--classes", "cat,dog,owl"],
+        ["--score", "true", "--memory-limit", "500MiB", "--threads", "1"],
+    ],
+    ids=" ".join,
+)
+def test_calibrate(frame: pd.DataFrame, table: Path, tmp_path: Path, how: list[str]) -> None:
+    output = tmp_path / "promise.json"
+    result = metapac("calibrate", table, "--task", "site", *how, *PROMISE, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert load(output).threshold_ == expected(frame).threshold_
+    assert "from 30 tasks and 2400 examples, written to" in " ".join(result.output.split())
+
+
+def test_calibrate_with_spark(frame: pd.DataFrame, table: Path, tmp_path: Path) -> None:
+    connection("spark")
+    result = metapac(
+        "calibrate", table, "--task", "site", "--label", "y", *PROMISE, "--split", "adaptive",
+        "--engine", "spark", "--master", "local[2]", "-o", tmp_path / "promise.json", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["threshold"] == expected(frame, split="adaptive").threshold_
+
+
+def test_globs_and_folders(frame: pd.DataFrame, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for i in range(3):
+        frame.iloc[i::3].to_parquet(tmp_path / "parts" / f"{i}.parquet")
+    for source in (tmp_path / "parts", tmp_path / "parts" / "*.parquet"):
+        result = metapac(
+            "calibrate", source, "--task", "site", "--score", "true", *PROMISE, "--json",
+            "-o", tmp_path / "promise.json",
+        )  # fmt: skip
+        assert json.loads(result.stdout)["threshold"] == expected(frame).threshold_
+
+
+def test_predict_to_parquet(
+    frame: pd.DataFrame, table: Path, promise: Path, tmp_path: Path
+) -> None:
+    result = metapac("predict", promise, table, "-o", tmp_path / "sets.parquet")
+    assert result.exit_code == 0, result.output
+    assert "2400 sets of the 3 classes cat, dog, owl written to" in result.stderr
+    found = parquet.read_table(tmp_path / "sets.parquet")
+    kept = load(promise).predict_set(frame[["p_cat", "p_dog", "p_owl"]].to_numpy())
+    assert found["set"].to_pylist() == [CLASSES[row].tolist() for row in kept]
+    result = metapac("predict", promise, table, "--booleans", "-o", tmp_path / "sets.parquet")
+    assert result.exit_code == 0, result.output
+    marked = parquet.read_table(tmp_path / "sets.parquet")
+    assert marked["in_dog"].to_pylist() == kept[:, 1].tolist()
+
+
+def test_predict_to_the_screen_as_json_lists(table: Path, promise: Path) -> None:
+    result = metapac("predict", promise, table, "--columns", "probs", "--classes", "a,b,c")
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert len(rows) == 2400
+    assert {label for row in rows for label in json.loads(row["set"])} == {"a", "b", "c"}
+
+
+def test_evaluate(frame: pd.DataFrame, table: Path, promise: Path, tmp_path: Path) -> None:
+    words = ["evaluate", promise, table, "--task", "site", "--label", "y"]
+    result = metapac(*words, "-o", tmp_path / "tasks.csv")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert "of 30 tasks (2400 examples); promised on at least 70% of new tasks" in text
+    assert "Worst tasks" in text
+    machine = json.loads(metapac(*words, "--json").stdout)
+    kept = load(promise).predict_set(frame[["p_cat", "p_dog", "p_owl"]].to_numpy())
+    missed = ~load(promise).predict_set(frame.true.to_numpy())
+    assert machine["tasks"] == 30
+    assert machine["examples"] == 2400
+    assert machine["error"] == pytest.approx(missed.mean())
+    assert machine["set_size"] == pytest.approx(kept.sum(axis=1).mean())
+    by_site = missed.reshape(30, 80).mean(axis=1)
+    assert machine["within"] == np.mean(by_site <= 0.2)
+    assert machine["worst"][0]["error"] == by_site.max()
+    with (tmp_path / "tasks.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["task"]: float(row["error"]) for row in rows} == pytest.approx(
+        dict(zip(sorted(set(frame.site)), by_site, strict=True))
+    )
+    true_only = json.loads(
+        metapac("evaluate", promise, table, "--task", "site", "--score", "true", "--json").stdout
+    )
+    assert true_only["set_size"] is None
+    assert true_only["error"] == machine["error"]
+
+
+def test_sites_send_one_number_each(frame: pd.DataFrame, tmp_path: Path) -> None:
+    files = []
+    for name, part in frame.groupby("site"):
+        part[["true"]].to_csv(tmp_path / "scores.csv", index=False)
+        files.append(tmp_path / f"{name}.json")
+        result = metapac(
+            "site", tmp_path / "scores.csv", "--name", name, "--score", "true", *PROMISE,
+            "-o", files[-1],
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+    assert "from 80 examples of site site 29, written to" in " ".join(result.output.split())
+    output = tmp_path / "promise.json"
+    result = metapac("combine", *files, "-o", output, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["threshold"] == expected(frame).threshold_
+    assert load(output).threshold_ == expected(frame).threshold_
+    again = metapac("combine", files[0], files[0], "-o", output)
+    assert again.exit_code == 2
+    assert "are both of site 'site 00', and a site counts only once" in again.stderr
+    few = metapac("combine", files[0], "-o", tmp_path / "none.json")
+    assert few.exit_code == 1
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_faults_are_one_line_and_exit_with_two(table: Path, promise: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(table.read_bytes()[:-100])
+    text = tmp_path / "text.parquet"
+    pd.DataFrame({"site": ["a"], "true": ["high"]}).to_parquet(text)
+    here = ["--task", "site", "--score", "true", *PROMISE, "-o", tmp_path / "p.json"]
+    for words, message in [
+        (["calibrate", cut, *here], "cut.parquet cannot be read ("),
+        (["calibrate", text, *here], "column 'true' must hold numbers, got string"),
+        (
+            ["calibrate", table, "--task", "x", *here[2:]],
+            "has no column 'x'; it has: site, y, true",
+        ),
+        (["calibrate", table, *here, "--label", "y"], "pass either score, the column with"),
+        (["calibrate", table, *here, "--master", "local"], "master is for engine='spark'"),
+        (["calibrate", table, *here, "--memory-limit", "x"], "memory_limit must be a size such"),
+        (["calibrate", table, *here, "--table", "x"], "table='x' is for databases"),
+        (
+            ["predict", promise, table, "-o", tmp_path / "x.txt"],
+            "output must end in .parquet or .csv",
+        ),
+        (["evaluate", promise, table, "--task", "site"], "pass either score"),
+        (["combine", promise, "-o", tmp_path / "p.json"], "promise.json is not a metapac site."),
+        (["combine", tmp_path / "none", "-o", tmp_path / "p.json"], "none: No such file"),
+    ]:
+        result = metapac(*words)
+        assert result.exit_code == 2, words
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert not (tmp_path / "p.json").exists()
+
+
+def test_a_missing_extra_is_named(table: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['ibis'] = None; from metapac.cli import main; main()"
+    words = ["calibrate", table, "--task", "site", "--score", "true", *PROMISE, "-o", "p.json"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == (
+        "metapac: tables need ibis. Install it with: pip install 'metapac[tables]'\n"
+    )
+
+
+def test_two_processes_writing_one_promise(table: Path, tmp_path: Path) -> None:
+    output = tmp_path / "promise.json"
+    spawn = multiprocessing.get_context("spawn")
+    both = [spawn.Process(target=calibrate, args=(table, e, output)) for e in ("0.2", "0.3")]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+        assert process.exitcode == 0
+    assert load(output).epsilon in (0.2, 0.3)
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def calibrate(table: Path, epsilon: str, output: Path) -> None:
+    words = ["--task", "site", "--score", "true", *PROMISE[2:], "--epsilon", epsilon, "-o", output]
+    for _ in range(3):
+        assert metapac("calibrate", table, *words).exit_code == 0
+
+
+def test_progress_is_shown_on_a_terminal(table: Path, tmp_path: Path) -> None:
+    code = (
+        "from rich.console import Console; from metapac.cli import common, tables; "
+        "tables.errors = Console(stderr=True, force_terminal=True, width=100); "
+        "from metapac.cli.app import app; app()"
+    )
+    words = ["calibrate", table, "--task", "site", "--score", "true", *PROMISE, "-o", "p.json"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert "counting the scores of each task" in done.stderr
+    assert "threshold" in done.stdout

@@ -1,0 +1,98 @@
+"""Engines start as asked, and say in a sentence why they cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from metapac import allowed_errors
+from metapac.tables import calibrate_table, connect
+
+
+def setting(connection: Any, name: str) -> Any:
+    return connection.raw_sql(f"SELECT current_setting('{name}')").fetchall()[0][0]
+
+
+def test_duckdb_takes_its_limits() -> None:
+    connection = connect(memory_limit="200MiB", threads=1)
+    assert setting(connection, "memory_limit") == "200.0 MiB"
+    assert setting(connection, "threads") == 1
+    assert "metapac-" in setting(connection, "temp_directory")  # and not the folder one is in
+    connection.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "oracle"}, "engine must be 'duckdb' or 'spark', got 'oracle'"),
+        ({"memory_limit": "much"}, "memory_limit must be a size such as '4GiB', got 'much'"),
+        ({"threads": 0}, "threads must hold whole numbers from 1"),
+        ({"master": "local"}, "master is for engine='spark', got master='local' with DuckDB"),
+    ],
+)
+def test_what_cannot_be_is_said(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        connect(**options)
+
+
+def test_more_rows_than_memory_are_calibrated(tmp_path: Path) -> None:
+    """A file of several times the limit, out of order."""
+    connection = connect(memory_limit="60MiB", threads=2)
+    path = tmp_path / "big.parquet"
+    connection.raw_sql(
+        "COPY (SELECT (i * 7919) % 4000 AS task, (i * 104729) % 4000000 AS score, "
+        "repeat('x', 100) AS note FROM range(4000000) t(i)) "
+        f"TO '{path}' (FORMAT parquet, COMPRESSION uncompressed)"
+    )
+    found = calibrate_table(
+        path, task="task", score="score", epsilon=0.1, alpha=0.1, delta=1e-5, connection=connection
+    )
+    assert found.task_sizes_.tolist() == [1000] * 4000
+    # 7919 and 104729 have inverses modulo 4000: a task's scores are one residue class of 4000.
+    inverse = pow(7919, -1, 4000)
+    residues = (np.arange(4000) * inverse * 104729) % 4000
+    rank = allowed_errors(1000, 0.1, 0.05)
+    assert found.task_thresholds_.tolist() == (residues + 4000 * rank).tolist()
+    connection.disconnect()
+
+
+def test_too_little_memory_is_said() -> None:
+    connection = connect(memory_limit="10MiB", threads=2)
+    names = [f"{i:0200d}" for i in range(200_000)]
+    with pytest.raises(ValueError, match=r"Raise memory_limit\."):
+        calibrate_table(
+            pa.table({"task": names, "score": np.arange(200_000.0)}), task="task", score="score",
+            epsilon=0.1, alpha=0.1, delta=0.1, connection=connection,
+        )  # fmt: skip
+    connection.disconnect()
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stderr
+
+
+def test_a_missing_extra_is_named() -> None:
+    found = python("import sys; sys.modules['ibis'] = None; import metapac.tables")
+    assert "tables need ibis. Install it with: pip install 'metapac[tables]'" in found
+    found = python(
+        "import sys; sys.modules['pyspark'] = None; import metapac.tables as t; t.connect('spark')"
+    )
+    assert "engine='spark' needs pyspark. Install it with: pip install 'metapac[spark]'" in found
+
+
+def test_spark_without_java_is_told() -> None:
+    pytest.importorskip("pyspark")
+    code = (
+        "import os; os.environ |= {'JAVA_HOME': '/nowhere', 'PATH': '/usr/bin:/bin'}; "
+        "import metapac.tables as t; t.connect('spark')"
+    )
+    found = python(code)
+    assert "Spark did not start at 'local[*]'" in found
+    assert "It needs Java 17 or newer" in found

@@ -1,0 +1,179 @@
+"""Sites that send one number each get what one table of all their scores would get."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from engines import connection
+
+from metapac import BadArtefact, InfeasibleGuarantee, MetaPS, load, persistence
+from metapac.sites import Site, combine_sites, read_site
+from metapac.tables import calibrate_table, site_table
+from metapac.tasks.synthetic import NormalFamily
+
+PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
+
+
+def scores(count: int = 12) -> dict[str, Any]:
+    family = NormalFamily()
+    drawn = family.draw_scores(family.draw_tasks(count, rng=0), 80, rng=1)
+    return {f"site {i}": row[: 80 - i] for i, row in enumerate(drawn)}
+
+
+def send(name: str, values: Any, folder: Path, **changes: Any) -> Path:
+    frame = pd.DataFrame({"p": values})
+    there = connection("duckdb")
+    site = site_table(frame, name=name, score="p", connection=there, **PROMISE | changes)
+    site.save(folder / f"{name}.json")
+    return folder / f"{name}.json"
+
+
+@pytest.mark.parametrize("split", ["tight", "adaptive", 0.2])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_sites_give_what_one_table_gives(tmp_path: Path, split: Any, kind: Any) -> None:
+    data = {name: values.astype(kind) for name, values in scores().items()}
+    files = [send(name, values, tmp_path, split=split) for name, values in data.items()]
+    combined = combine_sites(reversed(files))
+    names = np.repeat(list(data), [len(values) for values in data.values()])
+    together = pd.DataFrame({"site": names, "p": np.concatenate(list(data.values()))})
+    expected = calibrate_table(together, task="site", score="p", **PROMISE, split=split)
+    assert combined.tasks_.tolist() == expected.tasks_.tolist()
+    assert combined.task_sizes_.tolist() == expected.task_sizes_.tolist()
+    assert combined.task_thresholds_.tolist() == expected.task_thresholds_.tolist()
+    assert combined.threshold_ == expected.threshold_ > -np.inf
+    assert combined.precision_ == expected.precision_ == kind
+    assert combined.promise_ == expected.promise_
+    combined.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").threshold_ == expected.threshold_
+
+
+def test_the_file_holds_one_number_and_no_scores(tmp_path: Path) -> None:
+    values = scores()["site 0"]
+    document = json.loads(send("ohio", values, tmp_path).read_text())
+    assert document["format"] == "metapac site"
+    assert document["site"] == "ohio"
+    assert document["examples"] == 80
+    assert document["parameters"] == PROMISE | {"split": "tight"}
+    assert document["levels"] == [0.15]
+    assert document["thresholds"] == [MetaPS(**PROMISE).task_threshold(values)]
+    assert document.keys() == {
+        "format", "schema", "metapac", "site", "examples", "parameters", "levels", "thresholds",
+        "precision", "checksum",
+    }  # fmt: skip
+
+
+def test_a_label_beside_class_scores(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"y": ["a", "b"] * 40, "p_a": np.linspace(0, 1, 80), "p_b": 0.5})
+    site = site_table(frame, name="x", label="y", **PROMISE)
+    true = np.where(frame.y == "a", frame.p_a, frame.p_b)
+    assert site.thresholds == (MetaPS(**PROMISE).task_threshold(true),)
+
+
+def test_a_small_site_has_no_evidence_and_still_counts() -> None:
+    site = site_table(pd.DataFrame({"p": [0.5]}), name="small", score="p", **PROMISE)
+    assert site.thresholds == (-np.inf,)
+    assert site.examples == 1
+
+
+def test_precisions_of_sites_may_differ(tmp_path: Path) -> None:
+    data = scores()
+    files = [
+        send(name, values.astype(np.float32 if i % 2 else np.float64), tmp_path)
+        for i, (name, values) in enumerate(data.items())
+    ]
+    found = combine_sites(files)
+    assert found.precision_ == np.float32
+    assert found.threshold_ in found.task_thresholds_.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": 0.1}, "b.json was computed with epsilon=0.1, but .*a.json with epsilon=0.2"),
+        ({"alpha": 0.2}, "b.json was computed with alpha=0.2, but .*a.json with alpha=0.3"),
+        ({"delta": 0.2}, "b.json was computed with delta=0.2, but .*a.json with delta=0.1"),
+        (
+            {"split": "even"},
+            "b.json was computed with split='even', but .*a.json with split='tight'",
+        ),
+    ],
+)
+def test_sites_at_different_levels_are_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    values = scores()["site 0"]
+    files = [send("a", values, tmp_path), send("b", values, tmp_path, **changes)]
+    with pytest.raises(ValueError, match=message):
+        combine_sites(files)
+
+
+def test_a_site_counts_once(tmp_path: Path) -> None:
+    path = send("ohio", scores()["site 0"], tmp_path)
+    again = path.rename(tmp_path / "first.json")
+    files = [again, send("ohio", scores()["site 1"], tmp_path)]
+    message = r"ohio.json and .*first.json are both of site 'ohio', and a site counts only once"
+    with pytest.raises(ValueError, match=message):
+        combine_sites(files)
+
+
+def test_too_few_sites_are_told() -> None:
+    site = site_table(pd.DataFrame({"p": scores()["site 0"]}), name="a", score="p", **PROMISE)
+    with pytest.raises(InfeasibleGuarantee, match="cannot be promised"):
+        combine_sites([site])
+    assert combine_sites([site], on_infeasible="trivial").threshold_ == -np.inf
+    with pytest.raises(ValueError, match="sites is empty; pass at least one file written by"):
+        combine_sites([])
+
+
+def forge(path: Path, **changes: Any) -> None:
+    document = json.loads(path.read_text()) | changes
+    document.pop("checksum")
+    document["checksum"] = persistence.checksum(document)
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"levels": [0.02]},
+            r"has 1 thresholds at levels \[0.02\], where this metapac has \[0.15\]",
+        ),
+        ({"thresholds": []}, "has 0 thresholds at levels"),
+        ({"examples": 0}, "does not hold what a site sends .ValueError: examples must hold"),
+        ({"parameters": {}}, "does not hold what a site sends .TypeError"),
+        ({"precision": "x"}, "does not hold what a site sends .TypeError"),
+    ],
+)
+def test_a_file_that_does_not_add_up(tmp_path: Path, changes: Any, message: str) -> None:
+    path = send("a", scores()["site 0"], tmp_path)
+    forge(path, **changes)
+    with pytest.raises(BadArtefact, match=message):
+        read_site(path)
+
+
+def test_files_of_another_kind_and_edited_ones(tmp_path: Path) -> None:
+    path = send("a", scores()["site 0"], tmp_path)
+    path.write_text(path.read_text().replace('"examples": 80', '"examples": 81'))
+    with pytest.raises(BadArtefact, match="was edited or damaged: its checksum does not match"):
+        read_site(path)
+    MetaPS(**PROMISE, on_infeasible="trivial").calibrate([0.5], ["a"]).save(path)
+    with pytest.raises(
+        BadArtefact, match="is not a metapac site. Pass a file written by 'metapac s"
+    ):
+        read_site(path)
+    send("a", scores()["site 0"], tmp_path)
+    with pytest.raises(BadArtefact, match="is not a metapac promise. Pass a file written by .save"):
+        load(path)
+
+
+def test_a_threshold_that_its_size_cannot_have_is_refused() -> None:
+    good = site_table(pd.DataFrame({"p": scores()["site 0"]}), name="a", score="p", **PROMISE)
+    bad = Site("b", 1, (0.5,), good.guarantee, good.precision)
+    with pytest.raises(ValueError, match="holds 0.5 for task 'b', whose 1 examples are too few"):
+        combine_sites([good, bad])
