@@ -16,8 +16,8 @@ from metapac.binomial import allowed_errors, certifies, threshold
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import Guarantee, InfeasibleGuarantee, Level, Split, pooled_sentence
 
-_ON_INFEASIBLE = ("raise", "trivial")
-_TRIVIAL = "Every label is kept, so it holds trivially."
+ON_INFEASIBLE = ("raise", "trivial")
+TRIVIAL = "Every label is kept, so it holds trivially."
 _UNKNOWN = -1
 
 
@@ -142,7 +142,7 @@ class MetaPS(ThresholdSets):
         _checks.same_length("task_thresholds", found, "tasks", names)
         _checks.distinct(names.tolist())
         if isinstance(sizes, Mapping):
-            sizes = _checks.in_order("sizes", sizes, names.tolist())
+            sizes = _checks.in_order("sizes", sizes, "task_thresholds", names.tolist())
         counts = np.full(len(found), _UNKNOWN)
         if sizes is not None:
             counts = _checks.whole_numbers("sizes", sizes, least=1)
@@ -157,7 +157,7 @@ class MetaPS(ThresholdSets):
         """The promise in one sentence, with its numbers and its assumptions."""
         self._check_calibrated()
         sentence = self.guarantee_.sentence(tasks=len(self.tasks_), threshold=self.threshold_)
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {_TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {TRIVIAL}"
 
     def _guarantee(self) -> Guarantee:
         return Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=self.delta, split=self.split)
@@ -172,7 +172,7 @@ class MetaPS(ThresholdSets):
 
     def _conclude(self, evidence: Evidence) -> Self:
         """The second step, if these tasks can carry the promise at all."""
-        _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
+        _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         guarantee = self._guarantee()
         sizes, counts = evidence.sizes_and_counts(guarantee)
         if self.on_infeasible == "raise" and not planning.feasible(guarantee, sizes, counts):
@@ -239,7 +239,7 @@ class PS(ThresholdSets):
 
     def calibrate(self, scores: ArrayLike) -> Self:
         """Find the threshold from the true labels' scores."""
-        _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
+        _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         array = _checks.score_array("scores", scores)
         found = threshold(array, epsilon=self.epsilon, delta=self.delta)
         n = len(array)
@@ -255,7 +255,7 @@ class PS(ThresholdSets):
         sentence = pooled_sentence(
             self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
         )
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {_TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {TRIVIAL}"
 
     def _body(self) -> dict[str, Any]:
         return {"evidence": {"examples": self.n_examples_}}

@@ -36,7 +36,7 @@ def predict(
 ) -> None:
     """Add to each row the set of labels it may have: columns set (JSON) and set_size."""
     refuse_overwriting(scores, output)
-    calibrated = load(promise)
+    calibrated = _one_threshold(promise)
     target: AbstractContextManager[IO[str]]
     target = nullcontext(sys.stdout) if output is None else replacing(output)
     with open_csv(scores) as table, target as file:
@@ -49,6 +49,17 @@ def predict(
             markup=False,
             soft_wrap=True,
         )
+
+
+def _one_threshold(path: Path) -> ThresholdSets:
+    """Return the promise in a file, if a table of scores is all it needs."""
+    calibrated = load(path)
+    if not isinstance(calibrated, ThresholdSets):
+        raise ValueError(
+            f"{path} holds a {type(calibrated).__name__}, which needs a predicted quantile for "
+            "each task. Use metapac.load(path).predict_set(scores, quantile) in Python."
+        )
+    return calibrated
 
 
 def _class_columns(table: CsvFile, pattern: str) -> dict[str, int]:
