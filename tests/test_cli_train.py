@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cifar_files import fabricated, write_pickles
 from typer.testing import CliRunner
 
-from metapac.cli import examples
+from metapac.cli import examples, train
 from metapac.cli.app import app
-from metapac.learners import MAML, MLP, Conv4, ProtoNet
+from metapac.datasets.cifar10c import prepare
+from metapac.learners import MAML, MLP, Conv4, ProtoNet, SentenceCNN
 from metapac.learners.training import accuracy
 from metapac.learners.weights import load_weights
 from metapac.tasks.glyphs import glyphs
-from metapac.tasks.pools import ClassPool
+from metapac.tasks.pools import ClassPool, Pools
 
 SHORT = ["--epochs", "2", "--episodes", "8", "--batch", "4", "--tasks", "20", "--device", "cpu"]
 
@@ -146,7 +148,7 @@ def test_bad_files_and_options_are_told_in_one_line(tmp_path: Path) -> None:
     np.savez(other, images=np.zeros(3))
     for arguments, message in [
         ((tmp_path / "none.npz",), r"none\.npz: No such file or directory"),
-        ((broken,), r"broken\.npz is not a complete \.npz file\. Pass glyphs, or a file"),
+        ((broken,), r"broken\.npz is not a complete \.npz file\. Pass glyphs, miniimagenet"),
         ((other,), r"other\.npz must hold arrays x and y, .* it has: images\. Write it with"),
         ((data, "--ways", 9), r"has 20 classes; training, validation and test need 9 each, 27 in"),
         ((data, "--learner", "knn"), r"--learner must be 'protonet' or 'maml', got 'knn'"),
@@ -190,3 +192,33 @@ def test_torchrun_shares_a_run_between_two_processes(tmp_path: Path) -> None:
         assert shared["loss"] == pytest.approx(alone["loss"], rel=1e-5)
     assert one["pools"] == two["pools"]
     assert torch.distributed.is_initialized() is False
+
+
+def test_a_prepared_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METAPAC_DATA", str(tmp_path))
+    assert "Run 'metapac data fetch cifar10c'" in run("cifar10c", "-o", tmp_path, code=2)
+    prepare(write_pickles(tmp_path, fabricated(each=505)), home=tmp_path)
+    options = ["--ways", "10", "--shots", "2", "--queries", "2", "--epochs", "1", "--batch", "2"]
+    short: list[str | Path] = [
+        "--episodes",
+        "2",
+        "--tasks",
+        "4",
+        "--device",
+        "cpu",
+        "-o",
+        tmp_path / "run",
+    ]
+    said = run("cifar10c", *options, *short)
+    assert "on 4 tasks of 5050 examples that training never saw" in said
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"] == "cifar10c"
+
+
+def test_sentences_have_a_backbone_of_their_own() -> None:
+    words = np.zeros((5, 4), np.float32)
+    x = np.zeros((4, 128, 3), np.int32)
+    given = examples.Examples(Pools(train=ClassPool(x, ["a", "a", "b", "b"])), words)
+    learner = train._learner("protonet", None, given, 2, 0)
+    assert isinstance(learner.module, SentenceCNN)
+    with pytest.raises(ValueError, match="--backbone must be 'cnn', got 'mlp'"):
+        train._learner("protonet", "mlp", given, 2, 0)

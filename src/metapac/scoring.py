@@ -33,25 +33,34 @@ def score_tasks(
     """Return the score of each query's true label, and the task of each, ready to calibrate on.
 
     A learner that offers ``bank(x)``, as ProtoNet does, embeds each example of a pool once,
-    however many tasks use it; any other is adapted to each task in turn. ``track`` may wrap the
-    pools, or else the tasks, in a progress bar.
+    however many tasks use it. Any other, and any on tasks whose data are theirs alone, is adapted
+    to one task after the other, and none of them is kept. ``track`` may wrap the tasks, and the
+    pools, in a progress bar.
     """
-    tasks = list(tasks)
-    if not tasks:
+    names, scores = [], []
+    pools: dict[int, list[tuple[int, Task]]] = {}
+    for i, task in enumerate(track(tasks)):
+        names.append(task.name)
+        shared = hasattr(learner, "bank") and not _alone(task)
+        scores.append(np.empty(0) if shared else _adapt_and_score(learner, task))
+        if shared:
+            pools.setdefault(id(task.x), []).append((i, task))
+    if not names:
         raise ValueError("tasks is empty; pass at least one task.")
-    names = [task.name for task in tasks]
     _checks.distinct(names)
-    ids = np.repeat(_checks.task_names(names), [len(task.query) for task in tasks])
-    if not hasattr(learner, "bank"):
-        return np.concatenate([_adapt_and_score(learner, task) for task in track(tasks)]), ids
-    scores: list[Array] = [np.empty(0)] * len(tasks)
-    for members in track(_by_pool(tasks)):
-        pool = [tasks[i] for i in members]
-        found = learner.bank(pool[0].x).scores(pool)
+    for members in track(pools.values()) if pools else ():
+        pool = [task for _, task in members]
+        found = learner.bank(pool[0].x).scores(pool)  # type: ignore[attr-defined]
         ends = np.cumsum([len(task.query) for task in pool])
-        for i, part in zip(members, np.split(found, ends[:-1]), strict=True):
+        for (i, _), part in zip(members, np.split(found, ends[:-1]), strict=True):
             scores[i] = part
+    ids = np.repeat(_checks.task_names(names), [len(part) for part in scores])
     return np.concatenate(scores), ids
+
+
+def _alone(task: Task) -> bool:
+    """Whether the data of a task are its own examples and no others."""
+    return len(task.support) + len(task.query) == int(task.x.shape[0])
 
 
 def _by_pool(tasks: list[Task]) -> list[list[int]]:

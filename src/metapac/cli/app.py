@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from metapac._version import __version__
-from metapac.cli import calibrate, demo, plan, predict, train
+from metapac.cli import calibrate, data, demo, plan, predict, train
 
 app = typer.Typer(
     name="metapac",
@@ -36,5 +36,6 @@ def _options(
 app.command("plan")(plan.plan)
 app.command("calibrate")(calibrate.calibrate)
 app.command("predict")(predict.predict)
+app.add_typer(data.data)
 app.command("train")(train.train)
 app.command("demo")(demo.demo)

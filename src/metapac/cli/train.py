@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from metapac import _checks
 from metapac._version import __version__
 from metapac.cli.common import console, errors, told
-from metapac.cli.examples import pools_of
+from metapac.cli.examples import Examples, examples
 from metapac.persistence import replacing
 from metapac.tasks.pools import ClassPool, GroupPool, Pools
 
@@ -32,12 +32,20 @@ _IMAGES = ("conv4", "resnet12", "resnet50")
 
 @told
 def train(
-    data: Annotated[str, typer.Argument(help="glyphs, or an .npz with x and y (and groups).")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="glyphs, a prepared data set (miniimagenet, cifar10c, fewrel, heart), or an .npz "
+            "with x and y (and groups)."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")],
     learner: Annotated[str, typer.Option(help="protonet or maml.")] = "protonet",
     backbone: Annotated[
         str | None,
-        typer.Option(help="conv4, resnet12, resnet50 or mlp; by default what suits the data."),
+        typer.Option(
+            help="conv4, resnet12, resnet50, mlp, cnn (sentences); by default what suits the data."
+        ),
     ] = None,
     ways: Annotated[int, typer.Option(min=1, help="Classes in a task (without groups).")] = 5,
     shots: Annotated[
@@ -71,8 +79,9 @@ def train(
     Several GPUs: torchrun --nproc-per-node N -m metapac train ...
     """
     training = _training()
-    pools = pools_of(data, ways=ways, rng=rng)
-    trained = _learner(learner, backbone, pools.train, ways, rng)
+    given = examples(data, ways=ways, rng=rng)
+    pools = given.pools
+    trained = _learner(learner, backbone, given, ways, rng)
     shape = {"ways": ways, "shots": shots, "queries": queries}
     first = os.environ.get("RANK", "0") == "0"
     with _bar(epochs, shown=first) as progress:
@@ -114,13 +123,16 @@ def _training() -> Any:
     return training
 
 
-def _learner(
-    name: str, backbone: str | None, pool: ClassPool | GroupPool, ways: int, rng: int
-) -> Any:
-    from metapac.learners import MAML, ProtoNet
+def _learner(name: str, backbone: str | None, given: Examples, ways: int, rng: int) -> Any:
+    from metapac.learners import MAML, ProtoNet, SentenceCNN
 
     _checks.one_of("--learner", name, ("protonet", "maml"))
-    body = _backbone(backbone or ("mlp" if pool.x.ndim == 2 else "conv4"), pool.x, rng)
+    pool: ClassPool | GroupPool = given.pools.train
+    if given.words is not None:
+        _checks.one_of("--backbone", backbone or "cnn", ("cnn",))
+        body: Any = SentenceCNN(given.words, rng=rng)
+    else:
+        body = _backbone(backbone or ("mlp" if pool.x.ndim == 2 else "conv4"), pool.x, rng)
     if name == "protonet":
         return ProtoNet(body)
     return MAML(body, ways if isinstance(pool, ClassPool) else pool.classes)
@@ -200,10 +212,12 @@ def _write(
 
 def _tell(folder: Path, tasks: int, pools: Pools[Any], history: History, accuracy: float) -> None:
     units = {"class": "classes", "group": "groups"}[pools.test.unit]
+    unseen = f"{len(pools.test.names)} {units}"
+    if set(pools.test.names) & set(pools.train.names):  # tasks differ by their change
+        unseen = f"{len(pools.test.y)} examples"
     best = history.best
     console.print(
-        f"accuracy {accuracy:.1%} on {tasks} tasks of {len(pools.test.names)} {units} that "
-        "training never saw",
+        f"accuracy {accuracy:.1%} on {tasks} tasks of {unseen} that training never saw",
         f"best of {len(history.epochs)} epochs: {best.epoch}, with {best.accuracy:.1%} on "
         "validation tasks",
         f"weights written to {folder / 'model.safetensors'}",
