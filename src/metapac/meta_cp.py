@@ -144,7 +144,11 @@ def _least_offset(grouped: Grouped, quantiles: NDArray[np.float64], need: float)
     """
     with np.errstate(over="ignore"):  # beyond the range of doubles lies infinity, in order
         offsets = -grouped.scores.astype(np.float64) - np.repeat(quantiles, grouped.sizes)
+    rounded = need * (1 + len(offsets) * np.finfo(np.float64).eps)
+    if len(set(grouped.sizes.tolist())) == 1:  # every example counts alike: a plain selection
+        rank = min(math.ceil(rounded * int(grouped.sizes[0])), len(offsets)) - 1
+        return float(np.partition(offsets, rank)[rank]) + 0.0  # never minus zero
     order = np.argsort(offsets)
     sums = np.cumsum(np.repeat(1 / grouped.sizes, grouped.sizes)[order])
-    first = np.searchsorted(sums, need * (1 + len(sums) * np.finfo(np.float64).eps))
+    first = np.searchsorted(sums, rounded)
     return float(offsets[order[min(int(first), len(order) - 1)]]) + 0.0  # never minus zero

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from metapac._version import __version__
-from metapac.cli import calibrate, data, demo, plan, predict, train
+from metapac.cli import calibrate, data, demo, plan, predict, reproduce, train
 
 app = typer.Typer(
     name="metapac",
@@ -38,4 +38,5 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("predict")(predict.predict)
 app.add_typer(data.data)
 app.command("train")(train.train)
+app.command("reproduce")(reproduce.reproduce)
 app.command("demo")(demo.demo)

@@ -35,7 +35,7 @@ def backbone(experiment: Experiment, data: Data, rng: int = 0) -> nn.Module:
     imagenet = {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "rng": rng}
     makers: dict[str, Callable[[], nn.Module]] = {
         "conv4": lambda: Conv4(**imagenet),
-        "conv4 grey": lambda: Conv4(channels=1, size=28, rng=rng),
+        "conv4 narrow": lambda: Conv4(channels=1, size=28, width=16, rng=rng),
         "resnet12": lambda: ResNet12(**imagenet),
         "resnet50": lambda: ResNet50(**imagenet),
         "sentence_cnn": lambda: SentenceCNN(data.words, rng=rng),

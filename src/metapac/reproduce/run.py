@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from metapac._version import __version__
 from metapac.datasets import cache
 from metapac.evaluation import Rows, Study, evaluate
 from metapac.evaluation.draws import Judged
-from metapac.learners.course import Epoch, History
+from metapac.learners.course import Epoch
 from metapac.learners.protonet import ProtoNet
 from metapac.learners.quantiles import QuantilePredictor
 from metapac.learners.weights import save_weights
@@ -58,7 +56,7 @@ def reproduce(
     place.mkdir(parents=True, exist_ok=True)
     say = progress or (lambda what, done, total: None)
     data = load(experiment, home=home)
-    learner, history = _trained(experiment, data, place, device, say)
+    learner = _trained(experiment, data, place, device, say)
     study = make_study(experiment, learner, data, say)
     return evaluate(
         study,
@@ -73,7 +71,7 @@ def reproduce(
 
 def _trained(
     experiment: Experiment, data: Data, place: Path, device: str | None, say: Steps
-) -> tuple[ProtoNet, History]:
+) -> ProtoNet:
     def advance(epoch: Epoch) -> None:
         words = f"training, validation accuracy {epoch.accuracy:.1%}"
         say(words, epoch.epoch, experiment.training.epochs)
@@ -84,7 +82,7 @@ def _trained(
     save_weights(learner, place / "model.safetensors")
     epochs, per_epoch = len(history.epochs), experiment.training.episodes_per_epoch
     report = {
-        "experiment": asdict(experiment),
+        "experiment": experiment.describe(),
         "data": data.checksum,
         "pools": {
             name: [len(pool.names), len(pool.y)]
@@ -106,7 +104,7 @@ def _trained(
     }
     with replacing(place / "learner.json") as file:
         file.write(json.dumps(report, indent=1) + "\n")
-    return learner, history
+    return learner
 
 
 def _device(learner: ProtoNet) -> str:
@@ -119,7 +117,7 @@ def make_study(
 ) -> Study:
     """Return the draws of an experiment: all embedding is done here, once."""
     guess = predictor(experiment, learner, data)
-    described = {"experiment": asdict(experiment), "data": data.checksum}
+    described = {"experiment": experiment.describe(), "data": data.checksum}
     pools = data.pools
     if experiment.tasks_from == "bank":
         return _bank_study(experiment, learner, data, guess, described, progress)
@@ -164,7 +162,7 @@ def _bank_study(
         say("calibration tasks", len(scores), tasks)
     new = _on_device(data.pools.test, learner)
     for bank, task in banked(learner, new.tasks(tests, **e.shape, queries=e.test_examples, rng=2)):
-        found.append(judged(e, bank, task, guess))
+        found += judged(e, bank, [task], guess)
         say("test tasks", len(found), tests)
     return BankStudy(e, np.stack(scores), np.array(quantiles), found, described)
 

@@ -84,7 +84,7 @@ class PoolStudy:
         return Draw(
             scores=self.calibration.scores(tasks),
             tasks=np.arange(len(tasks)).repeat([len(task.query) for task in tasks]),
-            tests=[judged(self.experiment, self.test, task, self.predictor) for task in tests],
+            tests=judged(self.experiment, self.test, list(tests), self.predictor),
             quantiles=predicted(self.predictor, self.calibration, tasks),
         )
 
@@ -129,9 +129,14 @@ def predicted(
 
 
 def judged(
-    experiment: Experiment, bank: PrototypeBank, task: Task, predictor: QuantilePredictor
-) -> Judged:
-    """Return a test task: of each class some examples are PS-Test's, and the others are judged."""
-    own = np.arange(len(task.query)) % experiment.test_examples < experiment.own_examples
-    (quantile,) = predicted(predictor, bank, [task])
-    return Judged.split(bank.predict_proba(task), task.query_y, own=own, quantile=float(quantile))
+    experiment: Experiment,
+    bank: PrototypeBank,
+    tasks: Sequence[Task],
+    predictor: QuantilePredictor,
+) -> list[Judged]:
+    """Return test tasks: of each class some examples are PS-Test's, and the others are judged."""
+    own = np.arange(len(tasks[0].query)) % experiment.test_examples < experiment.own_examples
+    return [
+        Judged.split(bank.predict_proba(task), task.query_y, own=own, quantile=float(quantile))
+        for task, quantile in zip(tasks, predicted(predictor, bank, tasks), strict=True)
+    ]
