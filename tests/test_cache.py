@@ -100,6 +100,23 @@ def test_a_change_of_the_source_prepares_anew(tmp_path: Path, source: Path, chan
     sources = [source, other] if change == "files" else [source]
     second = cache.prepare("set", sources, fill, options=options, home=tmp_path)
     assert second.folder != first.folder
+    assert cache.opened("set", tmp_path).folder == second.folder
+    assert first.folder.exists()  # another process may use it
+
+
+def test_the_last_one_prepared_is_opened(tmp_path: Path, source: Path) -> None:
+    first = cache.prepare("set", [source], fill, home=tmp_path)
+    second = cache.prepare("set", [source], fill, options={"size": 32}, home=tmp_path)
+    assert cache.opened("set", tmp_path).folder == second.folder
+    cache.prepare("set", [source], refuse, home=tmp_path)  # it is there already
+    assert cache.opened("set", tmp_path).folder == first.folder
+
+
+def test_what_was_not_used_for_a_day_is_removed(tmp_path: Path, source: Path) -> None:
+    first = cache.prepare("set", [source], fill, home=tmp_path)
+    os.utime(first.folder, (1, 1))
+    source.write_text("longer")
+    cache.prepare("set", [source], fill, home=tmp_path)
     assert not first.folder.exists()
     np.testing.assert_array_equal(first["x"], ROWS)  # whoever has it open can go on
 
@@ -174,8 +191,9 @@ def test_one_changed_byte_is_found_by_verify(tmp_path: Path, source: Path) -> No
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(BadArtefact, match="x.npy does not match its checksum. Delete that folder"):
+    with pytest.raises(BadArtefact, match="x.npy does not match its checksum. Run 'metapac"):
         cache.opened("set", tmp_path).verify()
+    cache.prepare("set", [source], fill, home=tmp_path).verify()  # made anew
 
 
 RACE = """

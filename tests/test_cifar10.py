@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from cifar_files import BATCHES, CLASSES, fabricated, write_pickles, write_records
 
 from metapac.datasets.cifar10 import find_layout
+from metapac.datasets.cifar10c import prepare
 
 WRITERS = {"pickles": write_pickles, "records": write_records}
 AGAIN = "Delete it and run 'metapac data fetch cifar10c' again"
@@ -62,6 +65,15 @@ def test_where_nothing_is_all_is_missing(tmp_path: Path, there: bool) -> None:
     assert "cifar-10-python.tar.gz" in told
 
 
+def test_a_folder_that_lacks_something_is_named_once(tmp_path: Path) -> None:
+    inside = write_records(tmp_path, fabricated())
+    (inside / "test_batch.bin").unlink()
+    with pytest.raises(FileNotFoundError, match="lacks test_batch.bin of CIFAR-10. Run") as caught:
+        prepare(tmp_path, home=tmp_path / "home")
+    assert caught.value.filename == str(inside)
+    assert str(tmp_path) not in str(caught.value.strerror)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 3072, 3074, 2 * 3073 - 1])
 def test_truncated_records_are_refused(tmp_path: Path, cut: int) -> None:
     inside = write_records(tmp_path, fabricated())
@@ -98,12 +110,16 @@ GOOD: dict[str, Any] = {"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}
     [
         ([1], "data and labels, got list"),
         ({"data": GOOD["data"]}, "data and labels, got data"),
-        (GOOD | {"data": [1]}, r"uint8 of shape \(n, 3072\), got list of shape \(1,\)"),
+        (GOOD | {"data": [1]}, r"uint8 of shape \(n, 3072\), got int64 of shape \(1,\)"),
+        (GOOD | {"data": [[1], [2, 3]]}, r"got object of shape \(2,\)"),
+        (GOOD | {"data": None}, r"got object of shape \(\)"),
         (GOOD | {"data": GOOD["data"][:, :9]}, r"got uint8 of shape \(2, 9\)"),
         (GOOD | {"data": np.zeros((2, 3072))}, r"got float64 of shape \(2, 3072\)"),
         (GOOD | {"data": GOOD["data"][:0], "labels": []}, r"got uint8 of shape \(0, 3072\)"),
         (GOOD | {"labels": [0]}, r"a label for each of 2 pictures, got int64 of shape \(1,\)"),
         (GOOD | {"labels": [0.5, 1.0]}, "a label for each of 2 pictures, got float64"),
+        (GOOD | {"labels": [0, [1]]}, r"got object of shape \(2,\): \[0, \[1\]\]"),
+        (GOOD | {"labels": None}, r"got object of shape \(\): None"),
         (GOOD | {"labels": [0, -1]}, r"labels 0 .. 9, got -1"),
     ],
 )
@@ -125,6 +141,25 @@ def test_other_than_ten_classes_are_refused(tmp_path: Path, kind: str, names: li
         layout.meta.write_bytes(pickle.dumps({"label_names": names}))
     with pytest.raises(ValueError, match=rf"batches.meta.* must name 10 classes, got 9. {AGAIN}"):
         layout.classes()
+
+
+@pytest.mark.parametrize(
+    "names", [None, 3, "abcdefghij", {"a": 1}, [*CLASSES[:9], 9], [*CLASSES[:9], None]]
+)
+def test_names_that_are_no_list_of_names_are_refused(tmp_path: Path, names: Any) -> None:
+    layout = find_layout(write_pickles(tmp_path, fabricated()))
+    layout.meta.write_bytes(pickle.dumps({"label_names": names}))
+    found = re.escape(reprlib.repr(names))
+    message = f"batches.meta must hold label_names as a list of names, got {found}. {AGAIN}"
+    with pytest.raises(ValueError, match=message):
+        layout.classes()
+
+
+def test_names_in_bytes_are_read_whatever_they_are(tmp_path: Path) -> None:
+    layout = find_layout(write_pickles(tmp_path, fabricated()))
+    names = [name.encode() for name in CLASSES[:9]]
+    layout.meta.write_bytes(pickle.dumps({"label_names": [*names, b"\xff"]}))
+    assert layout.classes() == [*CLASSES[:9], r"\xff"]
 
 
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -67,11 +67,13 @@ def test_fetch_prepare_check(
         tar.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     published(monkeypatch, "cifar10c", Download(f"{server}/cifar.tar.gz", "cifar.tar.gz", sha256))
-    assert "no" in run("list")
+    assert "absent" in run("list")
     assert "source lacks batches.meta, data_batch_1" in run("check", "cifar10c", code=2)
     assert "Then run: metapac data prepare cifar10c" in run("fetch", "cifar10c")
     assert "fetched" in run("list")
-    assert "holds all of cifar10c. Run: metapac data prepare cifar10c" in run("check", "cifar10c")
+    assert "has the files of cifar10c. To read them: metapac data prepare cifar10c" in run(
+        "check", "cifar10c"
+    )
     said = run("prepare", "cifar10c")
     assert "calibration" in said
     assert str(home) in said.replace("\n", "")
@@ -124,7 +126,7 @@ def test_what_stands_in_the_way_is_said(
     assert "register at https://image-net.org" in said
     assert f"{home}/miniimagenet/source/images" in said
     refused = run("prepare", "miniimagenet", code=2)
-    assert "train.csv names 18 of 18 images that are not in" in refused
+    assert "train.csv names 18 of 18 images that are not in" in " ".join(refused.split())
     (folder / "images").rename(home / "miniimagenet" / "source" / "images")
     assert "train was published as 64 classes" in run("prepare", "miniimagenet")
 
@@ -132,7 +134,9 @@ def test_what_stands_in_the_way_is_said(
 def test_files_from_elsewhere(tmp_path: Path, home: Path) -> None:
     folder = with_csv(tmp_path / "mini")
     said = run("check", "miniimagenet", "--from", str(folder))
-    assert f"Run: metapac data prepare miniimagenet --from {folder}" in said.replace("\n", " ")
+    assert f"To read them: metapac data prepare miniimagenet --from {folder}" in said.replace(
+        "\n", " "
+    )
     found = json.loads(run("prepare", "miniimagenet", "--from", str(folder), "--json"))
     assert found["splits"]["val"] == {
         "classes": 2,
@@ -151,7 +155,16 @@ def test_damage_is_found(tmp_path: Path, home: Path) -> None:
     raw[-1] ^= 1
     path.write_bytes(raw)
     said = run("check", "miniimagenet", code=2)
-    assert "y.npy does not match its checksum. Delete that folder and run" in said
+    assert "y.npy does not match its checksum. Run 'metapac data prepare miniimagenet'" in said
+
+
+def test_one_damaged_cache_does_not_hide_the_others(tmp_path: Path, home: Path) -> None:
+    run("prepare", "miniimagenet", "--from", str(with_csv(tmp_path / "mini")))
+    (path,) = home.rglob("data.json")
+    path.write_text("{")
+    states = {row["name"]: row["state"] for row in json.loads(run("list", "--json"))}
+    assert states == {"miniimagenet": "damaged", **dict.fromkeys(list(CATALOGUE)[1:], "absent")}
+    assert "damaged" in run("list")
 
 
 def test_bad_input_is_one_line(tmp_path: Path, home: Path) -> None:
@@ -165,7 +178,7 @@ def test_bad_input_is_one_line(tmp_path: Path, home: Path) -> None:
 def test_list_for_machines(home: Path) -> None:
     rows = json.loads(run("list", "--json"))
     assert [row["name"] for row in rows] == list(CATALOGUE)
-    assert all(row["licence"] and not row["prepared"] for row in rows)
+    assert all(row["licence"] and row["state"] == "absent" for row in rows)
 
 
 def test_published_addresses() -> None:

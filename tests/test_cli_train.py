@@ -52,7 +52,9 @@ def test_glyphs_train_and_the_weights_give_the_accuracy_told(
     few = partial(glyphs, characters=40, per_character=12)
     monkeypatch.setattr(examples, "glyphs", few)
     output = run("glyphs", "-o", tmp_path / "run", *SHORT)
-    told = re.search(r"accuracy ([\d.]+)% on 20 tasks of 8 classes that training never", output)
+    told = re.search(
+        r"accuracy ([\d.]+)% on 20 tasks drawn from 8 classes that training never", output
+    )
     assert told is not None, output
     assert "best of 2 epochs: " in output
     record = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -103,7 +105,7 @@ def test_groups_are_tasks(tmp_path: Path) -> None:
     groups = np.repeat([f"site {i}" for i in range(20)], 12)
     data = table(tmp_path, y=y, groups=groups)
     output = run(data, "-o", tmp_path / "run", *SHORT, "--class-weights", "1,10")
-    assert "on 20 tasks of 4 groups that training never saw" in output
+    assert "on 20 tasks drawn from 4 groups that training never saw" in output
     pools = json.loads((tmp_path / "run" / "run.json").read_text())["pools"]
     assert all(name.startswith("site ") for names in pools.values() for name in names)
     settings = json.loads((tmp_path / "run" / "checkpoint.json").read_text())["settings"]
@@ -198,7 +200,7 @@ def test_a_prepared_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("METAPAC_DATA", str(tmp_path))
     assert "Run 'metapac data fetch cifar10c'" in run("cifar10c", "-o", tmp_path, code=2)
     prepare(write_pickles(tmp_path, fabricated(each=505)), home=tmp_path)
-    options = ["--ways", "10", "--shots", "2", "--queries", "2", "--epochs", "1", "--batch", "2"]
+    options = ["--shots", "2", "--queries", "2", "--epochs", "1", "--batch", "2"]
     short: list[str | Path] = [
         "--episodes",
         "2",
@@ -210,8 +212,12 @@ def test_a_prepared_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         tmp_path / "run",
     ]
     said = run("cifar10c", *options, *short)
-    assert "on 4 tasks of 5050 examples that training never saw" in said
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"] == "cifar10c"
+    assert "on 4 tasks drawn from 5050 examples that training never saw" in said
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["data"], record["options"]["ways"]) == ("cifar10c", 10)
+    assert record["data_checksum"].startswith("sha256:")
+    said = run("cifar10c", "--home", tmp_path / "elsewhere", "-o", tmp_path / "other", code=2)
+    assert "set METAPAC_DATA to that folder" in said
 
 
 def test_sentences_have_a_backbone_of_their_own() -> None:

@@ -144,6 +144,7 @@ def test_names_are_read_and_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "pid2name.json", {"P1": ["member of", "part of a club"], "P2": ["x"]})
     assert read_names(path) == {"P1": "member of", "P2": "x"}
     wrong: list[Any] = [[], {"P1": 3}, {"P1": []}, {"P1": [None, "x"]}, {"P1": {"name": "x"}}]
+    wrong += [{"P1": "country"}, {"P1": ""}, {"P1": ["x"], "P2": None}, "P1", None]
     for bad in wrong:
         message = re.escape(
             f"{path} must hold {{relation: [name, description]}}, got {json.dumps(bad)}"

@@ -172,14 +172,14 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     assert "heart.parquet or heart.csv); 'metapac data fetch heart' downloads" in wanted
     assert missing(tmp_path / "nowhere") == [wanted]
     for year in (2021, *range(2012, 2020)):
-        (tmp_path / f"LLCP{year}.XPT ").touch()
+        write_year(tmp_path / f"LLCP{year}.XPT ", respondents(year))
         assert (missing(tmp_path) == []) is (year == 2021)
     (absent,) = missing(tmp_path)
     assert absent.startswith("LLCP2011.XPT, LLCP2020.XPT of the paper's years are not there: ")
     for year in (2011, 2020):
-        (tmp_path / f"LLCP{year}.XPT").touch()
+        write_year(tmp_path / f"LLCP{year}.XPT", respondents(year))
     assert missing(tmp_path) == []
-    (tmp_path / "heart.csv").touch()
+    (tmp_path / "heart.csv").write_text("year,state,label,age\n2021,1,0,50\n")
     assert "must hold yearly files or one table" in missing(tmp_path)[0]
     assert missing(tmp_path / "heart.csv") == []
 
@@ -426,3 +426,28 @@ def test_the_whole_way_on_real_respondents(real_home: Path) -> None:
     )
     promise = the_whole_way(pools, 600, MetaPS(epsilon=0.1, alpha=0.3, delta=0.1))
     assert 0 < promise.threshold_ <= 1
+
+
+def test_check_reads_the_head_of_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "heart.parquet"
+    table.touch()
+    assert str(table) in missing(tmp_path)[0]
+    table.write_text("not a table")
+    assert str(table) in missing(tmp_path)[0]
+
+
+def test_notes_warn_of_the_label_in_disguise(tmp_path: Path) -> None:
+    lines = ["year,state,label,_MICHD,MONTH,age"]
+    lines += [f"2021,{1 + i % 3},{i % 2},{1 + i % 2},5,{i}" for i in range(30)]
+    path = tmp_path / "heart.csv"
+    path.write_text("\n".join(lines) + "\n")
+    notes = prepare(path, home=tmp_path).facts["notes"]
+    assert "_MICHD is kept" in notes[0]
+    assert "--leave-out _MICHD" in notes[0]
+    assert notes[1].startswith("the paper's years 2011 to 2020 are not all here")
+    assert "features kept: _MICHD, age" in notes
+    assert "features dropped: date or sequence number: MONTH" in notes
+    left = prepare(path, home=tmp_path, leave_out=["_MICHD"]).facts["notes"]
+    assert "features kept: age" in left
+    pools = heart(train=2021, calibration=(), test=(), home=tmp_path)
+    assert len(pools.train.names) == 3

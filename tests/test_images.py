@@ -65,9 +65,50 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         f"{empty} (it has zero bytes)",
         f"{text} (cannot identify image file",
         f"{paths[4]} ([Errno 2]",
-        "Copy those files again from where they came.",
+        "Copy those files again from where they came, or remove them.",
     ):
         assert words in message
+
+
+@pytest.mark.parametrize("limit", [10, 40])  # 64 pixels: a fault above twice it, else a warning
+def test_a_huge_image_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    good = paint(tmp_path / "good.png", noise(0, 2))
+    huge = paint(tmp_path / "huge.png", noise(1, 8))
+    message = rf"1 of 2 images .*{huge} \(Image size \(64 pixels\) exceeds limit .* or remove them"
+    with pytest.raises(ValueError, match=message):
+        list(images.read_images([good, huge], 8))
+
+
+def test_memory_that_runs_out_is_no_fault_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(path: Path) -> None:
+        raise MemoryError
+
+    path = paint(tmp_path / "good.png", noise(0))
+    monkeypatch.setattr(Image, "open", exhausted)
+    with pytest.raises(MemoryError):
+        list(images.read_images([path], 8))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "mode"),
+    [
+        ("deep.png", np.uint16, "I;16"),
+        ("deep.tif", np.uint16, "I;16"),
+        ("deep.tif", np.int32, "I"),
+        ("deep.tif", np.float32, "F"),
+    ],
+)
+def test_more_bits_than_eight_are_refused_and_not_cut_off(
+    tmp_path: Path, name: str, kind: type, mode: str
+) -> None:
+    path = tmp_path / name
+    Image.fromarray(np.full((8, 8), 300, kind)).save(path)
+    message = rf"{name} \(it has pixels of mode {mode}: save it with 8 bits a channel\)"
+    with pytest.raises(ValueError, match=message):
+        list(images.read_images([path], 8))
 
 
 def test_many_faults_are_counted(tmp_path: Path) -> None:

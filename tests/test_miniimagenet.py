@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from PIL import Image
 from shared_data import SHARED, needs_real_data
 
-from metapac.datasets import cache
+from metapac.datasets import cache, pickles
 from metapac.datasets.images import Pixels
 from metapac.datasets.miniimagenet import miniimagenet, missing, prepare
 
@@ -81,7 +83,34 @@ def with_category_pickles(folder: Path) -> Path:
     return folder
 
 
-LAYOUTS = [with_csv, with_class_folders_and_csv, with_folders, with_pickles]
+def with_loose_images_and_csv(folder: Path) -> Path:
+    return with_csv(folder, ".")
+
+
+def with_loose_class_folders_and_csv(folder: Path) -> Path:
+    return with_csv(folder, "{}")
+
+
+def with_the_same_names_in_every_class(folder: Path) -> Path:
+    """Published names begin with their class; others may not."""
+    with_class_folders_and_csv(folder)
+    for path in (folder / "images").glob("*/*.png"):
+        path.rename(path.with_name(path.name[3:]))
+    for split, names in CLASSES.items():
+        lines = [f"{i:08d}.png,{name}" for name in names for i in range(EACH)]
+        (folder / f"{split}.csv").write_text("\n".join(["filename,label", *lines]) + "\n")
+    return folder
+
+
+LAYOUTS = [
+    with_csv,
+    with_class_folders_and_csv,
+    with_loose_images_and_csv,
+    with_loose_class_folders_and_csv,
+    with_the_same_names_in_every_class,
+    with_folders,
+    with_pickles,
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -114,6 +143,53 @@ def test_category_pickles_number_their_classes(tmp_path: Path) -> None:
     (first, *_), (second, *_) = pools.calibration.positions
     assert pools.calibration.x[first, 0, 0, 0] == colour("n10", 0)[0]
     assert pools.calibration.x[second, 0, 0, 0] == colour("n11", 0)[0]
+
+
+def test_an_image_is_not_looked_for_under_another_label(tmp_path: Path) -> None:
+    folder = with_class_folders_and_csv(tmp_path / "published")
+    (folder / "images" / "n10").rename(folder / "images" / "n99")
+    (told,) = missing(folder)
+    assert "val.csv names 3 of 6 images that are not in" in told
+    for i in range(EACH):  # the nearest place comes first
+        Image.fromarray(picture("n10", i)).save(folder / "images" / f"n10{i:08d}.png")
+    assert missing(folder) == []
+
+
+def test_folders_are_listed_and_files_are_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = with_csv(tmp_path / "published")
+    asked: list[Path] = []
+    stat = Path.stat
+
+    def counted(path: Path, **options: Any) -> Any:
+        asked.append(path)
+        return stat(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", counted)
+        assert missing(folder) == []
+    assert asked
+    assert not [path for path in asked if path.suffix == ".png" and path.parent.name == "images"]
+
+
+def test_a_pickled_split_is_read_once_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = with_pickles(tmp_path / "published")
+    read: list[tuple[Path, weakref.ref[Any]]] = []
+    load = pickles.load
+
+    def watched(path: Path) -> Any:
+        assert [name for name, image in read if image() is not None] == []
+        held = load(path)
+        read.append((path, weakref.ref(held["image_data"])))
+        return held
+
+    monkeypatch.setattr(pickles, "load", watched)
+    prepare(folder, home=tmp_path)
+    assert [path.name for path, _ in read] == [f"mini-imagenet-cache-{s}.pkl" for s in CLASSES]
+    assert [image() for _, image in read] == [None] * 3
 
 
 def test_the_folder_above_will_do(tmp_path: Path) -> None:
@@ -187,23 +263,60 @@ def binary_csv(folder: Path) -> None:
     (folder / "val.csv").write_bytes(b"filename,label\n\xff\xfe\n")
 
 
-def shared_class(folder: Path) -> None:
+def short_line_after_an_empty_one(folder: Path) -> None:
     with (folder / "val.csv").open("a") as file:
-        file.write("n2000000000.png,n20\n")
+        file.write("\nlonely.png\n")
+
+
+def shared_class(folder: Path) -> None:
+    Image.fromarray(picture("n20", 4)).save(folder / "images" / "n2000000004.png")
+    with (folder / "val.csv").open("a") as file:
+        file.write("n2000000004.png,n20\n")
+
+
+def in_two_splits(folder: Path) -> None:
+    with (folder / "test.csv").open("a") as file:
+        file.write("n1100000001.png,n29\n")
+
+
+def under_two_labels(folder: Path) -> None:
+    with (folder / "val.csv").open("a") as file:
+        file.write("n1100000001.png,n10\n")
+
+
+def same_line_twice(folder: Path) -> None:
+    with (folder / "val.csv").open("a") as file:
+        file.write("n1100000001.png,n11\n")
+
+
+def outside(folder: Path) -> None:
+    Image.fromarray(picture("n10", 0)).save(folder.parent / "stray.png")
+    with (folder / "val.csv").open("a") as file:
+        file.write("../stray.png,n10\n../../stray.png,n10\n")
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
         (cut_image, "1 of 9 images cannot be read: .*n2100000001.png .*Copy those files again"),
-        (drop_image, "test.csv names 1 of 9 images that are not in .*images: n2100000001.png. Put"),
+        (drop_image, "test.csv names 1 of 9 images that are not in .*images, nor in a folder"),
+        (drop_image, "of their label there: n2100000001.png. Put them there"),
+        (outside, r"2 of 8 images that are not in .*: \.\./stray.png, \.\./\.\./stray.png"),
         (drop_csv, "published lacks val.csv. Run 'metapac data fetch miniimagenet'"),
         (empty_csv, "val.csv must begin with the line filename,label, got nothing. Run"),
         (header_only, "val.csv names no image. Run"),
         (other_columns, "val.csv must begin with the line filename,label, got file;class"),
         (short_line, "val.csv, line 8 must hold a filename and a label, got {'filename': 'lonely"),
+        (short_line_after_an_empty_one, "val.csv, line 9 must hold a filename and a label, got"),
         (binary_csv, "val.csv is not a csv file .*utf-8"),
         (shared_class, "val and test of mini-ImageNet must not share a class, got 'n20' in both"),
+        (
+            in_two_splits,
+            "images/n1100000001.png must be listed once, got val.csv, line 6 as 'n11' and "
+            "test.csv, line 11 as 'n29'. Take the three files from one source",
+        ),
+        (under_two_labels, "got val.csv, line 6 as 'n11' and val.csv, line 8 as 'n10'. Take"),
+        (same_line_twice, "got val.csv, line 6 as 'n11' and val.csv, line 8 as 'n11'. Take"),
     ],
 )
 def test_faults_are_named_and_nothing_is_left(
@@ -233,25 +346,72 @@ def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
         prepare(folder, home=tmp_path)
 
 
+BLACK = np.zeros((2, 84, 84, 3), np.uint8)
+
+
+def by_class(rows: Any, images: Any = BLACK) -> dict[str, Any]:
+    return {"image_data": images, "class_dict": rows}
+
+
+def by_label(labels: Any, images: Any = BLACK) -> dict[str, Any]:
+    return {"data": images, "labels": labels}
+
+
+NAMED = "must have a class_dict of {class name: rows}, got"
+ROWS = "class 'a' must list some of the rows 0 .. 1, got"
+ONE_EACH = "must hold labels, an integer for each of 2 images, got"
+PICTURES = "must hold images of 84 x 84 x 3 as uint8, got"
+
+
 @pytest.mark.parametrize(
     ("held", "message"),
     [
         ({"images": 1}, "must hold image_data and class_dict, or data and labels, got images"),
         ([1], "must hold image_data and class_dict, or data and labels, got list"),
+        (by_class({"a": [0]}, BLACK[:, :32, :32]), f"{PICTURES} uint8 of shape (2, 32, 32, 3)"),
+        (by_class({"a": [0]}, BLACK[:0]), f"{PICTURES} uint8 of shape (0, 84, 84, 3)"),
+        (by_class({"a": [0]}, BLACK + 0.5), f"{PICTURES} float64 of shape (2, 84, 84, 3)"),
+        (by_class({"a": [0]}, None), f"{PICTURES} object of shape ()"),
+        (by_label([0, 1], [[1], [2, 3]]), f"{PICTURES} object of shape (2,)"),
+        (by_class(None), f"{NAMED} None"),
+        (by_class([[0], [1]]), f"{NAMED} [[0], [1]]"),
+        (by_class({}), f"{NAMED} {{}}"),
+        (by_class({7: [0, 1]}), f"{NAMED} {{7: [0, 1]}}"),
+        (by_class({"b": [1], "a": [0, 2]}), f"{ROWS} [0, 2]"),
+        (by_class({"a": [-1, 0]}), f"{ROWS} [-1, 0]"),
+        (by_class({"a": []}), f"{ROWS} []"),
+        (by_class({"a": np.array([], np.int64)}), f"{ROWS} array([], dtype=int64)"),
+        (by_class({"a": None}), f"{ROWS} None"),
+        (by_class({"a": 0}), f"{ROWS} 0"),
+        (by_class({"a": "01"}), f"{ROWS} '01'"),
+        (by_class({"a": [0.0, 1.0]}), f"{ROWS} [0.0, 1.0]"),
+        (by_class({"a": [True, False]}), f"{ROWS} [True, False]"),
+        (by_class({"a": [0, "1"]}), f"{ROWS} [0, '1']"),
+        (by_class({"a": [0, [1]]}), f"{ROWS} [0, [1]]"),
+        (by_class({"a": [[0, 1]]}), f"{ROWS} [[0, 1]]"),
+        (by_class({"a": [2**70]}), f"{ROWS} [1180591620717411303424]"),
         (
-            {"image_data": np.zeros((2, 32, 32, 3), np.uint8), "class_dict": {"a": [0]}},
-            r"images of 84 x 84 x 3 as uint8, got uint8 of shape \(2, 32, 32, 3\)",
+            by_class({"a": [0, 1], "b": [1]}),
+            "must have an image in one class, once, got row 1 in 'a' and in 'b'. Run",
         ),
         (
-            {"image_data": np.zeros((2, 84, 84, 3), np.uint8), "class_dict": {"a": [0, 2]}},
-            "classes whose images are not among its 2",
+            by_class({"a": [0, 0]}),
+            "must have an image in one class, once, got row 0 in 'a' and in 'a'. Run",
         ),
+        (by_label(None), f"{ONE_EACH} object of shape (): None"),
+        (by_label([0]), f"{ONE_EACH} int64 of shape (1,): [0]"),
+        (by_label([[0, 1]]), f"{ONE_EACH} int64 of shape (1, 2): [[0, 1]]"),
+        (by_label([0.0, 1.0]), f"{ONE_EACH} float64 of shape (2,): [0.0, 1.0]"),
+        (by_label([0, None]), f"{ONE_EACH} object of shape (2,): [0, None]"),
+        (by_label([0, [1]]), f"{ONE_EACH} object of shape (2,): [0, [1]]"),
+        (by_label({"a": 0}), f"{ONE_EACH} object of shape (): {{'a': 0}}"),
     ],
 )
 def test_pickles_of_something_else_are_refused(tmp_path: Path, held: Any, message: str) -> None:
     folder = with_pickles(tmp_path / "published")
     (folder / "mini-imagenet-cache-val.pkl").write_bytes(pickle.dumps(held))
-    with pytest.raises(ValueError, match=f"mini-imagenet-cache-val.pkl .*{message}"):
+    expected = f"mini-imagenet-cache-val.pkl,? {re.escape(message)}.*metapac data fetch"
+    with pytest.raises(ValueError, match=expected):
         prepare(folder, home=tmp_path)
 
 

@@ -23,6 +23,7 @@ from rich.table import Table
 from metapac.cli.common import AsJson, console, errors, told
 from metapac.datasets import cache
 from metapac.datasets.catalogue import CATALOGUE, DataSet, data_set
+from metapac.persistence import BadArtefact
 
 data = typer.Typer(
     name="data",
@@ -50,8 +51,7 @@ def list_(home: Home = None, as_json: AsJson = False) -> None:
             "name": entry.name,
             "title": entry.title,
             "licence": entry.licence,
-            "fetched": entry.source(home).is_dir(),
-            "prepared": _prepared(entry, home) is not None,
+            "state": _state(entry, home),
         }
         for entry in CATALOGUE.values()
     ]
@@ -60,8 +60,7 @@ def list_(home: Home = None, as_json: AsJson = False) -> None:
         return
     table = Table("name", "what it is", "terms", "here")
     for row in rows:
-        state = "prepared" if row["prepared"] else "fetched" if row["fetched"] else "no"
-        table.add_row(str(row["name"]), str(row["title"]), str(row["licence"]), state)
+        table.add_row(*row.values())
     console.print(table)
     console.print(f"Data are kept in {cache.data_home(home)}", markup=False, soft_wrap=True)
 
@@ -74,14 +73,16 @@ def fetch(name: Name, home: Home = None) -> None:
     Interrupted, it goes on where it was; files are verified where the publisher's never change.
     """
     entry = data_set(name)
-    with _bar(DownloadColumn()) as bar:
-        folder = entry.fetch(home=home, progress=bar)
+    try:
+        with _bar(DownloadColumn()) as bar:
+            folder = entry.fetch(home=home, progress=bar)
+    finally:
+        if entry.by_hand:
+            console.print(entry.told(home), markup=False, soft_wrap=True)
     lacking = entry.reader.missing(folder)
-    if entry.by_hand and lacking:
-        console.print(entry.by_hand.format(folder=folder), markup=False, soft_wrap=True)
-    elif lacking:
+    if lacking and not entry.by_hand:
         raise ValueError(" ".join(lacking))
-    else:
+    if not lacking:
         console.print(f"Files in {folder}", markup=False, soft_wrap=True)
     console.print(f"Then run: metapac data prepare {name}", markup=False, soft_wrap=True)
 
@@ -93,7 +94,7 @@ def prepare(
     source: Source = None,
     home: Home = None,
     glove: Annotated[
-        Path | None, typer.Option(help="fewrel: the file of word vectors, such as 50d.")
+        Path | None, typer.Option(help="fewrel: the file of word vectors, if not the one found.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="heart: the table's label column.")] = None,
     state: Annotated[str | None, typer.Option(help="heart: its column of states.")] = None,
@@ -137,7 +138,7 @@ def check(name: Name, source: Source = None, home: Home = None, as_json: AsJson 
     if lacking:
         raise ValueError(" ".join(lacking))
     if not as_json:
-        words = f"{folder} holds all of {name}. Run: metapac data prepare {name}"
+        words = f"{folder} has the files of {name}. To read them: metapac data prepare {name}"
         tail = "" if source is None else f" --from {source}"
         console.print(words + tail, markup=False, soft_wrap=True)
 
@@ -150,6 +151,15 @@ def _refuse_foreign(name: str, options: dict[str, Any]) -> None:
         if option not in _OPTIONS.get(name, ()):
             flag = option.replace("_", "-")
             raise ValueError(f"--{flag} is not for {name}. Leave it out.")
+
+
+def _state(entry: DataSet, home: Path | None) -> str:
+    try:
+        if _prepared(entry, home) is not None:
+            return "prepared"
+    except BadArtefact:
+        return "damaged"
+    return "fetched" if entry.source(home).is_dir() else "absent"
 
 
 def _prepared(entry: DataSet, home: Path | None) -> cache.Prepared | None:

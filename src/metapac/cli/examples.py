@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.datasets import cifar10c, fewrel, heart, miniimagenet
+from metapac.datasets import cache, cifar10c, fewrel, heart, heart_groups, miniimagenet
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import Pools, split_classes, split_groups
 
@@ -21,24 +21,40 @@ _VALIDATION, _TEST = 0.16, 0.2  # of the classes or groups, as in mini-ImageNet
 
 
 class Examples(NamedTuple):
-    """Pools to train, validate and test on, and the word vectors where examples are sentences."""
+    """Pools to train, validate and test on, and what else a backbone has to know of them."""
 
     pools: Pools[Any]
-    words: Array | None = None
+    words: Array | None = None  # vectors, where examples are sentences
+    imagenet: bool = False  # whether pixels are normalised as ImageNet's
+    checksum: str | None = None  # of the prepared data
 
 
-def examples(data: str, *, ways: int, rng: int) -> Examples:
+def examples(data: str, *, ways: int, rng: int, home: Path | None = None) -> Examples:
     """Return the prepared data set of that name, or else a file split at random."""
     if data in _PREPARED:
-        return _PREPARED[data](rng)
+        found = _PREPARED[data](rng, home)
+        return found._replace(checksum=cache.opened(data, home).checksum)
     return Examples(_split(data, ways=ways, rng=rng))
 
 
-_PREPARED: dict[str, Callable[[int], Examples]] = {
-    "miniimagenet": lambda rng: Examples(miniimagenet(validation=8)),
-    "cifar10c": lambda rng: Examples(cifar10c()),
-    "fewrel": lambda rng: Examples(*fewrel(validation=8, rng=rng)),
-    "heart": lambda rng: Examples(heart(train=range(2011, 2014), validation=(2014,))),
+def _heart(rng: int, home: Path | None) -> Pools[Any]:
+    """Return the paper's years or, where other years were prepared, random state-years."""
+    facts = cache.opened("heart", home).facts
+    if set(range(2011, 2021)) <= set(facts["years"]):
+        return heart(train=range(2011, 2014), validation=(2014,), home=home)
+    count = len(facts["state-years"])
+    validation, test = (max(1, round(share * count)) for share in (_VALIDATION, _TEST))
+    parts = {"train": max(1, count - validation - test), "validation": validation}
+    return heart_groups(**parts, calibration=0, test=test, rng=rng, home=home)
+
+
+_PREPARED: dict[str, Callable[[int, Path | None], Examples]] = {
+    "miniimagenet": lambda rng, home: Examples(
+        miniimagenet(validation=8, home=home), imagenet=True
+    ),
+    "cifar10c": lambda rng, home: Examples(cifar10c(home=home)),
+    "fewrel": lambda rng, home: Examples(*fewrel(validation=8, rng=rng, home=home)),
+    "heart": lambda rng, home: Examples(_heart(rng, home)),
 }
 
 

@@ -9,7 +9,6 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
@@ -28,7 +27,7 @@ Home = str | os.PathLike[str] | None
 Progress = Callable[[int, int | None], None]  # done, and of how many where that is known
 
 _HEAD = 256  # bytes kept for the head of an .npy file: its length is known at the end only
-_ABANDONED = 24 * 3600  # seconds after which an unfinished folder has lost its process
+_UNUSED = 24 * 3600  # seconds after which no process can be at work in a folder
 
 
 def data_home(home: Home = None) -> Path:
@@ -138,16 +137,22 @@ def prepare(
     """Return the arrays that ``fill`` writes, from the cache unless sources or options changed.
 
     ``fill`` returns the facts to keep with them, as JSON can hold them. The cache appears whole
-    or not at all, and of two processes that prepare at once the slower one takes the other's.
+    or not at all, and of two processes that prepare at once the slower one takes the other's. One
+    that is damaged is made anew; what was made from other sources goes after a day.
     """
     key = fingerprint(sources, options or {})
     shelf = data_home(home) / name
     target = shelf / f"prepared-{key}"
     if target.is_dir():
         try:
-            return _open(target)
+            made = _open(target)
+            made.verify()
         except BadArtefact:
             _discard(target)
+        else:
+            os.utime(target)  # the one that ``opened`` returns
+            _tidy(shelf, target)
+            return made
     shelf.mkdir(parents=True, exist_ok=True)
     temporary = shelf / f".preparing-{secrets.token_hex(8)}"
     temporary.mkdir()
@@ -158,20 +163,22 @@ def prepare(
         _settle(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    made = _open(target)
     _tidy(shelf, target)
-    return _open(target)
+    return made
 
 
 def opened(name: str, home: Home = None) -> Prepared:
     """Return the prepared data set ``name``, or say how to prepare it."""
     shelf = data_home(home) / name
-    found = sorted(shelf.glob("prepared-*/data.json"), key=lambda path: path.stat().st_mtime_ns)
+    found = sorted(shelf.glob("prepared-*"), key=_time)
     if not found:
         raise FileNotFoundError(
             f"{name} is not prepared under {shelf}. Run 'metapac data fetch {name}', then "
-            f"'metapac data prepare {name}' (with --from DIR for files that you have elsewhere)."
+            f"'metapac data prepare {name}' (with --from DIR for files that you have elsewhere); "
+            "if it was prepared with --home, set METAPAC_DATA to that folder."
         )
-    return _open(found[-1].parent)
+    return _open(found[-1])
 
 
 def fingerprint(sources: Iterable[Path], options: Mapping[str, Any]) -> str:
@@ -179,6 +186,14 @@ def fingerprint(sources: Iterable[Path], options: Mapping[str, Any]) -> str:
     states = sorted((str(path.absolute()), *_state(path)) for path in sources)
     text = json.dumps([SCHEMA, states, sorted(options.items())])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _time(folder: Path) -> float:
+    """Return when a folder was last prepared; never, if another process just removed it."""
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -223,7 +238,8 @@ def _open(folder: Path) -> Prepared:
 
 def _damaged(folder: Path, what: str) -> BadArtefact:
     return BadArtefact(
-        f"{folder}: {what}. Delete that folder and run 'metapac data prepare {folder.parent.name}'."
+        f"{folder}: {what}. Run 'metapac data prepare {folder.parent.name}' as before, which makes "
+        "it anew, or delete that folder."
     )
 
 
@@ -237,14 +253,10 @@ def _settle(temporary: Path, target: Path) -> None:
 
 
 def _tidy(shelf: Path, keep: Path) -> None:
-    """Remove what was prepared from other sources, and what killed processes left behind."""
-    for old in shelf.glob("prepared-*"):
-        if old != keep:
+    """Remove what has been out of use for a day: other sources, leavings of killed processes."""
+    for old in (*shelf.glob("prepared-*"), *shelf.glob(".preparing-*")):
+        if old != keep and time.time() - _time(old) > _UNUSED:
             _discard(old)
-    for old in shelf.glob(".preparing-*"):
-        with suppress(FileNotFoundError):  # its process may have just finished
-            if time.time() - old.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(old, ignore_errors=True)
 
 
 def _discard(folder: Path) -> None:

@@ -57,6 +57,10 @@ class DataSet:
         """Return the folder to which it is fetched."""
         return cache.data_home(home) / self.name / "source"
 
+    def told(self, home: cache.Home = None) -> str:
+        """Return what a person has to download by hand, and where to put it."""
+        return self.by_hand.format(folder=self.source(home))
+
     def fetch(self, *, home: cache.Home = None, progress: FetchProgress | None = None) -> Path:
         """Download and unpack all that may be fetched; what is there already is kept."""
         folder = self.source(home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,20 @@ class Layout:
     def absent(self) -> list[str]:
         return [path.name for path in self.files() if not path.is_file()]
 
-    def missing(self) -> list[str]:
-        """Return what is not there, in a sentence that says what to do; nothing if all is."""
+    def lacks(self) -> str:
+        """Return what is not in the folder, and what to do; nothing if all is there."""
         absent = self.absent()
         if not absent:
-            return []
-        return [
-            f"{self.folder} lacks {', '.join(absent)} of CIFAR-10. Run 'metapac data fetch "
-            "cifar10c', or unpack cifar-10-python.tar.gz or cifar-10-binary.tar.gz there."
-        ]
+            return ""
+        return (
+            f"lacks {', '.join(absent)} of CIFAR-10. Run 'metapac data fetch cifar10c', or unpack "
+            "cifar-10-python.tar.gz or cifar-10-binary.tar.gz there."
+        )
+
+    def missing(self) -> list[str]:
+        """Return what is not there, in a sentence that names the folder; nothing if all is."""
+        lacks = self.lacks()
+        return [f"{self.folder} {lacks}"] if lacks else []
 
     def classes(self) -> list[str]:
         """Return the names of the ten classes, in the order of their labels."""
@@ -104,25 +110,38 @@ def _records(path: Path) -> tuple[Images, Labels]:
 
 def _unpickled(path: Path) -> tuple[Images, Labels]:
     held = _dictionary(path, "data", "labels")
-    images, labels = held["data"], np.asarray(held["labels"])
-    kind = (getattr(images, "dtype", None), getattr(images, "shape", ())[1:])
-    if kind != (np.uint8, (_PIXELS,)) or not len(images):
+    images, labels = _array(held["data"]), _array(held["labels"])
+    if images.dtype != np.uint8 or images.shape[1:] != (_PIXELS,) or not len(images):
         raise ValueError(
-            f"{path} must hold pictures as uint8 of shape (n, {_PIXELS}), got "
-            f"{getattr(images, 'dtype', type(images).__name__)} of shape {np.shape(images)}. "
-            f"{_REMEDY}"
+            f"{path} must hold pictures as uint8 of shape (n, {_PIXELS}), got {images.dtype} of "
+            f"shape {images.shape}. {_REMEDY}"
         )
     if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
         raise ValueError(
             f"{path} must hold a label for each of {len(images)} pictures, got {labels.dtype} of "
-            f"shape {labels.shape}. {_REMEDY}"
+            f"shape {labels.shape}: {reprlib.repr(held['labels'])}. {_REMEDY}"
         )
     return images, labels.astype(np.int64)
 
 
 def _label_names(path: Path) -> list[str]:
     names = _dictionary(path, "label_names")["label_names"]
-    return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+    if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
+        raise ValueError(
+            f"{path} must hold label_names as a list of names, got {reprlib.repr(names)}. {_REMEDY}"
+        )
+    return [
+        name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
+        for name in names
+    ]
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """Return a value as an array, which is one of objects where it is ragged."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty(len(value), object)
 
 
 def _dictionary(path: Path, *keys: str) -> dict[str, Any]:

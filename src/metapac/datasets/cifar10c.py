@@ -82,9 +82,9 @@ def prepare(
     a validation pool can be cut off without a copy.
     """
     layout = find_layout(Path(folder))
-    lacks = layout.missing()
+    lacks = layout.lacks()
     if lacks:
-        raise FileNotFoundError(errno.ENOENT, lacks[0], str(folder))
+        raise FileNotFoundError(errno.ENOENT, lacks, str(layout.folder))
     return cache.prepare(
         NAME, layout.files(), lambda writer: _fill(writer, layout, progress), home=home
     )

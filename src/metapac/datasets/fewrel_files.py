@@ -75,15 +75,12 @@ def read_relations(path: Path) -> dict[str, list[Sentence]]:
 def read_names(path: Path) -> dict[str, str]:
     """Return the name of each relation, from a file of {relation: [name, description]}."""
     content = _read(path)
-    try:
-        names = {relation: entry[0] for relation, entry in content.items()}
-    except (AttributeError, LookupError, TypeError):
-        names = {"": None}
-    if not all(isinstance(name, str) for name in names.values()):
+    entries = content.values() if isinstance(content, dict) else [None]
+    if not all(isinstance(own, list) and own and isinstance(own[0], str) for own in entries):
         raise ValueError(
             f"{path} must hold {{relation: [name, description]}}, got {_shown(content)}. {REMEDY}"
         )
-    return names
+    return {relation: own[0] for relation, own in content.items()}
 
 
 def _read(path: Path) -> Any:

@@ -13,7 +13,7 @@ from metapac import _checks
 from metapac.datasets import cache
 from metapac.datasets.heart_cleaning import clean
 from metapac.datasets.heart_pools import StateYears
-from metapac.datasets.heart_source import Source
+from metapac.datasets.heart_source import PAPER, Source
 from metapac.datasets.heart_table import SUFFIXES, open_table
 from metapac.datasets.heart_years import open_years, year_of, yearly_files
 from metapac.tasks._seeds import Seed
@@ -21,7 +21,6 @@ from metapac.tasks.pools import GroupPool, Pools, split_groups
 
 NAME = "heart"
 
-_PAPER = range(2011, 2021)
 _TABLES = tuple(f"{NAME}{suffix}" for suffix in SUFFIXES)
 _WANTED = (
     "yearly BRFSS files of the CDC (LLCP2011.XPT to LLCP2020.XPT), or a table of respondents "
@@ -31,10 +30,10 @@ _WANTED = (
 
 def heart(
     *,
-    train: Sequence[int] = range(2011, 2015),
-    validation: Sequence[int] = (),
-    calibration: Sequence[int] = range(2015, 2020),
-    test: Sequence[int] = (2020,),
+    train: Sequence[int] | int = range(2011, 2015),
+    validation: Sequence[int] | int = (),
+    calibration: Sequence[int] | int = range(2015, 2020),
+    test: Sequence[int] | int = 2020,
     least: int | None = None,
     home: cache.Home = None,
 ) -> Pools[GroupPool]:
@@ -44,7 +43,8 @@ def heart(
     fewer than ``least`` respondents are left out, and the name of the pool says how many.
     """
     data = cache.opened(NAME, home)
-    years = {"train": train, "validation": validation, "calibration": calibration, "test": test}
+    given = {"train": train, "validation": validation, "calibration": calibration, "test": test}
+    years = {pool: [own] if isinstance(own, int) else own for pool, own in given.items()}
     _refuse_unknown(years, data.facts["years"])
     groups = StateYears(data, least)
     asked = {pool: np.isin(data["year"], own) for pool, own in years.items()}
@@ -107,13 +107,14 @@ def missing(folder: str | os.PathLike[str]) -> list[str]:
     """Return what a folder lacks: any survey at all, or some of the paper's years."""
     try:
         files = _find(Path(folder))
-    except ValueError as error:
+        if not files:
+            return [f"There must be {_WANTED}."]
+        _opened(files, dict.fromkeys(("year", "state", "label")), ())  # reads their heads
+    except (OSError, ValueError) as error:
         return [str(error)]
-    if not files:
-        return [f"There must be {_WANTED}."]
     years = {year_of(path) for path in files}
-    absent = [f"LLCP{year}.XPT" for year in _PAPER if year not in years]
-    if not absent or not years & {*_PAPER}:
+    absent = [f"LLCP{year}.XPT" for year in PAPER if year not in years]
+    if not absent or not years & {*PAPER}:
         return []
     return [
         f"{', '.join(absent)} of the paper's years are not there: 'metapac data fetch heart' "

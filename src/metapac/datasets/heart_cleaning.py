@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac.datasets.cache import Progress, Writer
-from metapac.datasets.heart_source import UNINFORMATIVE, Block, Source
+from metapac.datasets.heart_source import LEAK, PAPER, UNINFORMATIVE, Block, Source
 from metapac.datasets.heart_tally import Tally
 
 _ONE_IN = 20  # a feature may be missing in 5 % of the rows
@@ -59,12 +59,26 @@ def clean(
 
 def _notes(facts: Mapping[str, Any]) -> list[str]:
     """Return what cleaning left and took, in words."""
-    features = {reason: len(own) for reason, own in facts["features dropped"].items() if own}
+    features = [
+        f"{reason}: {_some(own)}" for reason, own in facts["features dropped"].items() if own
+    ]
     rows = {reason: count for reason, count in facts["rows dropped"].items() if count}
+    warnings = []
+    if LEAK in facts["features"]:
+        warnings.append(
+            f"{LEAK} is kept, as in the paper's text, but the CDC computes it from the label: pass "
+            f"--leave-out {LEAK} to predict heart attacks from anything else"
+        )
+    if not {*PAPER} <= {*facts["years"]}:
+        warnings.append(
+            f"the paper's years {PAPER[0]} to {PAPER[-1]} are not all here: name years in "
+            "heart(...), or draw state-years with heart_groups(...)"
+        )
     return [
+        *warnings,
         f"{facts['share positive']:.2%} of {facts['counts']['rows kept']:,} rows are positive",
         f"features kept: {', '.join(facts['features'])}",
-        f"features dropped: {_listed(features) or 'none'}",
+        f"features dropped: {'; '.join(features) or 'none'}",
         f"rows dropped: {_listed(rows) or 'none'}",
     ]
 
@@ -168,6 +182,11 @@ def _write(
     writer.append("y", (block.label[rows] == source.coding.yes).astype(np.int8))
     writer.append("year", block.year[rows].astype(np.int16))
     writer.append("state", block.state[rows].astype(np.int16))
+
+
+def _some(names: Sequence[str], shown: int = 8) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 def _where(sources: Sequence[Source]) -> Path:

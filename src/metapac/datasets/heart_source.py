@@ -14,7 +14,15 @@ LABEL = "CVDINFR4"  # "ever told you had a heart attack"
 STATE = "_STATE"
 
 # Dates of the interview and the file, and the sequence number with its copy, the sampling unit.
-UNINFORMATIVE = {"IDATE", "IMONTH", "IDAY", "IYEAR", "FMONTH", "SEQNO", "_PSU"}
+UNINFORMATIVE = {"IDATE", "IMONTH", "IDAY", "IYEAR", "FMONTH", "SEQNO", "_PSU"} | {
+    "DATE",
+    "YEAR",
+    "MONTH",
+    "DAY",
+    "SEQUENCE",
+}
+LEAK = "_MICHD"  # which the CDC computes from the label
+PAPER = range(2011, 2021)  # the years of the paper
 
 Floats = NDArray[np.floating[Any]]
 

@@ -29,7 +29,7 @@ def image_folder(
     """Return the images of a folder with one folder per class: pixels, class numbers, class names.
 
     Pixels are uint8 (n, size, size, 3). An image of another size is resized to a square, whatever
-    its proportions, as mini-ImageNet's are.
+    its proportions, as mini-ImageNet's are. One of 16 or 32 bits a pixel is refused by name.
     """
     size = _checks.whole_number("size", size)
     root = Path(folder)
@@ -63,7 +63,8 @@ def image_files(folder: Path) -> list[Path]:
 def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
     """Yield the images in their order, in blocks (block, size, size, 3).
 
-    Files that cannot be read are told together at the end: one run finds all of them.
+    Those of ``paths`` that cannot be read are told together at the end. Grey images of 16 or 32
+    bits are among them: no file says which of its values is white.
     """
     _pillow()
     faults: list[str] = []
@@ -82,7 +83,7 @@ def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise ValueError(
             f"{len(faults)} of {len(paths)} images cannot be read: {'; '.join(faults[:_SHOWN])}"
-            f"{more}. Copy those files again from where they came."
+            f"{more}. Copy those files again from where they came, or remove them."
         )
 
 
@@ -93,7 +94,9 @@ def _decode(paths: Sequence[Path], size: int) -> tuple[Pixels, list[str]]:
     for i, path in enumerate(paths):
         try:
             pixels[i] = _image(path, size)
-        except (OSError, ValueError, SyntaxError) as error:  # Pillow's for files that are cut off
+        except MemoryError:
+            raise
+        except Exception as error:  # a broken or a huge file can fail in any way
             reason = "it has zero bytes" if _empty(path) else str(error)
             faults.append(f"{path} ({reason})")
     return pixels, faults
@@ -103,6 +106,8 @@ def _image(path: Path, size: int) -> Any:
     from PIL import Image
 
     with Image.open(path) as file:
+        if file.mode.startswith(("I", "F")):  # would be cut off at 255, not scaled
+            raise ValueError(f"it has pixels of mode {file.mode}: save it with 8 bits a channel")
         picture = file.convert("RGB")
     if picture.size != (size, size):
         picture = picture.resize((size, size), Image.Resampling.LANCZOS)

@@ -71,6 +71,9 @@ def prepare(
     Known layouts: ``images/`` with train.csv, val.csv and test.csv; a folder per class under
     ``train/``, ``val/`` and ``test/``; and the pickled caches of the few-shot literature. Within
     a split, classes come in one random order, so that the last few are a fair choice of them.
+
+    The csv files name an image by its place in ``images/``, or in its label's folder there; an
+    image that is listed twice is refused.
     """
     layout = find_layout(Path(folder))
     return cache.prepare(
@@ -83,15 +86,17 @@ def _fill(writer: cache.Writer, layout: Layout, progress: cache.Progress | None)
     counts: dict[str, list[int]] = {}
     total, done, first = layout.total, 0, 0
     for split in SPLITS:
-        sizes = layout.sizes(split)
+        held = layout.read(split)
+        sizes = held.sizes()
         classes[split] = _shuffled(sizes)
         counts[split] = [sizes[name] for name in classes[split]]
         _refuse_shared(classes)
-        for pixels in layout.pixels(split, classes[split]):
+        for pixels in held.pixels(classes[split]):
             writer.append("x", pixels)
             done += len(pixels)
             if progress is not None:
                 progress(done, total)
+        del held  # before the next one is read: a pickled split is large
         numbers = np.arange(first, first + len(sizes), dtype=np.int16)
         writer.append("y", numbers.repeat(counts[split]))
         first += len(sizes)

@@ -253,6 +253,9 @@ class _Tasks(Sequence[Task]):
     def __len__(self) -> int:
         return self._count
 
+    def __repr__(self) -> str:
+        return f"<{self._count} tasks, drawn when they are asked for>"
+
     @overload
     def __getitem__(self, i: int) -> Task: ...
     @overload
