@@ -33,7 +33,7 @@ def study(device: str) -> PoolStudy:
         banks.append(PrototypeBank(torch.from_numpy(x).to(device), x))
     guess = QuantilePredictor(epsilon=0.1, rng=0)
     guess.fit(-rng.uniform(size=(64, 25)), -rng.uniform(size=64))
-    return PoolStudy(chosen, Independent(*pools), *banks, guess)
+    return PoolStudy(chosen, Independent(pools[0], pools[1]), banks[0], banks[1], guess)
 
 
 def main(draws: int = 100, jobs: int = 1) -> None:

@@ -125,6 +125,14 @@ def test_finished_draws_are_not_done_again(tmp_path: Path) -> None:
     assert same(read_rows(tmp_path), rows)
 
 
+def test_more_draws_go_on_from_fewer(tmp_path: Path) -> None:
+    run(tmp_path, Counting())
+    rows = run(tmp_path, Counting(), draws=DRAWS + 2)
+    assert len(COUNTED) == DRAWS + 2
+    assert same(rows, evaluate(SmallStudy(), guarantee=PROMISE, draws=DRAWS + 2))
+    assert read_settings(tmp_path)["draws"] == DRAWS + 2
+
+
 def test_a_failure_loses_no_finished_draw(tmp_path: Path) -> None:
     def stop(done: int) -> None:
         if done == 2:
@@ -222,10 +230,9 @@ def test_another_table_is_refused(tmp_path: Path, text: str) -> None:
     ("changes", "message"),
     [
         (
-            {"draws": 5},
-            "holds an evaluation with draws=4, and this one has draws=5. Go on with the",
+            {"rng": 1},
+            "holds an evaluation with rng=0, and this one has rng=1. Go on with the same, or pass",
         ),
-        ({"rng": 1}, "with rng=0, and this one has rng=1. Go on with the same, or pass another f"),
         (
             {"guarantee": replace(PROMISE, epsilon=0.25)},
             "with guarantee.epsilon=0.3, and this one has guarantee.epsilon=0.25.",

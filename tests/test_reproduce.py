@@ -63,7 +63,7 @@ def test_the_run_is_told_and_drawn(small: Path) -> None:
         assert (small / f"{name}.svg").read_text().startswith("<?xml")
     learner = json.loads((small / "learner.json").read_text())
     assert learner["accuracy"] > 0.4  # chance is 0.2
-    assert learner["episodes"] == 480
+    assert learner["episodes"] == 180
     assert learner["experiment"] == json.loads(json.dumps(experiment("glyphs").describe()))
 
 
@@ -75,10 +75,9 @@ def test_a_finished_run_is_not_done_again(small: Path) -> None:
     assert "PS-Test (keeps every" in result.output
     assert (small / "rows.csv.gz").read_bytes() == before
     other = CliRunner().invoke(
-        app, ["reproduce", "glyphs", "--draws", "3", "--device", "cpu", "-o", str(small)]
+        app, ["reproduce", "glyphs", "--epochs", "1", "--device", "cpu", "-o", str(small)]
     )
-    assert other.exit_code == 2
-    assert "draws=10" in other.output.replace("\n", " ")
+    assert other.exit_code == 2  # another training is another run
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
@@ -160,8 +159,8 @@ def test_independent_tasks_come_from_their_pools() -> None:
     e = replace(GROUPS, calibration_examples=10, calibration_tasks=30, test_tasks=20)
     one, other = groups(rng=1), groups(rng=2)
     tasks, tests = Independent(one, other).deal(e, np.random.default_rng(0))
-    assert {task.name.split("#")[0] for task in tasks} == set(one.names)
-    assert all(task.name.split("#")[0] in other.names for task in tests)
+    assert {str(task.name).split("#")[0] for task in tasks} == set(one.names)
+    assert all(str(task.name).split("#")[0] in other.names for task in tests)
 
 
 def test_a_pool_study_scores_as_its_bank_does() -> None:
@@ -194,7 +193,7 @@ def test_own_examples_are_of_each_class() -> None:
 
 def test_a_bank_study_takes_no_task_twice() -> None:
     scores = np.arange(40, dtype=np.float64).reshape(8, 5)
-    tests = [Judged(np.ones(2), np.full(3, i), np.full((3, 2), i)) for i in range(1, 7)]
+    tests = [Judged(np.ones(2), np.full(3, i), np.full((3, 2), i), 0.5) for i in range(1, 7)]
     study = BankStudy(GROUPS, scores, np.arange(8.0), tests)
     draw = study.draw(np.random.default_rng(0))
     rows = draw.scores.reshape(5, 5)

@@ -25,16 +25,18 @@ def reproduce(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the run; by default NAME.")
     ] = None,
-    draws: Annotated[int | None, typer.Option(min=1, help="Calibration draws; else 100.")] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Calibration draws; else those of the paper.")
+    ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Training epochs at most; else 200.")
+        int | None, typer.Option(min=1, help="Training epochs at most; else as stored results had.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda; by default what is there.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Workers that share the draws; -1 for all cores.")] = 1,
     backend: Annotated[
-        str | None, typer.Option(help="joblib's: loky, threading, dask, ray.")
+        str | None, typer.Option(help="loky (processes) or threading; from Python also dask.")
     ] = None,
     home: Annotated[
         Path | None, typer.Option(help="Where data are kept; by default $METAPAC_DATA.")

@@ -63,16 +63,17 @@ class EvaluationFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         if (self.path / SETTINGS).exists():
             self._refuse_other(settings)
-        else:
-            _write_settings(self.path / SETTINGS, settings)
-        # Named by what they were drawn with, so that no draw of anything else is ever taken.
-        self._draws = self.path / f"draws-{persistence.checksum(settings)[7:19]}"
+        _write_settings(self.path / SETTINGS, settings)
+        # Named by what they were drawn with, so that no draw of anything else is ever taken. Draw i
+        # is the same however many there are.
+        alike = {name: value for name, value in settings.items() if name != "draws"}
+        self._draws = self.path / f"draws-{persistence.checksum(alike)[7:19]}"
         self._draws.mkdir(exist_ok=True)
 
     def _refuse_other(self, settings: dict[str, Any]) -> None:
         old, new = dict(_flat(read_settings(self.path))), dict(_flat(settings))
         for name in [*new, *old]:
-            if old.get(name) != new.get(name):
+            if name != "draws" and old.get(name) != new.get(name):
                 raise ValueError(
                     f"{self.path} holds an evaluation with {name}={old.get(name)!r}, and this one "
                     f"has {name}={new.get(name)!r}. Go on with the same, or pass another folder."

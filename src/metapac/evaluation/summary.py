@@ -26,6 +26,7 @@ class Summary(NamedTuple):
     delta: float
     size: float  # mean
     size_median: float
+    error_mean: float
     error_90: float  # 90th percentile over tasks
     tasks_within: float  # share of tasks whose error is at most epsilon
     draws_within: float  # share of draws in which at least 1 - alpha of the tasks are
@@ -45,6 +46,7 @@ def _summary(mine: Rows, g: Guarantee) -> Summary:
         delta=float(mine.delta[0]),
         size=float(np.mean(mine.size)),
         size_median=float(np.median(mine.size)),
+        error_mean=float(np.mean(mine.error)),
         error_90=float(np.quantile(mine.error, 0.9)),
         tasks_within=float(np.mean(~broken)),
         draws_within=float(np.mean(_by_draw(mine, broken) <= g.alpha)),

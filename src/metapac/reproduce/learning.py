@@ -27,12 +27,12 @@ Array = NDArray[Any]
 
 QUANTILE_TASKS = 1000  # training tasks on which Meta-CP's predictor is trained
 RANKED_TASKS = 200  # test tasks over which AUROC is averaged
-QUERIES = 15  # examples that accuracy is counted on, of each class or of a group
+QUERIES = 5  # examples that accuracy is counted on, of each class or of a group
 
 
 def backbone(experiment: Experiment, data: Data, rng: int = 0) -> nn.Module:
     """Return the untrained backbone that the experiment names."""
-    imagenet = {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "rng": rng}
+    imagenet: dict[str, Any] = {"mean": IMAGENET_MEAN, "std": IMAGENET_STD, "rng": rng}
     makers: dict[str, Callable[[], nn.Module]] = {
         "conv4": lambda: Conv4(**imagenet),
         "conv4 narrow": lambda: Conv4(channels=1, size=28, width=16, rng=rng),
@@ -54,12 +54,12 @@ def trained(
 ) -> tuple[ProtoNet, History]:
     """Return the ProtoNet of an experiment with its best weights; a killed run goes on."""
     learner = ProtoNet(backbone(experiment, data))
+    settings: dict[str, Any] = {**experiment.shape, **asdict(experiment.training)}
     history = train(
         learner,
         data.pools.train,
         data.pools.validation,
-        **experiment.shape,
-        **asdict(experiment.training),
+        **settings,
         device=device,
         checkpoint=checkpoint,
         progress=progress,
@@ -97,7 +97,12 @@ def _area(scores: Array, labels: Array) -> float:
     return float((ranks - least) / pairs)
 
 
-def predictor(experiment: Experiment, learner: ProtoNet, data: Data) -> QuantilePredictor:
+def predictor(
+    experiment: Experiment,
+    learner: ProtoNet,
+    data: Data,
+    progress: Callable[[int, int], None] | None = None,
+) -> QuantilePredictor:
     """Return Meta-CP's quantile predictor, trained on training tasks."""
     e = experiment
     tasks = data.pools.train.tasks(QUANTILE_TASKS, **e.shape, queries=e.judged_examples, rng=0)
@@ -105,6 +110,8 @@ def predictor(experiment: Experiment, learner: ProtoNet, data: Data) -> Quantile
     for bank, task in banked(learner, tasks):
         supports.append(-bank.leave_one_out([task])[0])
         scores.append(bank.scores([task]))
+        if progress is not None:
+            progress(len(scores), len(tasks))
     names = np.arange(len(scores)).repeat([len(own) for own in scores])
     fitted = QuantilePredictor(epsilon=e.guarantee.epsilon, rng=0)
     return fitted.fit(np.stack(supports), fitted.targets(np.concatenate(scores), names))

@@ -15,7 +15,7 @@ import torch
 from metapac._version import __version__
 from metapac.datasets import cache
 from metapac.evaluation import Rows, Study, evaluate
-from metapac.evaluation.draws import Judged
+from metapac.evaluation.draws import Judged, data_checksum
 from metapac.learners.course import Epoch
 from metapac.learners.protonet import ProtoNet
 from metapac.learners.quantiles import QuantilePredictor
@@ -80,6 +80,9 @@ def _trained(
         experiment, data, device=device, checkpoint=place / "training", progress=advance
     )
     save_weights(learner, place / "model.safetensors")
+    weights = _weights(learner)
+    if _told(place / "learner.json").get("weights") == weights:
+        return learner  # trained before, perhaps on another machine
     epochs, per_epoch = len(history.epochs), experiment.training.episodes_per_epoch
     report = {
         "experiment": experiment.describe(),
@@ -95,6 +98,7 @@ def _trained(
         "validation_accuracy": history.best.accuracy,
         "seconds": round(sum(epoch.seconds for epoch in history.epochs), 1),
         **quality(experiment, learner, data),
+        "weights": weights,
         "device": _device(learner),
         "versions": {
             "metapac": __version__,
@@ -107,6 +111,17 @@ def _trained(
     return learner
 
 
+def _told(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
+
+
+def _weights(learner: ProtoNet) -> str:
+    """Return a checksum of the learner's weights."""
+    state = learner.module.state_dict()
+    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
+
+
 def _device(learner: ProtoNet) -> str:
     where = next(learner.module.parameters()).device
     return torch.cuda.get_device_name(where) if where.type == "cuda" else "cpu"
@@ -116,8 +131,17 @@ def make_study(
     experiment: Experiment, learner: ProtoNet, data: Data, progress: Steps | None = None
 ) -> Study:
     """Return the draws of an experiment: all embedding is done here, once."""
-    guess = predictor(experiment, learner, data)
-    described = {"experiment": experiment.describe(), "data": data.checksum}
+    say = progress or (lambda what, done, total: None)
+    guess = predictor(
+        experiment, learner, data, lambda done, total: say("quantiles of Meta-CP", done, total)
+    )
+    described = {
+        "experiment": experiment.describe(),
+        "data": data.checksum,
+        "weights": _weights(learner),
+        "torch": torch.__version__,
+    }
+    say("embedding the pools", 0, None)
     pools = data.pools
     if experiment.tasks_from == "bank":
         return _bank_study(experiment, learner, data, guess, described, progress)
@@ -149,6 +173,7 @@ def _bank_study(
 ) -> BankStudy:
     e = experiment
     say = progress or (lambda what, done, total: None)
+    assert e.calibration_examples is not None  # only groups have a rest
     tasks, tests = e.bank
     scores: list[Any] = []
     quantiles: list[float] = []

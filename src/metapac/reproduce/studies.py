@@ -40,6 +40,7 @@ class Independent:
         self, experiment: Experiment, rng: np.random.Generator
     ) -> tuple[Sequence[Task], Sequence[Task]]:
         e = experiment
+        assert e.calibration_examples is not None  # only groups dealt once have a rest
         one, other = rng.spawn(2)
         return (
             self.calibration.tasks(
