@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.learners.bank import PrototypeBank, gram_logits, gram_matrix
+from metapac.learners.bank import PrototypeBank, gram_logits, gram_matrix, left_out
 from metapac.learners.protonet import ProtoNet
 from metapac.learners.prototypes import prototype_logits
 from metapac.tasks.task import Task
@@ -68,6 +68,90 @@ def test_scores_equal_the_slow_reference(
     np.testing.assert_allclose(bank.scores(tasks), expected, atol=1e-5)
 
 
+def slow_leave_one_out(z: torch.Tensor, task: Task) -> Any:
+    """A task of one query for each support example, adapted to all the others."""
+    scores = []
+    for i, label in enumerate(task.support_y):
+        others = np.arange(len(task.support)) != i
+        if label not in task.support_y[others]:
+            scores.append(0.0)
+            continue
+        left = Task(
+            name=i,
+            x=z,
+            support=task.support[others],
+            support_y=task.support_y[others],
+            query=task.support[i : i + 1],
+            query_y=task.support_y[i : i + 1],
+            classes=task.classes,
+        )
+        scores.extend(slow_scores(z, left))
+    return np.array(scores)
+
+
+@settings(max_examples=60)
+@given(
+    rng=st.integers(0, 10**6),
+    support=st.integers(1, 12),
+    classes=st.integers(1, 6),
+    offset=st.sampled_from([0.0, 50.0]),
+    memory=st.sampled_from([2**32, 2**10]),
+)
+def test_leaving_one_out_equals_the_slow_reference(
+    rng: int, support: int, classes: int, offset: float, memory: int
+) -> None:
+    # Labels absent from the support, single examples of a label, and a support of one example.
+    generator = np.random.default_rng(rng)
+    z = torch.from_numpy(generator.normal(size=(40, 7)) + offset).float()
+    tasks = [random_task(generator, z, support, 2 + i, classes) for i in range(3)]
+    found = PrototypeBank(z, memory=memory).leave_one_out(tasks)
+    assert found.shape == (3, support)
+    expected = np.stack([slow_leave_one_out(z, task) for task in tasks])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_array_equal(found[expected == 0.0], 0.0)
+
+
+def test_leaving_one_out_of_far_apart_classes_loses_no_digits() -> None:
+    rng = np.random.default_rng(7)
+    far = np.repeat(rng.normal(size=(2, 64)), 200, axis=0) * 100
+    z = torch.from_numpy(far + 0.2 * rng.normal(size=(400, 64))).float()
+    tasks = [random_task(rng, z, 20, 1, 4) for _ in range(5)]
+    expected = np.stack([slow_leave_one_out(z, task) for task in tasks])
+    np.testing.assert_allclose(PrototypeBank(z).leave_one_out(tasks), expected, atol=1e-5)
+
+
+def test_distances_that_grow_large_and_equal_stay_equal() -> None:
+    # Without itself an example is 4/3 as far from its prototype, here as far as the other one.
+    logits = torch.tensor([-9.0, -16.0], dtype=torch.float64).view(1, 2, 1).expand(1, 2, 4) * 1e5
+    omitted = torch.full((1, 4), 7.0, dtype=torch.float64)
+    found = left_out(logits + 7, torch.zeros(1, 4, dtype=torch.int64), omitted)
+    np.testing.assert_allclose(found.numpy(), 0.5, atol=1e-5)
+
+
+def test_a_task_is_left_one_out_alone_as_among_others() -> None:
+    rng = np.random.default_rng(8)
+    z = torch.from_numpy(rng.normal(size=(60, 5))).float()
+    tasks = [random_task(rng, z, 6, query, classes) for query, classes in ((9, 3), (9, 3), (0, 2))]
+    together = PrototypeBank(z).leave_one_out(tasks)
+    apart = np.concatenate([PrototypeBank(z).leave_one_out([task]) for task in tasks])
+    # Queries are not looked at: tasks with few and with many of them go together.
+    more = random_task(rng, z, 6, 20, 3)
+    assert list(PrototypeBank(z)._chunks([*tasks[:2], more], "support")) == [[*tasks[:2], more]]
+    np.testing.assert_array_equal(together, apart)
+
+
+def test_leaving_one_out_needs_supports_of_one_size() -> None:
+    rng = np.random.default_rng(9)
+    z = torch.from_numpy(rng.normal(size=(60, 5))).float()
+    bank = PrototypeBank(z)
+    with pytest.raises(ValueError, match="support sets of one size, a row each, got sizes 4 and 6"):
+        bank.leave_one_out([random_task(rng, z, size, 2, 3) for size in (6, 4)])
+    with pytest.raises(ValueError, match="got no task. Pass the tasks of each size by themselves"):
+        bank.leave_one_out([])
+    with pytest.raises(ValueError, match="belongs to another pool"):
+        bank.leave_one_out([random_task(rng, z[:50], 6, 2, 3)])
+
+
 def test_tasks_of_different_shapes_keep_their_order() -> None:
     rng = np.random.default_rng(0)
     z = torch.from_numpy(rng.normal(size=(60, 5))).float()
@@ -104,6 +188,8 @@ def test_the_gpu_gives_the_same_numbers() -> None:
     for memory in (2**32, 2**18):
         on_gpu = PrototypeBank(z.cuda(), memory=memory).scores(tasks)
         np.testing.assert_allclose(on_gpu, on_cpu, atol=1e-5)
+        left_out = PrototypeBank(z.cuda(), memory=memory).leave_one_out(tasks)
+        np.testing.assert_allclose(left_out, PrototypeBank(z).leave_one_out(tasks), atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])

@@ -12,13 +12,14 @@ import pytest
 from engines import ENGINES, connection, put, run
 
 from metapac.tables.census import Census, take_census
+from metapac.tables.layout import Layout
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 
 
 def census(table: Any, trim: Any = None) -> Census:
     source = open_source(table, connection=connection("duckdb"))
-    return take_census(true_scores(source, task="task", score="score"), trim)
+    return take_census(true_scores(source, Layout("task", "score")), trim)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

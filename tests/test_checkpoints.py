@@ -292,3 +292,20 @@ def test_files_that_are_no_weights_are_refused(tmp_path: Path) -> None:
     safetensors.torch.save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(BadArtefact, match=r"holds no metapac weights\. Pass a file that save_w"):
         weights.load_weights(learner, path)
+
+
+def test_the_optimiser_is_laid_out_like_its_weights() -> None:
+    # A GPU trains channels last, and its fused Adam refuses any other layout of its state.
+    weight = torch.nn.Parameter(torch.ones(4, 3, 2, 2).to(memory_format=torch.channels_last))
+    optimiser = torch.optim.Adam([weight])
+    weight.square().sum().backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    kept = {
+        name: value.contiguous() for name, value in checkpoints.optimiser_tensors(optimiser).items()
+    }
+    fresh = torch.optim.Adam([weight])
+    checkpoints.set_optimiser(fresh, kept)
+    for name in ("exp_avg", "exp_avg_sq"):
+        found = fresh.state[weight][name]
+        assert found.stride() == weight.stride()
+        assert torch.equal(found, optimiser.state[weight][name])

@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 
 from metapac import MetaPS, __version__, load
 from metapac.cli.app import app
-from metapac.demo import compare
+from metapac.demo.setting import GUARANTEE
+from metapac.evaluation import Rows, summarise
 
 PROMISE = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
 
@@ -159,13 +160,18 @@ def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
 
 def test_the_demo_table_is_what_it_says() -> None:
     errors = {"PS": [0.0, 0.05, 0.2, 0.2], "PS-Test": [0.0] * 4}
-    rows = [
-        compare.Row(d, m, i, 0.5, e, 2.0)
-        for d in (0, 1)
-        for m in METHODS
-        for i, e in enumerate(errors.get(m, [0.1] * 4))
-    ]
-    table = {each.method: each for each in compare.summarise(rows)}
+    one_draw = np.concatenate([errors.get(method, [0.1] * 4) for method in METHODS])
+    rows = Rows(
+        draw=np.repeat([0, 1], 16),
+        method=np.tile(np.repeat(METHODS, 4), 2),
+        delta=np.full(32, GUARANTEE.delta),
+        task=np.tile(np.arange(4), 8),
+        threshold=np.full(32, 0.5),
+        feasible=np.ones(32, dtype=bool),
+        error=np.tile(one_draw, 2),
+        size=np.full(32, 2.0),
+    )
+    table = {each.method: each for each in summarise(rows, GUARANTEE)}
     assert table["PS"].size == 2
     assert table["PS"].tasks_within == 0.5
     assert table["PS"].error_90 == pytest.approx(0.2)

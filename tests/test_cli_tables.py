@@ -201,7 +201,8 @@ def test_faults_are_one_line_and_exit_with_two(table: Path, promise: Path, tmp_p
             ["predict", promise, table, "-o", tmp_path / "x.txt"],
             "output must end in .parquet or .csv",
         ),
-        (["evaluate", promise, table, "--task", "site"], "pass either score"),
+        (["evaluate", promise, table, "--score", "true", "--label", "y"], "pass either score"),
+        (["predict", promise, table, "--json"], "--json tells of the file written"),
         (["combine", promise, "-o", tmp_path / "p.json"], "promise.json is not a metapac site."),
         (["combine", tmp_path / "none", "-o", tmp_path / "p.json"], "none: No such file"),
     ]:

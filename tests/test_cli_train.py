@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cifar_files import fabricated, write_pickles
 from typer.testing import CliRunner
 
-from metapac.cli import examples
+from metapac.cli import examples, train
 from metapac.cli.app import app
-from metapac.learners import MAML, MLP, Conv4, ProtoNet
+from metapac.datasets.cifar10c import prepare
+from metapac.learners import MAML, MLP, Conv4, ProtoNet, SentenceCNN
 from metapac.learners.training import accuracy
 from metapac.learners.weights import load_weights
 from metapac.tasks.glyphs import glyphs
-from metapac.tasks.pools import ClassPool
+from metapac.tasks.pools import ClassPool, Pools
 
 SHORT = ["--epochs", "2", "--episodes", "8", "--batch", "4", "--tasks", "20", "--device", "cpu"]
 
@@ -50,7 +52,9 @@ def test_glyphs_train_and_the_weights_give_the_accuracy_told(
     few = partial(glyphs, characters=40, per_character=12)
     monkeypatch.setattr(examples, "glyphs", few)
     output = run("glyphs", "-o", tmp_path / "run", *SHORT)
-    told = re.search(r"accuracy ([\d.]+)% on 20 tasks of 8 classes that training never", output)
+    told = re.search(
+        r"accuracy ([\d.]+)% on 20 tasks drawn from 8 classes that training never", output
+    )
     assert told is not None, output
     assert "best of 2 epochs: " in output
     record = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -101,7 +105,7 @@ def test_groups_are_tasks(tmp_path: Path) -> None:
     groups = np.repeat([f"site {i}" for i in range(20)], 12)
     data = table(tmp_path, y=y, groups=groups)
     output = run(data, "-o", tmp_path / "run", *SHORT, "--class-weights", "1,10")
-    assert "on 20 tasks of 4 groups that training never saw" in output
+    assert "on 20 tasks drawn from 4 groups that training never saw" in output
     pools = json.loads((tmp_path / "run" / "run.json").read_text())["pools"]
     assert all(name.startswith("site ") for names in pools.values() for name in names)
     settings = json.loads((tmp_path / "run" / "checkpoint.json").read_text())["settings"]
@@ -146,7 +150,7 @@ def test_bad_files_and_options_are_told_in_one_line(tmp_path: Path) -> None:
     np.savez(other, images=np.zeros(3))
     for arguments, message in [
         ((tmp_path / "none.npz",), r"none\.npz: No such file or directory"),
-        ((broken,), r"broken\.npz is not a complete \.npz file\. Pass glyphs, or a file"),
+        ((broken,), r"broken\.npz is not a complete \.npz file\. Pass glyphs, miniimagenet"),
         ((other,), r"other\.npz must hold arrays x and y, .* it has: images\. Write it with"),
         ((data, "--ways", 9), r"has 20 classes; training, validation and test need 9 each, 27 in"),
         ((data, "--learner", "knn"), r"--learner must be 'protonet' or 'maml', got 'knn'"),
@@ -190,3 +194,37 @@ def test_torchrun_shares_a_run_between_two_processes(tmp_path: Path) -> None:
         assert shared["loss"] == pytest.approx(alone["loss"], rel=1e-5)
     assert one["pools"] == two["pools"]
     assert torch.distributed.is_initialized() is False
+
+
+def test_a_prepared_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METAPAC_DATA", str(tmp_path))
+    assert "Run 'metapac data fetch cifar10c'" in run("cifar10c", "-o", tmp_path, code=2)
+    prepare(write_pickles(tmp_path, fabricated(each=505)), home=tmp_path)
+    options = ["--shots", "2", "--queries", "2", "--epochs", "1", "--batch", "2"]
+    short: list[str | Path] = [
+        "--episodes",
+        "2",
+        "--tasks",
+        "4",
+        "--device",
+        "cpu",
+        "-o",
+        tmp_path / "run",
+    ]
+    said = run("cifar10c", *options, *short)
+    assert "on 4 tasks drawn from 5050 examples that training never saw" in said
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["data"], record["options"]["ways"]) == ("cifar10c", 10)
+    assert record["data_checksum"].startswith("sha256:")
+    said = run("cifar10c", "--home", tmp_path / "elsewhere", "-o", tmp_path / "other", code=2)
+    assert "set METAPAC_DATA to that folder" in said
+
+
+def test_sentences_have_a_backbone_of_their_own() -> None:
+    words = np.zeros((5, 4), np.float32)
+    x = np.zeros((4, 128, 3), np.int32)
+    given = examples.Examples(Pools(train=ClassPool(x, ["a", "a", "b", "b"])), words)
+    learner = train._learner("protonet", None, given, 2, 0)
+    assert isinstance(learner.module, SentenceCNN)
+    with pytest.raises(ValueError, match="--backbone must be 'cnn', got 'mlp'"):
+        train._learner("protonet", "mlp", given, 2, 0)

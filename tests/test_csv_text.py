@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac.tables.csv_text import common_header, header, refuse_faults
+from metapac.tables.layout import Layout
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 
@@ -85,5 +86,5 @@ def test_an_engine_reads_what_python_reads(
     writer.writerows([("task", "score"), *rows])
     path.write_text(buffer.getvalue(), encoding="utf-8", newline="")
     source = open_source(path, connection=connection("duckdb"))
-    found = source.run(true_scores(source, task="task", score="score").table).to_pylist()
+    found = source.run(true_scores(source, Layout("task", "score")).table).to_pylist()
     assert [(row["task"], row["score"]) for row in found] == [(t, float(s)) for t, s in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from metapac.learners import episodes
 from metapac.learners.episodes import EpisodeSampler, distinct, fingerprint, fits, on_device, take
-from metapac.tasks.pools import ClassPool, GroupPool
+from metapac.tasks.pools import Change, ClassPool, GroupPool
 
 CPU = torch.device("cpu")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -45,7 +46,7 @@ def test_class_episodes_are_few_shot_tasks(
     y, ways, shots, queries = given_pool
     pool = ClassPool(np.arange(len(y)), y)
     sampler = EpisodeSampler(pool, CPU, ways=ways, shots=shots, queries=queries)
-    drawn = sampler.draw(count, seed)
+    drawn = sampler.draw(count, seed)[:4]
     assert sampler.classes == ways
     for support, support_y, query, query_y in zip(*(part.numpy() for part in drawn), strict=True):
         assert len({*support, *query}) == ways * (shots + queries)  # no example twice
@@ -67,7 +68,7 @@ def test_group_episodes_stay_in_their_group_and_keep_its_labels(
     y = np.random.default_rng(seed).integers(3, size=len(groups))
     pool = GroupPool(np.arange(len(y)), y, groups, classes=4)
     sampler = EpisodeSampler(pool, CPU, ways=5, shots=shots, queries=queries)
-    drawn = sampler.draw(8, seed)
+    drawn = sampler.draw(8, seed)[:4]
     assert sampler.classes == 4
     for support, support_y, query, query_y in zip(*(part.numpy() for part in drawn), strict=True):
         both = np.concatenate([support, query])
@@ -126,9 +127,68 @@ def test_few_keys_at_a_time_make_the_same_kind_of_choice(monkeypatch: pytest.Mon
     assert len({tuple(row) for row in rows.tolist()}) > 20
 
 
-def a_sampler(x: Any) -> EpisodeSampler:
+@dataclass(frozen=True)
+class Step:
+    """Adds a number to all examples of a task, and a small one to each."""
+
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"step {self.size}"
+
+    def __call__(self, images: Tensor, rng: np.random.Generator) -> Tensor:
+        small = torch.from_numpy(rng.integers(10, size=images.shape))
+        return images + 1000 * self.size + 100 * small.to(images.device)
+
+
+def random_step(rng: np.random.Generator) -> Step:
+    return Step(int(rng.integers(1, 10**6)))
+
+
+def a_sampler(x: Any, change: Change | None = None) -> EpisodeSampler:
     y = np.repeat(np.arange(4), len(x) // 4)
-    return EpisodeSampler(ClassPool(x, y), CPU, ways=3, shots=2, queries=1)
+    return EpisodeSampler(ClassPool(x, y, change=change), CPU, ways=3, shots=2, queries=1)
+
+
+def test_each_episode_has_one_change_for_all_its_examples() -> None:
+    sampler = a_sampler(np.arange(40), random_step)
+    drawn = sampler.draw(50, seed=3)
+    found = sampler.gather(drawn)
+    both = torch.cat([found.support_x, found.query_x], dim=1)  # (50, 9)
+    positions = torch.cat([drawn.support, drawn.query], dim=1)
+    steps = both // 1000
+    assert torch.equal(both % 100, positions)  # each example is where it was
+    assert (steps == steps[:, :1]).all()
+    assert len(set(steps[:, 0].tolist())) == 50
+    assert len(set((both // 100 % 10).flatten().tolist())) == 10  # and has its own small number
+    assert not (both // 100 % 10 == (both // 100 % 10)[:1]).all(1)[1:].any()
+
+
+def test_the_change_of_an_episode_is_the_same_in_any_company() -> None:
+    sampler, again = (a_sampler(np.arange(40), random_step) for _ in range(2))
+    drawn = sampler.draw(8, seed=1)
+    whole = sampler.gather(drawn)
+    again.draw(3, seed=5)
+    part = again.gather(again.draw(8, seed=1).part(5, 7))
+    assert torch.equal(part.support_x, whole.support_x[5:7])
+    assert torch.equal(part.query_x, whole.query_x[5:7])
+    assert torch.equal(sampler.gather(drawn).query_x, whole.query_x)
+    other = sampler.gather(sampler.draw(8, seed=2))
+    assert not (other.support_x // 1000 == whole.support_x // 1000).any()
+    assert drawn.seeds.device.type == "cpu"  # so that no change waits for a GPU
+
+
+def test_a_change_that_loses_examples_is_refused() -> None:
+    class Half:
+        name = "half"
+
+        def __call__(self, images: Any, rng: object) -> Any:
+            return images[::2]
+
+    sampler = a_sampler(np.arange(40), lambda rng: Half())
+    with pytest.raises(ValueError, match=r"alteration 'half' must return as many .* got 5 for 9"):
+        sampler.gather(sampler.draw(1, seed=0))
 
 
 def test_episodes_depend_on_the_seed_alone() -> None:
@@ -241,8 +301,13 @@ def test_fingerprints_tell_data_apart() -> None:
         ClassPool(x.astype(float), y),
         GroupPool(x, y, y),
         GroupPool(x, y % 2, y, classes=10),
+        ClassPool(x, y, change=random_step),
+        ClassPool(x, y, change=lambda rng: Step(1)),
+        ClassPool(x, y, change=lambda rng: Step(2)),
     ]
-    assert len({same, *(fingerprint(other) for other in others)}) == 7
+    assert len({same, *(fingerprint(other) for other in others)}) == 10
+    again = fingerprint(ClassPool(x, y, change=lambda rng: Step(2)))
+    assert again == fingerprint(others[-1])  # wherever the function lies in memory
 
 
 @needs_gpu
@@ -259,3 +324,14 @@ def test_on_a_gpu_episodes_are_the_same_wherever_the_data_lie(
     found = sampler.gather(drawn)
     assert {part.device.type for part in found[:-1] if isinstance(part, Tensor)} == {"cuda"}
     np.testing.assert_array_equal(found.query_x.cpu().numpy(), x[drawn.query.cpu().numpy()])
+
+
+@needs_gpu
+def test_on_a_gpu_changes_are_made_there_and_by_the_seed_alone() -> None:
+    pool = ClassPool(np.arange(40), np.repeat(np.arange(4), 10), change=random_step)
+    sampler = EpisodeSampler(pool, "cuda", ways=3, shots=2, queries=1)
+    drawn = sampler.draw(4, seed=0)
+    found, again = sampler.gather(drawn), sampler.gather(sampler.draw(4, seed=0))
+    assert found.query_x.device.type == "cuda"
+    assert torch.equal(found.query_x, again.query_x)
+    assert torch.equal(found.query_x % 100, drawn.query)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import metapac
 
 SOURCE = Path(metapac.__file__).parent
@@ -22,9 +24,12 @@ ORDER = [
     "persistence",
     "_estimator",
     "calibration",
+    "corrections",
+    "meta_cp",
     "sites",
     "tables.brackets",
     "tables._checks",
+    "tables.layout",
     "tables.upload",
     "tables.connections",
     "tables.csv_text",
@@ -47,6 +52,29 @@ ORDER = [
     "tasks.task",
     "tasks.pools",
     "tasks.glyphs",
+    "datasets.cache",
+    "datasets.download",
+    "datasets.archives",
+    "datasets.pickles",
+    "datasets.images",
+    "datasets.miniimagenet_layouts",
+    "datasets.miniimagenet",
+    "datasets.cifar10",
+    "datasets.corruptions",
+    "datasets.cifar10c",
+    "datasets.glove",
+    "datasets.fewrel_files",
+    "datasets.fewrel",
+    "datasets.fips",
+    "datasets.brfss",
+    "datasets.heart_source",
+    "datasets.heart_tally",
+    "datasets.heart_cleaning",
+    "datasets.heart_years",
+    "datasets.heart_table",
+    "datasets.heart_pools",
+    "datasets.heart",
+    "datasets.catalogue",
     "learners.contract",
     "learners._checks",
     "learners._inference",
@@ -58,6 +86,7 @@ ORDER = [
     "learners.prototypes",
     "learners.bank",
     "learners.protonet",
+    "learners.quantiles",
     "learners.maml",
     "learners.episodes",
     "learners.loss",
@@ -68,9 +97,21 @@ ORDER = [
     "learners.run",
     "learners.training",
     "scoring",
-    "demo.compare",
+    "evaluation.draws",
+    "evaluation.methods",
+    "evaluation.rows",
+    "evaluation.folder",
+    "evaluation.summary",
+    "evaluation.trials",
+    "figures",
+    "demo.setting",
     "demo.synthetic",
     "demo.glyphs",
+    "reproduce.experiments",
+    "reproduce.data",
+    "reproduce.learning",
+    "reproduce.studies",
+    "reproduce.run",
     "cli.common",
     "cli.tables",
     "cli.examples",
@@ -79,20 +120,36 @@ ORDER = [
     "cli.predict",
     "cli.evaluate",
     "cli.site",
+    "cli.data",
     "cli.train",
+    "cli.reproduce",
     "cli.demo",
     "cli.app",
 ]
 
 
-def test_importing_metapac_loads_nothing_heavy() -> None:
-    code = "import sys, metapac; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+@pytest.mark.parametrize("module", ["metapac", "metapac.datasets"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert "numpy" in loaded
-    heavy = {"torch", "pandas", "polars", "pyarrow", "matplotlib", "sklearn", "typer", "rich"}
-    heavy |= {"ibis", "duckdb", "pyspark", "sqlglot"}
+    heavy = {
+        "torch",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "PIL",
+        "matplotlib",
+        "sklearn",
+        "typer",
+        "rich",
+        "ibis",
+        "duckdb",
+        "pyspark",
+        "sqlglot",
+    }
     assert not heavy & set(loaded)
 
 

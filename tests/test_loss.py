@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metapac.learners import Conv4, ProtoNet
-from metapac.learners.loss import EpisodeLoss, episode_loss
+from metapac.learners import Conv4, EpisodeSampler, ProtoNet
+from metapac.learners.loss import EpisodeLoss, count_correct, episode_loss
+from metapac.tasks.pools import GroupPool
 
 
 def slow_loss(
@@ -89,3 +90,25 @@ def test_the_step_is_one_graph() -> None:
     plain = {name: weight.grad for name, weight in loss.named_parameters()}
     for name, weight in whole.named_parameters():
         torch.testing.assert_close(weight.grad, plain[name])
+
+
+def test_correct_answers_count_with_the_weight_of_their_label() -> None:
+    class Never:
+        """Answers 0 whatever it is asked."""
+
+        module: torch.nn.Module = torch.nn.Identity()
+
+        def logits(
+            self, support_x: Tensor, support_y: Tensor, query_x: Tensor, *, classes: int
+        ) -> Tensor:
+            return torch.tensor([1.0, 0.0]).expand(*query_x.shape[:2], classes)
+
+    y = np.array([0] * 30 + [1] * 10)
+    pool = GroupPool(np.zeros((40, 1), np.float32), y, ["site"] * 40)
+    sampler = EpisodeSampler(pool, "cpu", ways=5, shots=5, queries=35)
+    drawn = sampler.draw(3, 0)
+    zeros, ones = (int((drawn.query_y == label).sum()) for label in (0, 1))
+    plain = count_correct(Never(), sampler, drawn, at_once=2)
+    assert plain.tolist() == [zeros, zeros + ones]
+    weighted = count_correct(Never(), sampler, drawn, 2, torch.tensor([1.0, 10.0]))
+    assert weighted.tolist() == [zeros, zeros + 10 * ones]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from metapac.tables.brackets import Brackets
 from metapac.tables.census import take_census
+from metapac.tables.layout import Layout
 from metapac.tables.pool import Shape, guess, shape_of, trim_of
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.sources import open_source
@@ -21,7 +22,7 @@ from metapac.tables.sources import open_source
 
 def rows_of(table: Any) -> Rows:
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, task="task", score="score")
+    return true_scores(source, Layout("task", "score"))
 
 
 def table_of(scores: NDArray[Any]) -> Any:

@@ -163,6 +163,10 @@ def test_a_trivial_promise_keeps_everything(frame: pd.DataFrame) -> None:
         ),
         (
             {"l": [[1.0, 2.0]]}, {"columns": "l", "classes": "abc"},
+            "classes must be a list of names, got the string 'abc'",
+        ),
+        (
+            {"l": [[1.0, 2.0]]}, {"columns": "l", "classes": ["a", "b", "c"]},
             "must have one score for each of 3 classes, got lengths from 2 to 2",
         ),
         (

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from metapac.tables import ranks
 from metapac.tables.census import take_census
+from metapac.tables.layout import Layout
 from metapac.tables.pool import trim_of
 from metapac.tables.ranks import order_statistics
 from metapac.tables.scores import Rows, true_scores
@@ -21,7 +22,7 @@ from metapac.tables.sources import open_source
 def rows_of(scores: NDArray[Any], tasks: Any) -> Rows:
     table = pa.table({"task": tasks, "score": scores})
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, task="task", score="score")
+    return true_scores(source, Layout("task", "score"))
 
 
 def search(scores: NDArray[Any], tasks: Any, places: list[int], worth: int = 12) -> list[str]:

@@ -21,6 +21,7 @@ from pyarrow import parquet
 
 from metapac import MetaPS
 from metapac.tables import calibrate_table
+from metapac.tables.layout import Layout
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 
@@ -315,4 +316,4 @@ def test_a_broken_gzip_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(whole[:-20])
     source = opened(tmp_path / "a.csv.gz")
     with pytest.raises(ValueError, match="a.csv.gz"), source.reading(["score"], "task"):
-        source.run(true_scores(source, task="task", score="score").table)
+        source.run(true_scores(source, Layout("task", "score")).table)

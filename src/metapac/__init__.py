@@ -5,6 +5,7 @@ from metapac._version import __version__
 from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
 from metapac.calibration import PS, MetaPS
 from metapac.guarantee import Guarantee, InfeasibleGuarantee, NotCalibrated
+from metapac.meta_cp import MetaCP
 from metapac.persistence import BadArtefact
 from metapac.planning import plan
 from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
@@ -14,6 +15,7 @@ __all__ = [
     "BadArtefact",
     "Guarantee",
     "InfeasibleGuarantee",
+    "MetaCP",
     "MetaPS",
     "NotCalibrated",
     "__version__",

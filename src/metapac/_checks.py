@@ -272,15 +272,38 @@ def distinct(names: list[Any]) -> None:
         )
 
 
-def in_order(name: str, values: Mapping[Any, Any], tasks: list[Any]) -> list[Any]:
-    """Return the values of a mapping in the order of ``tasks``."""
+def in_order(name: str, values: Mapping[Any, Any], other: str, tasks: list[Any]) -> list[Any]:
+    """Return the values of a mapping in the order of ``tasks``, those of ``other``."""
     missing = [task for task in tasks if task not in values]
     if missing or len(values) != len(tasks):
         which = missing or [task for task in values if task not in set(tasks)]
         raise ValueError(
-            f"{name} must have the same tasks as task_thresholds, but only one has {which[0]!r}."
+            f"{name} must have the same tasks as {other}, but only one has {which[0]!r}."
         )
     return [values[task] for task in tasks]
+
+
+def task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
+    """Return one finite number for each of ``tasks``, out of an array or a mapping from task."""
+    if isinstance(quantiles, Mapping):
+        quantiles = in_order("quantiles", quantiles, "scores", tasks)
+    array = score_array("quantiles", quantiles)
+    if array.shape != (len(tasks),):
+        raise ValueError(
+            f"quantiles must hold one number for each of the {len(tasks)} tasks, got shape "
+            f"{array.shape}. Pass a mapping from task to number, or an array in the order in which "
+            "the tasks first appear."
+        )
+    finite("quantiles", array)
+    return array.astype(np.float64)
+
+
+def one_finite(name: str, value: Any) -> float:
+    """Return ``value`` as a float that is neither infinite nor NaN."""
+    array = score_array(name, value)
+    if array.ndim or not np.isfinite(array):
+        raise ValueError(f"{name} must be one finite number, got {_brief(value)}.")
+    return float(array)
 
 
 def json_names(names: Array) -> list[Any]:

@@ -7,7 +7,7 @@ import inspect
 import numbers
 import os
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,12 +16,11 @@ from metapac import _checks, persistence, sets
 from metapac.guarantee import NotCalibrated
 
 
-class ThresholdSets(ABC):
-    """A threshold with a promise. Subclasses calibrate it; this class uses it."""
+class Calibrated(ABC):
+    """One number with a promise. Subclasses find it; this class keeps it and its parameters."""
 
-    epsilon: float
-    threshold_: float
     precision_: np.dtype[np.floating[Any]]
+    _found: ClassVar[str]  # the name of that number
 
     @property
     @abstractmethod
@@ -33,29 +32,8 @@ class ThresholdSets(ABC):
     @abstractmethod
     def _restore(self, body: dict[str, Any]) -> None: ...
 
-    def predict_set(self, scores: ArrayLike) -> NDArray[np.bool_]:
-        """Return which labels are kept: ``scores >= threshold_``, in the shape of ``scores``.
-
-        The comparison is made in the coarser of the precisions of these scores and of the
-        calibration scores: rounding keeps order, so no label that was certified is lost to it.
-        """
-        self._check_calibrated()
-        array = np.atleast_1d(_checks.score_array("scores", scores))
-        _checks.no_nan("scores", array, lambda i: f"in row {np.unravel_index(i, array.shape)[0]}")
-        coarse = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
-        with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
-            return np.asarray(array.astype(coarse, copy=False) >= coarse.type(self.threshold_))
-
-    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
-        """Return for each prediction the interval of all y kept, if calibrated on residual scores.
-
-        Shape: that of ``prediction``, with lower and upper end added as a last axis.
-        """
-        self._check_calibrated()
-        return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
-
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the threshold, its promise and its evidence as versioned JSON, atomically."""
+        """Write the number, its promise and its evidence as versioned JSON, atomically."""
         self._check_calibrated()
         persistence.write(
             path,
@@ -63,7 +41,7 @@ class ThresholdSets(ABC):
                 "kind": self._kind(),
                 "parameters": self._plain_parameters(),
                 "promise": self.promise_,
-                "threshold": persistence.encode(self.threshold_),
+                self._found: persistence.encode(getattr(self, f"{self._found}_")),
                 "precision": self.precision_.name,
                 **self._body(),
             },
@@ -98,8 +76,8 @@ class ThresholdSets(ABC):
     def _parameter_names(cls) -> tuple[str, ...]:
         return tuple(inspect.signature(cls).parameters)
 
-    def _calibrated(self, threshold: float, precision: np.dtype[Any]) -> Self:
-        self.threshold_ = threshold
+    def _calibrated(self, number: float, precision: np.dtype[Any]) -> Self:
+        setattr(self, f"{self._found}_", number)
         self.precision_ = precision
         self._parameters = self._promised()
         return self
@@ -109,9 +87,9 @@ class ThresholdSets(ABC):
 
     def _check_calibrated(self) -> None:
         name = type(self).__name__
-        if not hasattr(self, "threshold_"):
+        if not hasattr(self, f"{self._found}_"):
             raise NotCalibrated(
-                f"this {name} has no threshold yet. Call .calibrate(...) first, "
+                f"this {name} has no {self._found} yet. Call .calibrate(...) first, "
                 "or metapac.load(path)."
             )
         if self._parameters != self._promised():
@@ -125,11 +103,46 @@ class ThresholdSets(ABC):
         return f"{type(self).__name__}({params})"
 
     def __str__(self) -> str:
-        return self.promise_ if hasattr(self, "threshold_") else repr(self)
+        return self.promise_ if hasattr(self, f"{self._found}_") else repr(self)
+
+    def _kept(self, scores: ArrayLike, threshold: float) -> NDArray[np.bool_]:
+        """Return which scores are at least ``threshold``, in the coarser of both precisions."""
+        array = np.atleast_1d(_checks.score_array("scores", scores))
+        _checks.no_nan("scores", array, lambda i: f"in row {np.unravel_index(i, array.shape)[0]}")
+        coarse = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
+        with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
+            return np.asarray(array.astype(coarse, copy=False) >= coarse.type(threshold))
 
 
-def _kinds() -> dict[str, type[ThresholdSets]]:
-    return {kind.__name__: kind for kind in ThresholdSets.__subclasses__()}
+class ThresholdSets(Calibrated):
+    """One threshold for all new tasks. Subclasses calibrate it; this class uses it."""
+
+    epsilon: float
+    threshold_: float
+    columns_: dict[str, Any] | None = None  # of the table it was calibrated on, if it was one
+    _found = "threshold"
+
+    def predict_set(self, scores: ArrayLike) -> NDArray[np.bool_]:
+        """Return which labels are kept: ``scores >= threshold_``, in the shape of ``scores``.
+
+        The comparison is made in the coarser of the precisions of these scores and of the
+        calibration scores: rounding keeps order, so no label that was certified is lost to it.
+        """
+        self._check_calibrated()
+        return self._kept(scores, self.threshold_)
+
+    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
+        """Return for each prediction the interval of all y kept, if calibrated on residual scores.
+
+        Shape: that of ``prediction``, with lower and upper end added as a last axis.
+        """
+        self._check_calibrated()
+        return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
+
+
+def _kinds() -> dict[str, type[Calibrated]]:
+    heirs = [*ThresholdSets.__subclasses__(), *Calibrated.__subclasses__()]  # the nearest first
+    return {kind.__name__: kind for kind in heirs}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -138,15 +151,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         calibrated: Any = _kinds()[body["kind"]](**body["parameters"])
         calibrated._restore(body)
-        intact = calibrated.threshold_ == float(body["threshold"])
+        name = calibrated._found
+        stated, evident = float(body[name]), getattr(calibrated, f"{name}_")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise persistence.BadArtefact(
             f"{path} does not hold what a promise needs ({type(error).__name__}: {error}). "
             "Save the calibrated object again."
         ) from error
-    if not intact:
+    if stated != evident:
         raise persistence.BadArtefact(
-            f"{path} states threshold {body['threshold']}, but its evidence gives "
-            f"{calibrated.threshold_:g}. Calibrate again."
+            f"{path} states {name} {stated:g}, but its evidence gives {evident:g}. Calibrate again."
         )
     return calibrated

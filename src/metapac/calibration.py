@@ -16,8 +16,8 @@ from metapac.binomial import allowed_errors, certifies, threshold
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import Guarantee, InfeasibleGuarantee, Level, Split, pooled_sentence
 
-_ON_INFEASIBLE = ("raise", "trivial")
-_TRIVIAL = "Every label is kept, so it holds trivially."
+ON_INFEASIBLE = ("raise", "trivial")
+TRIVIAL = "Every label is kept, so it holds trivially."
 _UNKNOWN = -1
 
 
@@ -28,6 +28,7 @@ class Evidence(NamedTuple):
     sizes: NDArray[np.int64]  # (tasks,), _UNKNOWN where a site did not say
     thresholds: NDArray[np.float64]  # (tasks, levels)
     precision: np.dtype[Any]
+    columns: dict[str, Any] | None = None  # of the table that they come from
 
     def sizes_and_counts(self, g: Guarantee) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the distinct sizes and their counts; an unsaid size is what its thresholds need.
@@ -105,6 +106,7 @@ class MetaPS(ThresholdSets):
                 np.concatenate([old.sizes, new.sizes]),
                 np.concatenate([old.thresholds, new.thresholds]),
                 min(old.precision, new.precision, key=lambda dtype: dtype.itemsize),
+                old.columns,
             )
         )
 
@@ -142,7 +144,7 @@ class MetaPS(ThresholdSets):
         _checks.same_length("task_thresholds", found, "tasks", names)
         _checks.distinct(names.tolist())
         if isinstance(sizes, Mapping):
-            sizes = _checks.in_order("sizes", sizes, names.tolist())
+            sizes = _checks.in_order("sizes", sizes, "task_thresholds", names.tolist())
         counts = np.full(len(found), _UNKNOWN)
         if sizes is not None:
             counts = _checks.whole_numbers("sizes", sizes, least=1)
@@ -157,13 +159,13 @@ class MetaPS(ThresholdSets):
         """The promise in one sentence, with its numbers and its assumptions."""
         self._check_calibrated()
         sentence = self.guarantee_.sentence(tasks=len(self.tasks_), threshold=self.threshold_)
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {_TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {TRIVIAL}"
 
     def _guarantee(self) -> Guarantee:
         return Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=self.delta, split=self.split)
 
     def _check_parameters(self) -> Guarantee:
-        _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
+        _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         return self._guarantee()
 
     def _within(self, scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Evidence:
@@ -196,11 +198,13 @@ class MetaPS(ThresholdSets):
         self.tasks_ = evidence.names
         self.task_sizes_ = evidence.sizes
         self.task_thresholds_ = evidence.thresholds[:, best].copy()
+        self.columns_ = evidence.columns
         self._evidence = evidence
         return self._calibrated(across[best], evidence.precision)
 
     def _body(self) -> dict[str, Any]:
         return {
+            "columns": self.columns_,
             "evidence": {
                 "tasks": _checks.json_names(self.tasks_),
                 "sizes": self._evidence.sizes.tolist(),
@@ -208,7 +212,7 @@ class MetaPS(ThresholdSets):
                     [persistence.encode(value) for value in row]
                     for row in self._evidence.thresholds.tolist()
                 ],
-            }
+            },
         }
 
     def _restore(self, body: dict[str, Any]) -> None:
@@ -219,6 +223,7 @@ class MetaPS(ThresholdSets):
                 np.array(evidence["sizes"], dtype=np.int64),
                 np.array([[float(value) for value in row] for row in evidence["thresholds"]]),
                 np.dtype(body["precision"]),
+                body.get("columns"),
             )
         )
 
@@ -242,7 +247,7 @@ class PS(ThresholdSets):
 
     def calibrate(self, scores: ArrayLike) -> Self:
         """Find the threshold from the true labels' scores."""
-        _checks.one_of("on_infeasible", self.on_infeasible, _ON_INFEASIBLE)
+        _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         array = _checks.score_array("scores", scores)
         found = threshold(array, epsilon=self.epsilon, delta=self.delta)
         n = len(array)
@@ -258,7 +263,7 @@ class PS(ThresholdSets):
         sentence = pooled_sentence(
             self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
         )
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {_TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {TRIVIAL}"
 
     def _body(self) -> dict[str, Any]:
         return {"evidence": {"examples": self.n_examples_}}

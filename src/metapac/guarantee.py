@@ -112,6 +112,27 @@ def pooled_sentence(
     )
 
 
+def average_sentence(over: str, epsilon: float, delta: float, *, tasks: int, offset: float) -> str:
+    """Return the promise of ``MetaCP``, which speaks of an average over tasks and of none of them.
+
+    ``offset`` is its lambda.
+    """
+    sets = f"the sets {{label: score >= -(quantile + {offset!r})}}"
+    rate = f"miss the true label at most {percent(epsilon)} of the time on average over"
+    if over == "tasks":
+        who = f"the {tasks} calibration tasks and their examples, {sets} {rate} new tasks"
+    else:
+        who = (
+            f"the examples of the {tasks} calibration tasks, {sets} are at least as large as sets "
+            f"that {rate} the draw of the calibration tasks and of a new one"
+        )
+    return (
+        f"With probability at least 1 - {delta} over {who}, not on each of them, provided that "
+        "tasks are drawn independently and alike, that no calibration task was seen in training, "
+        "and that one fixed score function and one fixed quantile predictor serve them all."
+    )
+
+
 def _sets(threshold: float | None) -> str:
     return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
 

@@ -112,10 +112,7 @@ def least_size(epsilon: float, delta: float, errors: int = 0) -> int:
     """Return the least n of which ``errors`` may be wrong and still certify ``epsilon``."""
     guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
     if guess > _checks.LARGEST_COUNT:
-        raise ValueError(
-            f"a rate of {epsilon:g} at confidence 1 - {delta:g} needs more than 2**53 examples or "
-            "tasks. Promise a larger epsilon, alpha or delta."
-        )
+        raise _beyond_counting(epsilon, delta)
     high = max(errors + 1, math.ceil(guess))
     while not certifies(errors, high, epsilon, delta):
         high *= 2
@@ -124,6 +121,13 @@ def least_size(epsilon: float, delta: float, errors: int = 0) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if certifies(errors, middle, epsilon, delta) else (middle, high)
     return high
+
+
+def _beyond_counting(epsilon: float, delta: float) -> ValueError:
+    return ValueError(
+        f"a rate of {epsilon:g} at confidence 1 - {delta:g} needs more than 2**53 examples or "
+        "tasks. Promise a larger epsilon, alpha or delta."
+    )
 
 
 def too_small(
@@ -154,12 +158,14 @@ def affordable(
     """Return the best promise, one parameter at a time, of ``counts`` tasks of each size."""
 
     def least(name: str) -> float | None:
-        return _least(lambda value: feasible(replace(guarantee, **{name: value}), sizes, counts))
+        return least_value(
+            lambda value: feasible(replace(guarantee, **{name: value}), sizes, counts)
+        )
 
     return Affordable(least("epsilon"), least("alpha"), least("delta"))
 
 
-def _least(works: Callable[[float], bool]) -> float | None:
+def least_value(works: Callable[[float], bool]) -> float | None:
     """Return the least value in (0, 1) that works, of a promise that only gets easier."""
     low, high = 0.0, math.nextafter(1.0, 0.0)
     if not works(high):
@@ -247,11 +253,43 @@ def pooled_shortage(epsilon: float, delta: float, n: int) -> str:
     """Return in words what an infeasible ``PS`` lacks and what its n examples could carry."""
     need = least_size(epsilon, delta)
     best = {
-        "epsilon": _least(lambda value: bool(certifies(0, n, value, delta))),
-        "delta": _least(lambda value: bool(certifies(0, n, epsilon, value))),
+        "epsilon": least_value(lambda value: bool(certifies(0, n, value, delta))),
+        "delta": least_value(lambda value: bool(certifies(0, n, epsilon, value))),
     }
     add = f"add {need - n} example{'s' if need - n != 1 else ''}"
     return (
         f"epsilon={epsilon:g}, delta={delta:g} cannot be promised: it needs at least {need} "
         f"examples, and there are {n}. {_either([add, *_cheaper(best)])}"
+    )
+
+
+def average_shortage(
+    epsilon: float,
+    delta: float,
+    tasks: int,
+    works: Callable[[float, float, int], bool],
+    each: str = "",
+) -> str:
+    """Return in words what an infeasible promise on average over tasks lacks.
+
+    ``works`` tells whether such an epsilon and delta can be promised with so many tasks, ``each``
+    what is asked of a task.
+    """
+    high = tasks + 1
+    while not works(epsilon, delta, high):
+        high *= 2
+        if high > _checks.LARGEST_COUNT:
+            raise _beyond_counting(epsilon, delta)
+    low = tasks
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if works(epsilon, delta, middle) else (middle, high)
+    best = {
+        "epsilon": least_value(lambda value: works(value, delta, tasks)),
+        "delta": least_value(lambda value: works(epsilon, value, tasks)),
+    }
+    return (
+        f"epsilon={epsilon:g}, delta={delta:g} cannot be promised on average over tasks: it needs "
+        f"{_tasks(high)}{each}, and there {'are' if tasks != 1 else 'is'} {_tasks(tasks)}. "
+        f"{_either([f'add {_tasks(high - tasks)}{each}', *_cheaper(best)])}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -33,33 +33,35 @@ def score_tasks(
     """Return the score of each query's true label, and the task of each, ready to calibrate on.
 
     A learner that offers ``bank(x)``, as ProtoNet does, embeds each example of a pool once,
-    however many tasks use it; any other is adapted to each task in turn. ``track`` may wrap the
-    pools, or else the tasks, in a progress bar.
+    however many tasks use it. Any other, and any on tasks whose data are theirs alone, is adapted
+    to one task after the other, and none of them is kept. ``track`` may wrap the tasks, and the
+    pools, in a progress bar.
     """
-    tasks = list(tasks)
-    if not tasks:
+    names: dict[str | int, None] = {}
+    scores: list[Array] = []
+    pools: dict[int, list[tuple[int, Task]]] = {}
+    for i, task in enumerate(track(tasks)):
+        _checks.distinct([*([task.name] if task.name in names else ()), task.name])
+        names[task.name] = None
+        shared = hasattr(learner, "bank") and not _alone(task)
+        scores.append(np.empty(0) if shared else _adapt_and_score(learner, task))
+        if shared:
+            pools.setdefault(id(task.x), []).append((i, task))
+    if not names:
         raise ValueError("tasks is empty; pass at least one task.")
-    names = [task.name for task in tasks]
-    _checks.distinct(names)
-    ids = np.repeat(_checks.task_names(names), [len(task.query) for task in tasks])
-    if not hasattr(learner, "bank"):
-        return np.concatenate([_adapt_and_score(learner, task) for task in track(tasks)]), ids
-    scores: list[Array] = [np.empty(0)] * len(tasks)
-    for members in track(_by_pool(tasks)):
-        pool = [tasks[i] for i in members]
-        found = learner.bank(pool[0].x).scores(pool)
+    for members in track(pools.values()) if pools else ():
+        pool = [task for _, task in members]
+        found = learner.bank(pool[0].x).scores(pool)  # type: ignore[attr-defined]
         ends = np.cumsum([len(task.query) for task in pool])
-        for i, part in zip(members, np.split(found, ends[:-1]), strict=True):
+        for (i, _), part in zip(members, np.split(found, ends[:-1]), strict=True):
             scores[i] = part
+    ids = np.repeat(_checks.task_names(list(names)), [len(part) for part in scores])
     return np.concatenate(scores), ids
 
 
-def _by_pool(tasks: list[Task]) -> list[list[int]]:
-    """Return the numbers of the tasks of each pool: those that share the very same data."""
-    pools: dict[int, list[int]] = {}
-    for i, task in enumerate(tasks):
-        pools.setdefault(id(task.x), []).append(i)
-    return list(pools.values())
+def _alone(task: Task) -> bool:
+    """Whether the data of a task are its own examples and no others."""
+    return len(task.support) + len(task.query) == int(task.x.shape[0])
 
 
 def _adapt_and_score(learner: Learner, task: Task) -> Array:
@@ -120,13 +122,20 @@ def store(
 
     The learner, the tasks and the version are recorded; pass the rest, such as ``rng=1``.
     """
-    tasks = list(tasks)
-    scores, ids = score_tasks(learner, tasks)
-    known = {"learner": _described(learner), "tasks": len(tasks), "examples": len(scores)}
-    one_pool = len(_by_pool(tasks)) == 1
+    pools: dict[int, Any] = {}
+
+    def noting(tasks: Iterable[Task]) -> Iterator[Task]:
+        for task in tasks:
+            if not _alone(task):
+                pools[id(task.x)] = task.x
+            yield task
+
+    scores, ids = score_tasks(learner, noting(tasks))
+    known = {"learner": _described(learner), "tasks": len(np.unique(ids)), "examples": len(scores)}
     embed = getattr(learner, "embed", None)
+    (x,) = pools.values() if len(pools) == 1 else (None,)
     stored = Stored(
-        embeddings=embed(tasks[0].x).cpu().numpy() if embed and one_pool else None,
+        embeddings=None if embed is None or x is None else embed(x).cpu().numpy(),
         scores=scores,
         tasks=ids,
         provenance=known | provenance,

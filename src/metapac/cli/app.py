@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from metapac._version import __version__
-from metapac.cli import calibrate, demo, evaluate, plan, predict, site, train
+from metapac.cli import (
+    calibrate,
+    data,
+    demo,
+    evaluate,
+    plan,
+    predict,
+    reproduce,
+    site,
+    train,
+)
 
 app = typer.Typer(
     name="metapac",
@@ -39,5 +49,7 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("site")(site.site)
 app.command("combine")(site.combine)
+app.add_typer(data.data)
 app.command("train")(train.train)
+app.command("reproduce")(reproduce.reproduce)
 app.command("demo")(demo.demo)

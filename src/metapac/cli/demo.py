@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from metapac import plots
 from metapac.cli.common import console, errors, told
-from metapac.demo import compare, synthetic
+from metapac.demo import setting, synthetic
+from metapac.evaluation.draws import Study
+from metapac.evaluation.rows import Rows
+from metapac.evaluation.summary import Summary, summarise
+from metapac.evaluation.trials import evaluate
 from metapac.planning import least_size
 
 if TYPE_CHECKING:
-    from metapac.demo.glyphs import Study
+    from metapac.demo import glyphs
 
 
 class Data(StrEnum):
@@ -39,27 +42,27 @@ def demo(
     """Compare PS, PS-Test and Meta-PS: train, calibrate on unseen classes, judge on others."""
     plots.new_figure(1, width=1, height=1)  # a missing matplotlib is said before the work
     if data == Data.synthetic:
-        rows = compare.run(synthetic.draw, draws, rng, _bar)
-        files = list(compare.write(rows, output, f"{synthetic.TITLE}; {draws} draws", rng))
+        known = synthetic.Study()
+        rows = _evaluate(known, draws, rng)
+        files = list(setting.write(rows, output, f"{known.title}; {draws} draws", rng))
     else:
         from metapac.demo import glyphs
 
         study = _train(rng)
         console.print(f"5-way 5-shot accuracy on unseen characters: {study.accuracy:.1%}")
-        rows = compare.run(study.draw, draws, rng, _bar)
+        rows = _evaluate(study, draws, rng)
         title = f"{glyphs.TITLE}; {draws} draws"
-        files = [*compare.write(rows, output, title, rng), output / "sets.png"]
+        files = [*setting.write(rows, output, title, rng), output / "sets.png"]
         glyphs.draw_sets(study, rng, files[-1])
-    console.print(_table(compare.summarise(rows)))
+    console.print(_table(summarise(rows, setting.GUARANTEE)))
     console.print(_explanation(), markup=False, soft_wrap=True)
     console.print("\nFiles: " + ", ".join(map(str, files)), markup=False, soft_wrap=True)
 
 
-def _train(rng: int) -> Study:
+def _train(rng: int) -> glyphs.Study:
     from metapac.demo import glyphs
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+    with _bar() as bar:
         job = bar.add_task("Drawing characters", total=glyphs.EPOCHS)
         return glyphs.prepare(
             rng,
@@ -71,13 +74,26 @@ def _train(rng: int) -> Study:
         )
 
 
-def _bar(numbers: Iterable[int]) -> Iterable[int]:
-    quiet = not errors.is_terminal
-    return track(numbers, "Calibrating", console=errors, transient=True, disable=quiet)
+def _evaluate(study: Study, draws: int, rng: int) -> Rows:
+    with _bar() as bar:
+        job = bar.add_task("Calibrating", total=draws)
+        return evaluate(
+            study,
+            guarantee=setting.GUARANTEE,
+            methods=setting.METHODS,
+            draws=draws,
+            rng=rng,
+            progress=lambda done: bar.update(job, completed=done),
+        )
 
 
-def _table(summaries: list[compare.Summary]) -> Table:
-    g = compare.GUARANTEE
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+
+
+def _table(summaries: list[Summary]) -> Table:
+    g = setting.GUARANTEE
     table = Table(
         title=f"Promise: error at most {g.epsilon:g} on at least {1 - g.alpha:.0%} of tasks, "
         f"but for a chance of {g.delta:g}",
@@ -98,10 +114,10 @@ def _table(summaries: list[compare.Summary]) -> Table:
 
 
 def _explanation() -> str:
-    g = compare.GUARANTEE
+    g = setting.GUARANTEE
     return (
         "PS pools all tasks: near epsilon on average, above it on too many tasks.\n"
-        f"PS-Test has the paper's {compare.OWN_EXAMPLES} labels of the new task itself and needs "
+        f"PS-Test has the paper's {setting.OWN_EXAMPLES} labels of the new task itself and needs "
         f"{least_size(g.epsilon, g.delta)}: it keeps every label.\n"
         "Meta-PS needs no calibration label of the new task; the tight split, the default,\n"
         "has smaller sets than the paper's even one."

@@ -15,7 +15,7 @@ from metapac._estimator import ThresholdSets, load
 from metapac.cli.common import AsJson, console, told
 from metapac.cli.tables import (
     Classes,
-    Columns,
+    ColumnsAgain,
     Engine,
     EngineOption,
     LabelOption,
@@ -25,7 +25,7 @@ from metapac.cli.tables import (
     ScoreOption,
     Scores,
     TableOption,
-    TaskOption,
+    TaskAgain,
     Threads,
     class_names,
     opened,
@@ -43,10 +43,10 @@ _WORST = 5
 def evaluate(
     promise: Annotated[Path, typer.Argument(help="File written by metapac calibrate.")],
     scores: Scores,
-    task: TaskOption,
+    task: TaskAgain = None,
     score: ScoreOption = None,
     label: LabelOption = None,
-    columns: Columns = "p_*",
+    columns: ColumnsAgain = None,
     classes: Classes = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="CSV with a row for each task.")
@@ -60,7 +60,8 @@ def evaluate(
 ) -> None:
     """Say how often the sets of each task miss the true label, and how large they are.
 
-    Sizes need a score for each class: pass --label, not --score.
+    Columns left out are those that the promise was calibrated on. Sizes need a score for each
+    class: pass --label, not --score.
     """
     calibrated = load(promise)
     how = Reading(table, engine, master, memory_limit, threads)

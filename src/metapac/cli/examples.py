@@ -1,16 +1,17 @@
-"""Labelled examples named on the command line: the glyphs, or an .npz file; split into pools."""
+"""Examples named on the command line, as pools: a data set of the paper, the glyphs, an .npz."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metapac.datasets import cache, cifar10c, fewrel, heart, heart_groups, miniimagenet
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import Pools, split_classes, split_groups
 
@@ -19,7 +20,45 @@ Array = NDArray[Any]
 _VALIDATION, _TEST = 0.16, 0.2  # of the classes or groups, as in mini-ImageNet
 
 
-def pools_of(data: str, *, ways: int, rng: int) -> Pools[Any]:
+class Examples(NamedTuple):
+    """Pools to train, validate and test on, and what else a backbone has to know of them."""
+
+    pools: Pools[Any]
+    words: Array | None = None  # vectors, where examples are sentences
+    imagenet: bool = False  # whether pixels are normalised as ImageNet's
+    checksum: str | None = None  # of the prepared data
+
+
+def examples(data: str, *, ways: int, rng: int, home: Path | None = None) -> Examples:
+    """Return the prepared data set of that name, or else a file split at random."""
+    if data in _PREPARED:
+        found = _PREPARED[data](rng, home)
+        return found._replace(checksum=cache.opened(data, home).checksum)
+    return Examples(_split(data, ways=ways, rng=rng))
+
+
+def _heart(rng: int, home: Path | None) -> Pools[Any]:
+    """Return the paper's years or, where other years were prepared, random state-years."""
+    facts = cache.opened("heart", home).facts
+    if set(range(2011, 2021)) <= set(facts["years"]):
+        return heart(train=range(2011, 2014), validation=(2014,), home=home)
+    count = len(facts["state-years"])
+    validation, test = (max(1, round(share * count)) for share in (_VALIDATION, _TEST))
+    parts = {"train": max(1, count - validation - test), "validation": validation}
+    return heart_groups(**parts, calibration=0, test=test, rng=rng, home=home)
+
+
+_PREPARED: dict[str, Callable[[int, Path | None], Examples]] = {
+    "miniimagenet": lambda rng, home: Examples(
+        miniimagenet(validation=8, home=home), imagenet=True
+    ),
+    "cifar10c": lambda rng, home: Examples(cifar10c(home=home)),
+    "fewrel": lambda rng, home: Examples(*fewrel(validation=8, rng=rng, home=home)),
+    "heart": lambda rng, home: Examples(_heart(rng, home)),
+}
+
+
+def _split(data: str, *, ways: int, rng: int) -> Pools[Any]:
     """Return pools for training, validation and test that share no class or group."""
     x, y, groups = _read(data)
     unit, names, least = ("classes", y, ways) if groups is None else ("groups", groups, 1)
@@ -44,8 +83,8 @@ def _read(data: str) -> tuple[Array, Array, Array | None]:
     with Path(data).open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError(
-                f"{data} is not a complete .npz file. Pass glyphs, or a file written with "
-                "np.savez(path, x=x, y=y)."
+                f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, or a "
+                "file written with np.savez(path, x=x, y=y)."
             )
         try:
             return _arrays(data, np.load(file, allow_pickle=False))

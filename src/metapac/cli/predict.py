@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,10 @@ from typing import Annotated
 import typer
 
 from metapac._estimator import load
-from metapac.cli.common import errors, told
+from metapac.cli.common import AsJson, errors, told
 from metapac.cli.tables import (
     Classes,
-    Columns,
+    ColumnsAgain,
     Engine,
     EngineOption,
     Master,
@@ -30,7 +31,7 @@ from metapac.cli.tables import (
 def predict(
     promise: Annotated[Path, typer.Argument(help="File written by metapac calibrate.")],
     scores: Scores,
-    columns: Columns = "p_*",
+    columns: ColumnsAgain = None,
     classes: Classes = None,
     booleans: Annotated[
         bool, typer.Option("--booleans", help="Add a column in_CLASS for each class instead.")
@@ -46,12 +47,18 @@ def predict(
     master: Master = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    as_json: AsJson = False,
 ) -> None:
     """Add to each row the set of labels it may have: columns set and set_size.
 
     In Parquet, set is a list of labels; in CSV it is a JSON list.
     """
+    if as_json and output is None:
+        raise ValueError("--json tells of the file written, and there is none. Pass --output.")
+    from metapac.tables.layout import as_calibrated
+
     calibrated = load(promise)
+    layout = as_calibrated(calibrated, columns=columns, classes=class_names(classes))
     how = Reading(table, engine, master, memory_limit, threads)
     with opened(scores, output, how) as (source, tell):
         from metapac.tables.output import kind_of, write, write_csv
@@ -59,7 +66,7 @@ def predict(
         from metapac.tables.scores import class_scores
 
         text = output is None or kind_of(output) == "csv"
-        found = class_scores(source, columns, class_names(classes))
+        found = class_scores(source, layout)
         tell("checking the scores")
         count = check_scores(source, found)
         sets = with_sets(calibrated, source, found, booleans=booleans, text=text)
@@ -68,6 +75,9 @@ def predict(
             return
         tell(f"writing {count} sets")
         write(source.connection, sets, output)
+    if as_json:
+        typer.echo(json.dumps({"sets": count, "classes": found.names, "output": str(output)}))
+        return
     names = ", ".join(str(name) for name in found.names)
     errors.print(
         f"{count} sets of the {len(found.names)} classes {names} written to {output}",

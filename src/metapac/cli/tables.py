@@ -32,6 +32,9 @@ Scores = Annotated[
     ),
 ]
 TaskOption = Annotated[str, typer.Option(help="Column with the task of each example.")]
+TaskAgain = Annotated[
+    str | None, typer.Option(help="Column with the task; by default that of calibrate.")
+]
 ScoreOption = Annotated[str | None, typer.Option(help="Column with the score of its true label.")]
 LabelOption = Annotated[
     str | None, typer.Option(help="Instead: column with its true label, beside class scores.")
@@ -41,6 +44,9 @@ Columns = Annotated[
     typer.Option(
         help="Which columns are class scores, the star being the class; or a column of lists."
     ),
+]
+ColumnsAgain = Annotated[
+    str | None, typer.Option(help="As for calibrate; by default as it was there, or 'p_*'.")
 ]
 Classes = Annotated[
     str | None, typer.Option(help="Names of the classes, with commas: of a list, or some columns.")

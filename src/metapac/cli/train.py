@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from metapac import _checks
 from metapac._version import __version__
 from metapac.cli.common import console, errors, told
-from metapac.cli.examples import pools_of
+from metapac.cli.examples import Examples, examples
 from metapac.persistence import replacing
 from metapac.tasks.pools import ClassPool, GroupPool, Pools
 
@@ -32,14 +32,25 @@ _IMAGES = ("conv4", "resnet12", "resnet50")
 
 @told
 def train(
-    data: Annotated[str, typer.Argument(help="glyphs, or an .npz with x and y (and groups).")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="glyphs, a prepared data set (miniimagenet, cifar10c, fewrel, heart), or an .npz "
+            "with x and y (and groups)."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")],
     learner: Annotated[str, typer.Option(help="protonet or maml.")] = "protonet",
     backbone: Annotated[
         str | None,
-        typer.Option(help="conv4, resnet12, resnet50 or mlp; by default what suits the data."),
+        typer.Option(
+            help="conv4, resnet12, resnet50, mlp, cnn (sentences); by default what suits the data."
+        ),
     ] = None,
-    ways: Annotated[int, typer.Option(min=1, help="Classes in a task (without groups).")] = 5,
+    ways: Annotated[
+        int | None,
+        typer.Option(min=1, help="Classes in a task (without groups); else 5, of cifar10c all 10."),
+    ] = None,
     shots: Annotated[
         int, typer.Option(min=1, help="Adaptation examples, of a class or else of a group.")
     ] = 5,
@@ -60,19 +71,25 @@ def train(
         str | None, typer.Option(help="cpu or cuda; by default what is there.")
     ] = None,
     rng: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    home: Annotated[
+        Path | None, typer.Option(help="Where data are prepared; by default $METAPAC_DATA.")
+    ] = None,
 ) -> None:
     """Meta-train a learner and write its best weights.
 
-    A fifth of the classes (or groups) is kept from training and gives the
-    accuracy at the end; calibrate on tasks of those, named in run.json.
+    A fifth of the classes (or groups) of a file is kept from training and gives
+    the accuracy at the end; calibrate on tasks of those, named in run.json. A
+    prepared data set has pools of its own, to test on and to calibrate on.
 
     Killed and started again with the same options, a run goes on where it was.
 
     Several GPUs: torchrun --nproc-per-node N -m metapac train ...
     """
     training = _training()
-    pools = pools_of(data, ways=ways, rng=rng)
-    trained = _learner(learner, backbone, pools.train, ways, rng)
+    given = examples(data, ways=ways or 5, rng=rng, home=home)
+    pools = given.pools
+    ways = ways or (len(pools.train.names) if getattr(pools.train, "change", None) else 5)
+    trained = _learner(learner, backbone, given, ways, rng)
     shape = {"ways": ways, "shots": shots, "queries": queries}
     first = os.environ.get("RANK", "0") == "0"
     with _bar(epochs, shown=first) as progress:
@@ -98,7 +115,7 @@ def train(
         found = training.accuracy(trained, pools.test, **shape, tasks=tasks, rng=rng)
         options = {**shape, "lr": lr, "halve_every": halve_every, "tasks": tasks, "rng": rng}
         options |= {"epochs": epochs, "episodes": episodes, "batch": batch}
-        _write(output, trained, data, pools, history, found, options)
+        _write(output, trained, data, given, history, found, options)
         _tell(output, tasks, pools, history, found)
 
 
@@ -114,21 +131,26 @@ def _training() -> Any:
     return training
 
 
-def _learner(
-    name: str, backbone: str | None, pool: ClassPool | GroupPool, ways: int, rng: int
-) -> Any:
-    from metapac.learners import MAML, ProtoNet
+def _learner(name: str, backbone: str | None, given: Examples, ways: int, rng: int) -> Any:
+    from metapac.learners import MAML, ProtoNet, SentenceCNN
 
     _checks.one_of("--learner", name, ("protonet", "maml"))
-    body = _backbone(backbone or ("mlp" if pool.x.ndim == 2 else "conv4"), pool.x, rng)
+    pool: ClassPool | GroupPool = given.pools.train
+    if given.words is not None:
+        _checks.one_of("--backbone", backbone or "cnn", ("cnn",))
+        body: Any = SentenceCNN(given.words, rng=rng)
+    else:
+        chosen = backbone or ("mlp" if pool.x.ndim == 2 else "conv4")
+        body = _backbone(chosen, pool.x, rng, imagenet=given.imagenet)
     if name == "protonet":
         return ProtoNet(body)
     return MAML(body, ways if isinstance(pool, ClassPool) else pool.classes)
 
 
-def _backbone(name: str, x: Array, rng: int) -> Any:
+def _backbone(name: str, x: Array, rng: int, *, imagenet: bool) -> Any:
     """Return the backbone for examples like ``x``; pixels are normalised by those of ``x``."""
     from metapac.learners import MLP, Conv4, ResNet12, ResNet50
+    from metapac.learners.backbones import IMAGENET_MEAN, IMAGENET_STD
 
     _checks.one_of("--backbone", name, (*_IMAGES, "mlp"))
     if name == "mlp":
@@ -144,6 +166,8 @@ def _backbone(name: str, x: Array, rng: int) -> Any:
     images = images if last else np.moveaxis(images, 1, 3)  # (n, h, w, channels)
     mean, std = images.mean((0, 1, 2)), images.std((0, 1, 2))
     common = {"mean": mean.tolist(), "std": np.where(std > 0, std, 1.0).tolist(), "rng": rng}
+    if imagenet:
+        common |= {"mean": IMAGENET_MEAN, "std": IMAGENET_STD}
     if name == "conv4":
         return Conv4(images.shape[3], images.shape[1], **common)
     return {"resnet12": ResNet12, "resnet50": ResNet50}[name](images.shape[3], **common)
@@ -176,7 +200,7 @@ def _write(
     folder: Path,
     learner: Any,
     data: str,
-    pools: Pools[Any],
+    given: Examples,
     history: History,
     accuracy: float,
     options: dict[str, Any],
@@ -188,10 +212,13 @@ def _write(
         "format": "metapac run",
         "metapac": __version__,
         "data": data,
+        "data_checksum": given.checksum,
         "options": options,
         "architecture": architecture(learner),
         "accuracy": accuracy,
-        "pools": {name: list(pool.names) for name, pool in vars(pools).items() if pool is not None},
+        "pools": {
+            name: list(pool.names) for name, pool in vars(given.pools).items() if pool is not None
+        },
         "history": [asdict(epoch) for epoch in history.epochs],
     }
     with replacing(folder / "run.json") as file:
@@ -200,10 +227,12 @@ def _write(
 
 def _tell(folder: Path, tasks: int, pools: Pools[Any], history: History, accuracy: float) -> None:
     units = {"class": "classes", "group": "groups"}[pools.test.unit]
+    unseen = f"{len(pools.test.names)} {units}"
+    if set(pools.test.names) & set(pools.train.names):  # tasks differ by their change
+        unseen = f"{len(pools.test.y)} examples"
     best = history.best
     console.print(
-        f"accuracy {accuracy:.1%} on {tasks} tasks of {len(pools.test.names)} {units} that "
-        "training never saw",
+        f"accuracy {accuracy:.1%} on {tasks} tasks drawn from {unseen} that training never saw",
         f"best of {len(history.epochs)} epochs: {best.epoch}, with {best.accuracy:.1%} on "
         "validation tasks",
         f"weights written to {folder / 'model.safetensors'}",

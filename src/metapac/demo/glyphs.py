@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from metapac import plots
 from metapac.calibration import MetaPS
-from metapac.demo.compare import GUARANTEE, OWN_EXAMPLES, Array, Draw
+from metapac.demo.setting import GUARANTEE, OWN_EXAMPLES
+from metapac.evaluation.draws import Array, Draw, Judged, data_checksum
 from metapac.learners.backbones import Conv4
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.course import Epoch
@@ -31,24 +33,6 @@ TITLE = (
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredTask:
-    """A test task with the probabilities of all labels; PS-Test's own queries are not judged."""
-
-    own: Array  # (OWN_EXAMPLES,)
-    pictures: Array  # (judged, height, width)
-    labels: Array  # (judged,)
-    probabilities: Array  # (judged, ways)
-    names: list[str]  # (ways,)
-
-    def error(self, threshold: float) -> float:
-        true = self.probabilities[np.arange(len(self.labels)), self.labels]
-        return float(np.mean(true < threshold))
-
-    def size(self, threshold: float) -> float:
-        return float(np.mean(np.sum(self.probabilities >= threshold, axis=1)))
-
-
-@dataclass(frozen=True, eq=False)
 class Study:
     """A trained learner's view of the two pools that it has never seen."""
 
@@ -59,27 +43,26 @@ class Study:
     accuracy: float
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Draw calibration tasks and test tasks."""
-        tasks = self._tasks(self.pools.calibration, CALIBRATION_TASKS, rng)
+        """Draw calibration tasks and new tasks."""
+        tasks = self.tasks(self.pools.calibration, CALIBRATION_TASKS, rng)
         names = np.repeat([task.name for task in tasks], WAYS * QUERIES)
-        tests = [self._scored(task) for task in self._tasks(self.pools.test, TEST_TASKS, rng)]
+        tests = [
+            Judged.split(self.test.predict_proba(task), task.query_y, own=~judged())
+            for task in self.tasks(self.pools.test, TEST_TASKS, rng)
+        ]
         return Draw(self.calibration.scores(tasks), names, tests)
 
-    def _tasks(self, pool: ClassPool, count: int, rng: np.random.Generator) -> list[Task]:
+    def tasks(self, pool: ClassPool, count: int, rng: np.random.Generator) -> list[Task]:
         return list(pool.tasks(count, ways=WAYS, shots=SHOTS, queries=QUERIES, rng=rng))
 
-    def _scored(self, task: Task) -> ScoredTask:
-        own = np.arange(WAYS * QUERIES) % QUERIES < OWN_EXAMPLES // WAYS  # as many of each class
-        probabilities = self.test.predict_proba(task)  # (queries, ways)
-        true = probabilities[np.arange(len(own)), task.query_y]
-        characters = self.pools.test.y[task.support[::SHOTS]]
-        return ScoredTask(
-            own=true[own],
-            pictures=task.query_x[~own],
-            labels=task.query_y[~own],
-            probabilities=probabilities[~own],
-            names=[self.names[character] for character in characters],
-        )
+    def describe(self) -> dict[str, Any]:
+        banks = (self.calibration.embeddings.cpu(), self.test.embeddings.cpu())
+        return {"study": "glyphs", "title": TITLE, "embeddings": data_checksum(*banks)}
+
+
+def judged() -> Array:
+    """Return which queries of a new task are judged: not PS-Test's, as many of each class."""
+    return np.arange(WAYS * QUERIES) % QUERIES >= OWN_EXAMPLES // WAYS
 
 
 def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
@@ -108,18 +91,19 @@ def prepare(rng: int, progress: Callable[[Epoch], None] | None = None) -> Study:
 def draw_sets(study: Study, rng: int, path: str | os.PathLike[str]) -> None:
     """Draw some queries of one test task with the sets that the tight split gives them."""
     generator = np.random.default_rng(rng)
-    scores, tasks, _ = study.draw(generator)
-    g = GUARANTEE
-    promise = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta).calibrate(scores, tasks)
-    (task,) = study._tasks(study.pools.test, 1, generator)
-    test = study._scored(task)
-    chosen = np.sort(generator.choice(len(test.labels), 16, replace=False))
+    draw, g = study.draw(generator), GUARANTEE
+    promise = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta)
+    promise.calibrate(draw.scores, draw.tasks)
+    (task,) = study.tasks(study.pools.test, 1, generator)
+    chosen = np.sort(generator.choice(int(judged().sum()), 16, replace=False))
+    shown = np.flatnonzero(judged())[chosen]
+    names = [study.names[character] for character in study.pools.test.y[task.support[::SHOTS]]]
     plots.pictures_with_sets(
-        test.pictures[chosen],
-        test.labels[chosen].tolist(),
-        promise.predict_set(test.probabilities[chosen]),
-        test.names,
-        title=f"A new task, {' '.join(test.names)}, after {SHOTS} examples of each: above, the "
+        task.query_x[shown],
+        task.query_y[shown].tolist(),
+        promise.predict_set(study.test.predict_proba(task)[shown]),
+        names,
+        title=f"A new task, {' '.join(names)}, after {SHOTS} examples of each: above, the "
         "truth; below, its set",
         path=path,
     )

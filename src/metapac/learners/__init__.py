@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from metapac.learners.plain import CallableLearner, FixedModel, SklearnLearner
     from metapac.learners.protonet import ProtoNet
     from metapac.learners.prototypes import prototype_logits
+    from metapac.learners.quantiles import QuantilePredictor, leave_one_out
     from metapac.learners.training import Epoch, History, accuracy, train
     from metapac.learners.weights import load_weights, save_weights
 
@@ -31,6 +32,7 @@ __all__ = [
     "History",
     "Learner",
     "ProtoNet",
+    "QuantilePredictor",
     "ResNet12",
     "ResNet50",
     "Scorer",
@@ -38,6 +40,7 @@ __all__ = [
     "SklearnLearner",
     "Trainable",
     "accuracy",
+    "leave_one_out",
     "load_weights",
     "prototype_logits",
     "save_weights",
@@ -53,6 +56,7 @@ _HOMES = {
     "MAML": "maml",
     **dict.fromkeys(("Episodes", "EpisodeSampler"), "episodes"),
     **dict.fromkeys(("Epoch", "History", "accuracy", "train"), "training"),
+    **dict.fromkeys(("QuantilePredictor", "leave_one_out"), "quantiles"),
     **dict.fromkeys(("load_weights", "save_weights"), "weights"),
 }
 

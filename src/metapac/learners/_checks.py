@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,16 @@ def task_of_pool(task: Any, x: Any, rows: int) -> None:
         )
     if not len(task.support):
         raise ValueError(f"task {task.name!r} has no support examples. Draw it with shots >= 1.")
+
+
+def one_support_size(tasks: Sequence[Any]) -> None:
+    sizes = sorted({len(task.support) for task in tasks})
+    if len(sizes) != 1:
+        found = f"sizes {sizes[0]} and {sizes[1]}" if sizes else "no task"
+        raise ValueError(
+            f"tasks must have support sets of one size, a row each, got {found}. "
+            "Pass the tasks of each size by themselves."
+        )
 
 
 def own_batch_norm(part_name: str) -> ValueError:

@@ -7,6 +7,7 @@ pool embeddings: with their Gram matrix at hand, a task is a few of its rows add
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -50,23 +51,37 @@ class PrototypeBank:
             parts.append(self._probabilities(chunk).gather(1, true).flatten())
         return torch.cat(parts).cpu().numpy()
 
+    def leave_one_out(self, tasks: Sequence[Task]) -> NDArray[np.float32]:
+        """Return the probability of each support example's own label, had it been left out.
+
+        Shape (tasks, S). A label with no other example has probability 0.
+        """
+        _checks.one_support_size(tasks)
+        parts = []
+        for chunk in self._chunks(tasks, "support"):
+            support, own = self._stack(chunk, "support"), self._stack(chunk, "support_y")  # (T, S)
+            # What gram_logits leaves out of every logit of an example: its squared length.
+            omitted = 0.0 if self.gram is None else self.gram.diagonal()[support]
+            parts.append(left_out(self._logits(chunk, "support"), own, omitted).float())
+        return torch.cat(parts).cpu().numpy()
+
     def predict_proba(self, task: Task) -> NDArray[np.float32]:
         """Return the probabilities of all labels on the task's queries, (Q, classes)."""
         self._shape(task)
         return self._probabilities([task])[0].T.cpu().numpy()
 
-    def _chunks(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+    def _chunks(self, tasks: Iterable[Task], asked: str = "query") -> Iterator[list[Task]]:
         """Yield neighbouring tasks of one shape, as many as the work space holds."""
         work = _WORK.get(self.embeddings.device.type, _WORK["cpu"])
-        for (shots, queries, classes), alike in groupby(tasks, key=self._shape):
+        for (shots, queries, classes), alike in groupby(tasks, partial(self._shape, asked=asked)):
             most = max(1, work // self._floats(shots, queries, classes))
             same = list(alike)
             yield from (same[start : start + most] for start in range(0, len(same), most))
 
-    def _shape(self, task: Task) -> tuple[int, int, int]:
+    def _shape(self, task: Task, asked: str = "query") -> tuple[int, int, int]:
         """Return what tasks scored together must share; refuse one of another pool."""
         _checks.task_of_pool(task, self.x, len(self.embeddings))
-        return len(task.support), len(task.query), task.classes
+        return len(task.support), len(getattr(task, asked)), task.classes
 
     def _floats(self, shots: int, queries: int, classes: int) -> int:
         n, d = self.embeddings.shape
@@ -76,17 +91,16 @@ class PrototypeBank:
 
     def _probabilities(self, tasks: list[Task]) -> Tensor:
         """Return the probabilities of all labels on tasks of one shape, (T, classes, Q)."""
-        support, query = (
-            self._stack(tasks, "support"),
-            self._stack(tasks, "query"),
-        )  # (T, S), (T, Q)
+        return self._logits(tasks, "query").softmax(1).float()
+
+    def _logits(self, tasks: list[Task], asked: str) -> Tensor:
+        """Return the logits of all labels on the queries, or the support, (T, classes, Q)."""
+        support, query = self._stack(tasks, "support"), self._stack(tasks, asked)  # (T, S), (T, Q)
         support_y = self._stack(tasks, "support_y")  # (T, S)
         if self.gram is not None:
-            logits = gram_logits(self.gram, support, support_y, query, tasks[0].classes)
-        else:
-            z = self.embeddings
-            logits = prototype_logits(z[support], support_y, z[query], tasks[0].classes).mT
-        return logits.softmax(1).float()
+            return gram_logits(self.gram, support, support_y, query, tasks[0].classes)
+        z = self.embeddings
+        return prototype_logits(z[support], support_y, z[query], tasks[0].classes).mT
 
     def _stack(self, tasks: list[Task], name: str) -> Tensor:
         stacked = np.stack([getattr(task, name) for task in tasks])
@@ -125,3 +139,20 @@ def gram_logits(
     index = query.unsqueeze(1).expand(-1, classes, -1)
     logits = 2 * products.view(tasks, classes, -1).gather(2, index) - squares.view(tasks, -1, 1)
     return torch.where(counts.view(tasks, -1, 1) > 0, logits, -torch.inf)
+
+
+def left_out(logits: Tensor, labels: Tensor, omitted: Tensor | float) -> Tensor:
+    """Return the probability of each support example's own label, had it been left out.
+
+    ``logits`` are those of the whole support set, minus squared distances plus ``omitted`` for
+    each example. Shapes: (T, classes, S), (T, S), (T, S) -> (T, S).
+
+    Without s the prototype of n examples moves from p to (n p - s) / (n - 1), which is n / (n - 1)
+    times as far from s; prototypes of other labels stay where they are.
+    """
+    others = (labels.unsqueeze(1) == labels.unsqueeze(2)).sum(1).to(logits.dtype) - 1  # (T, S)
+    whole = logits.gather(1, labels.unsqueeze(1)).squeeze(1) - omitted  # (T, S)
+    apart = whole * ((others + 1) / others.clamp(min=1)).square() + omitted
+    changed = logits.scatter(1, labels.unsqueeze(1), apart.unsqueeze(1))
+    found = changed.softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return torch.where(others > 0, found, 0.0)

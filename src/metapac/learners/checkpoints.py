@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -128,6 +129,10 @@ def set_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
         state[int(i)][name] = value.clone()
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
+    for parameter, own in optimiser.state.items():  # laid out like it, such as channels last
+        for name, value in own.items():
+            if value.shape == parameter.shape:
+                own[name] = torch.empty_like(parameter).copy_(value)
 
 
 def _read_index(path: Path) -> dict[str, Any]:

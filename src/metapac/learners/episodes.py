@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metapac.tasks.pools import ClassPool, GroupPool
+from metapac.tasks.pools import Change, ClassPool, GroupPool, altered
 
 Array = NDArray[Any]
 Pool = ClassPool | GroupPool
+Drawn = tuple[Tensor, Tensor, Tensor, Tensor]
 
 # Examples without replacement: each candidate gets a random key and the largest keys win. At most
 # this many keys are in memory at a time.
@@ -30,6 +31,7 @@ class Positions(NamedTuple):
     support_y: Tensor  # (episodes, S)
     query: Tensor  # (episodes, Q)
     query_y: Tensor  # (episodes, Q)
+    seeds: Tensor  # (episodes,), on the host: what the change of each episode is drawn from
 
     def part(self, start: int, stop: int) -> Positions:
         """Return the episodes ``start`` .. ``stop`` - 1."""
@@ -51,7 +53,8 @@ class EpisodeSampler:
 
     Episodes are independent; classes within one and examples within one are drawn without
     replacement. From a ClassPool: ``ways`` classes, ``shots`` and ``queries`` examples of each.
-    From a GroupPool: one group, ``shots`` and ``queries`` of its examples in all.
+    From a GroupPool: one group, ``shots`` and ``queries`` of its examples in all. If the pool has
+    a change, each episode has an alteration of its own, made on ``device``.
 
     The data are kept on a GPU, in their own type, when they take at most half of its free
     memory; else each batch is gathered on the host and copied.
@@ -69,6 +72,7 @@ class EpisodeSampler:
         self.device = device = torch.empty(0, device=device).device  # with its number
         self.ways, self.shots, self.queries = ways, shots, queries
         self.by_class = isinstance(pool, ClassPool)
+        self._change = pool.change if isinstance(pool, ClassPool) else None
         if isinstance(pool, ClassPool):
             pool.tasks(1, ways=ways, shots=shots, queries=queries, rng=0)  # refuses what is too few
             self.classes = ways
@@ -89,21 +93,22 @@ class EpisodeSampler:
     def draw(self, episodes: int, seed: int) -> Positions:
         """Return ``episodes`` drawn by ``seed`` alone."""
         generator = torch.Generator(self.device).manual_seed(seed)
-        if self.by_class:
-            return self._draw_classes(episodes, generator)
-        return self._draw_groups(episodes, generator)
+        draw = self._draw_classes if self.by_class else self._draw_groups
+        words = np.random.SeedSequence(seed).generate_state(episodes, np.uint64)
+        seeds = torch.from_numpy((words >> np.uint64(1)).astype(np.int64))
+        return Positions(*draw(episodes, generator), seeds)
 
     def gather(self, drawn: Positions) -> Episodes:
-        """Return the examples at the positions drawn."""
-        return Episodes(
-            take(self._x, drawn.support, self.device),
-            drawn.support_y,
-            take(self._x, drawn.query, self.device),
-            drawn.query_y,
-            self.classes,
-        )
+        """Return the examples at the positions drawn, each episode's altered by its own change."""
+        support_x = take(self._x, drawn.support, self.device)
+        query_x = take(self._x, drawn.query, self.device)
+        if self._change is not None:
+            each = zip(support_x, query_x, drawn.seeds.tolist(), strict=True)
+            found = [_changed(self._change, *episode) for episode in each]
+            support_x, query_x = (torch.stack(part) for part in zip(*found, strict=True))
+        return Episodes(support_x, drawn.support_y, query_x, drawn.query_y, self.classes)
 
-    def _draw_classes(self, episodes: int, generator: torch.Generator) -> Positions:
+    def _draw_classes(self, episodes: int, generator: torch.Generator) -> Drawn:
         pool = torch.full((episodes,), len(self._sizes), device=self.device)
         chosen = distinct(pool, self.ways, generator)  # (E, ways)
         own = self._examples(chosen.flatten(), generator)  # (E * ways, shots + queries)
@@ -112,20 +117,27 @@ class EpisodeSampler:
         labels = torch.arange(self.ways, device=self.device)
         support_y = labels.repeat_interleave(self.shots).expand_as(support)
         query_y = labels.repeat_interleave(self.queries).expand_as(query)
-        return Positions(support, support_y, query, query_y)
+        return support, support_y, query, query_y
 
-    def _draw_groups(self, episodes: int, generator: torch.Generator) -> Positions:
+    def _draw_groups(self, episodes: int, generator: torch.Generator) -> Drawn:
         groups = torch.randint(
             len(self._sizes), (episodes,), generator=generator, device=self.device
         )
         own = self._examples(groups, generator)  # (E, shots + queries)
         support, query = own[:, : self.shots], own[:, self.shots :]
-        return Positions(support, self._y[support], query, self._y[query])
+        return support, self._y[support], query, self._y[query]
 
     def _examples(self, groups: Tensor, generator: torch.Generator) -> Tensor:
         """Return ``shots + queries`` positions from each of ``groups``, none twice in a row."""
         offsets = distinct(self._sizes[groups], self.shots + self.queries, generator)
         return self._order[self._starts[groups].unsqueeze(1) + offsets]  # (rows, shots + queries)
+
+
+def _changed(change: Change, support: Tensor, query: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the examples of one episode after one change, all of it drawn by ``seed``."""
+    rng = np.random.default_rng(seed)
+    found = altered(change(rng), torch.cat([support, query]), rng)
+    return found[: len(support)], found[len(support) :]
 
 
 def distinct(sizes: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -178,10 +190,16 @@ def on_device(x: Array | Tensor, device: torch.device) -> Tensor:
 
 
 def fingerprint(pool: Pool) -> str:
-    """Return words that tell a pool's data from other data: sizes, types, a sampled checksum."""
+    """Return words that tell a pool's data from other data: sizes, types, a sampled checksum.
+
+    A change is known by the names of the alterations that it draws.
+    """
     rows = np.unique(np.linspace(0, len(pool.x) - 1, 64).astype(np.int64))
     sample = take(pool.x, torch.from_numpy(rows), torch.device("cpu"))
     checksum = zlib.crc32(sample.numpy().tobytes())
     for own in pool.positions if isinstance(pool, ClassPool) else [*pool.positions, pool.y]:
         checksum = zlib.crc32(np.ascontiguousarray(own).tobytes(), checksum)
+    if isinstance(pool, ClassPool) and pool.change is not None:
+        names = [pool.change(np.random.default_rng(seed)).name for seed in range(64)]
+        checksum = zlib.crc32("\n".join(names).encode(), checksum)
     return f"{pool!r} of shape {tuple(pool.x.shape[1:])}, {pool.x.dtype}, checksum {checksum:08x}"

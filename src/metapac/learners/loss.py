@@ -49,18 +49,27 @@ class EpisodeLoss(nn.Module):
 
 @torch.no_grad()
 def count_correct(
-    learner: Trainable, sampler: EpisodeSampler, drawn: Positions, at_once: int
+    learner: Trainable,
+    sampler: EpisodeSampler,
+    drawn: Positions,
+    at_once: int,
+    class_weights: Tensor | None = None,
 ) -> Tensor:
-    """Return how many queries get the highest probability on their own label, a scalar."""
-    correct = torch.zeros((), dtype=torch.int64, device=sampler.device)
+    """Return how many queries get the highest probability on their own label, and how many are.
+
+    Each counts with the weight of its label. Shape (2,).
+    """
+    weights = torch.ones(sampler.classes) if class_weights is None else class_weights
+    weights = weights.to(sampler.device, torch.float64)  # whole numbers are exact
+    correct = torch.zeros((), dtype=torch.float64, device=sampler.device)
     for start in range(0, len(drawn.query), at_once):
         support_x, support_y, query_x, query_y, classes = sampler.gather(
             drawn.part(start, start + at_once)
         )
         with low_precision(sampler.device):
             logits = learner.logits(support_x, support_y, query_x, classes=classes)
-        correct += (logits.argmax(-1) == query_y).sum()
-    return correct
+        correct += (weights[query_y] * (logits.argmax(-1) == query_y)).sum()
+    return torch.stack([correct, weights[drawn.query_y].sum()])
 
 
 def low_precision(device: torch.device) -> torch.autocast:

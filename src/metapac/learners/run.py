@@ -118,13 +118,21 @@ class Run:
         return loss.detach()
 
     def _accuracy(self) -> float:
-        """Return the share of the validation tasks' queries that is answered rightly."""
+        """Return the share of the validation tasks' queries that is answered rightly.
+
+        Labels count as in the loss: where one is rare and weighs more, never to predict it is
+        not the best.
+        """
         tasks, at_once = self.settings.validation_tasks, self.settings.episodes_per_step
+        given = self.settings.class_weights
+        weights = None if given is None else torch.tensor(given)
         drawn = self.validation.draw(tasks, self.settings.validation_seed())
         own = drawn.part(*self.ranks.share(tasks))
         self.learner.module.eval()
-        correct = count_correct(self.learner, self.validation, own, at_once)
-        return int(self.ranks.total(correct)) / drawn.query_y.numel()
+        correct, total = self.ranks.total(
+            count_correct(self.learner, self.validation, own, at_once, weights)
+        ).tolist()
+        return float(correct / total)
 
     def _weights(self) -> dict[str, Tensor]:
         state = self.learner.module.state_dict()

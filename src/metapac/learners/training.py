@@ -49,10 +49,10 @@ def train(
 
     Adam, its rate halved every ``halve_every`` epochs; a step averages the loss of
     ``episodes_per_step`` episodes, and an epoch is rounded up to whole steps. Best is the highest
-    accuracy on ``validation_tasks`` fixed tasks of ``validation_pool``, the earlier of equals;
-    ``patience`` epochs without a better one end the run. With group pools a task has ``shots`` and
-    ``queries`` examples in all, ``ways`` is not used, and queries whose label is absent from the
-    support set are left out of the loss.
+    accuracy on ``validation_tasks`` fixed tasks of ``validation_pool``, the earlier of equals, with
+    labels weighted by ``class_weights`` as in the loss; ``patience`` epochs without a better one
+    end the run. With group pools a task has ``shots`` and ``queries`` examples in all, ``ways`` is
+    not used, and queries whose label is absent from the support set are left out of the loss.
 
     With ``checkpoint``, a folder, a run that was killed goes on after its last whole epoch: on a
     CPU, with as many threads, to the very same weights, since all chance in an epoch comes from
@@ -115,8 +115,8 @@ def accuracy(
     sampler = EpisodeSampler(pool, device, ways=ways, shots=shots, queries=queries)
     drawn = sampler.draw(tasks, _whole(rng))
     with evaluating(learner.module):
-        correct = count_correct(learner, sampler, drawn, at_once=8)
-    return int(correct) / drawn.query_y.numel()
+        correct, total = count_correct(learner, sampler, drawn, at_once=8).tolist()
+    return float(correct / total)
 
 
 def _refuse_untrainable(learner: object) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from metapac._estimator import ThresholdSets
+
 Table = Any  # an Ibis table; Ibis ships no types
 
 _SHOWN = 3
@@ -65,13 +69,33 @@ def list_lengths(source: Any, column: str, least: int, most: int, classes: int) 
 
 
 def class_names(classes: Sequence[Any]) -> list[Any]:
-    """Return names of classes, none of them twice."""
+    """Return names of classes, none of them twice: integers as they are, all else as strings."""
+    if isinstance(classes, str):
+        raise ValueError(f"classes must be a list of names, got the string {classes!r}.")
     names = [str(name) for name in classes]
     twice = [name for name in names if names.count(name) > 1]
     if twice or not names:
         found = f"{twice[0]!r} twice" if twice else "none"
         raise ValueError(f"classes must name each class once, got {found}.")
-    return list(classes)
+    return [int(name) if isinstance(name, int | np.integer) else str(name) for name in classes]
+
+
+def has_one_threshold(promise: Any) -> None:
+    if not isinstance(promise, ThresholdSets):
+        raise ValueError(
+            f"promise must have one threshold, as a MetaPS or PS has, got {type(promise).__name__}"
+            ". A MetaCP needs a predicted quantile for each task: use its predict_set on arrays."
+        )
+    promise._check_calibrated()
+
+
+def said(name: str, value: str | None) -> str:
+    """Return a column that must be said where a promise does not know it."""
+    if value is None:
+        raise ValueError(
+            f"{name} must name a column: the promise was not calibrated on a table and knows none."
+        )
+    return value
 
 
 def one_way_to_score(score: str | None, label: str | None) -> None:

@@ -13,6 +13,7 @@ from metapac.calibration import Evidence, MetaPS
 from metapac.guarantee import Guarantee, Split
 from metapac.tables.brackets import Counts
 from metapac.tables.census import take_census
+from metapac.tables.layout import Layout
 from metapac.tables.pool import trim_of
 from metapac.tables.ranks import Progress, order_statistics
 from metapac.tables.scores import Rows, true_scores
@@ -49,19 +50,19 @@ def calibrate_table(
 
     A row's score is the column ``score``; or that of its ``label`` among the columns like
     ``columns``, whose star is the name of the class; or in the column of lists ``columns``,
-    whose places are named by ``classes``. No scores leave the engine: one number for each task
-    and level comes back.
+    whose places are named by ``classes``. The promise remembers these columns. No scores leave
+    the engine: one number for each task and level comes back.
     """
     method = MetaPS(
         epsilon=epsilon, alpha=alpha, delta=delta, split=split, on_infeasible=on_infeasible
     )
     method._check_parameters()
     with open_source(source, table=table, connection=connection) as opened:
-        rows = true_scores(
-            opened, task=task, score=score, label=label, columns=columns, classes=classes
-        )
+        layout = Layout(task, score, label, columns, classes)
+        rows = true_scores(opened, layout)
         with opened.reading(rows.columns, task):
-            return method._conclude(within(rows, method._guarantee(), progress))
+            evidence = within(rows, method._guarantee(), progress)
+            return method._conclude(evidence._replace(columns=layout.record()))
 
 
 def within(rows: Rows, guarantee: Guarantee, progress: Progress) -> Evidence:

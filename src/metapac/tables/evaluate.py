@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from metapac import _checks as core
 from metapac._estimator import ThresholdSets
+from metapac.tables import _checks
 from metapac.tables.census import take_census
 from metapac.tables.cuts import kept, least_kept, one_if, total
+from metapac.tables.layout import as_calibrated
 from metapac.tables.predict import check_scores
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
@@ -39,23 +41,25 @@ def evaluate_table(
     promise: ThresholdSets,
     source: Any,
     *,
-    task: str,
+    task: str | None = None,
     score: str | None = None,
     label: str | None = None,
-    columns: str = "p_*",
+    columns: str | None = None,
     classes: Sequence[Any] | None = None,
     table: str | None = None,
     connection: Any = None,
 ) -> Evaluation:
     """Return how often the sets of each task miss the true label, and how large they are.
 
-    Columns as in ``calibrate_table``. Sizes need a score for each class, that is ``label``.
+    Columns as in ``calibrate_table``, by default those that the promise was calibrated on. Sizes
+    need a score for each class, that is ``label``.
     """
-    promise._check_calibrated()
+    layout = as_calibrated(
+        promise, task=task, score=score, label=label, columns=columns, classes=classes
+    )
+    task = _checks.said("task", layout.task)
     with open_source(source, table=table, connection=connection) as opened:
-        rows = true_scores(
-            opened, task=task, score=score, label=label, columns=columns, classes=classes
-        )
+        rows = true_scores(opened, layout)
         cut = least_kept(promise, rows.precision)
         columns_added = {"missed": one_if(~kept(rows.score, cut))}
         if rows.classes is not None:

@@ -13,6 +13,7 @@ import ibis
 from metapac._estimator import ThresholdSets
 from metapac.tables import _checks
 from metapac.tables.cuts import kept, least_kept, one_if, total
+from metapac.tables.layout import as_calibrated
 from metapac.tables.output import kind_of, write
 from metapac.tables.scores import ClassScores, class_scores
 from metapac.tables.sources import Source, open_source
@@ -22,7 +23,7 @@ def predict_table(
     promise: ThresholdSets,
     source: Any,
     *,
-    columns: str = "p_*",
+    columns: str | None = None,
     classes: Sequence[Any] | None = None,
     booleans: bool = False,
     output: str | os.PathLike[str] | None = None,
@@ -32,15 +33,16 @@ def predict_table(
     """Return an Ibis table with the set of labels of each row, and write it to ``output``.
 
     Scores of the classes are the columns like ``columns``, whose star is the name of the class,
-    or a column of lists whose places ``classes`` names. Added are ``set``, a list of labels
+    or a column of lists whose places ``classes`` names; by default those that the promise was
+    calibrated on, or ``p_*``. Added are ``set``, a list of labels
     (JSON text in CSV), and ``set_size``; or with ``booleans`` a column in_CLASS for each class.
     A row is kept as it is. Nulls and NaN among the scores are refused before anything is written.
     """
-    promise._check_calibrated()
+    layout = as_calibrated(promise, columns=columns, classes=classes)
     text = output is not None and kind_of(output) == "csv"
     with ExitStack() as on_error:
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
-        of_classes = class_scores(opened, columns, classes)
+        of_classes = class_scores(opened, layout)
         check_scores(opened, of_classes)
         found = with_sets(promise, opened, of_classes, booleans=booleans, text=text)
         if output is not None:

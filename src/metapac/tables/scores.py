@@ -9,6 +9,7 @@ import ibis
 import numpy as np
 
 from metapac.tables import _checks
+from metapac.tables.layout import Layout
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
@@ -36,19 +37,9 @@ class Rows(NamedTuple):
     refuse_faults: Callable[[], None]  # names what made a score missing, if it can
 
 
-def true_scores(
-    source: Source,
-    *,
-    task: str | None,
-    score: str | None = None,
-    label: str | None = None,
-    columns: str = "p_*",
-    classes: Sequence[Any] | None = None,
-) -> Rows:
-    """Return task and score of each row: a column's, or that of the class which the label names.
-
-    Without ``task``, all rows are one task.
-    """
+def true_scores(source: Source, layout: Layout) -> Rows:
+    """Return task and score of each row: a column's, or that of the class which the label names."""
+    task, score, label, *_classes = layout
     _checks.one_way_to_score(score, label)
     tasks = ibis.literal("all") if task is None else _checks.task_column(source, task)
     if score is not None:
@@ -56,7 +47,7 @@ def true_scores(
         (chosen,), precision = _numbers(source, used)
         of_classes = labels = None
     else:
-        of_classes = class_scores(source, columns, classes)
+        of_classes = class_scores(source, layout)
         labels = _checks.label_column(source, str(label)).cast("string")
         used, precision = of_classes.columns, of_classes.precision
         named = zip(of_classes.names, of_classes.scores, strict=True)
@@ -71,12 +62,12 @@ def true_scores(
     return Rows(table, source, task, used, precision, chosen, of_classes, refuse_faults)
 
 
-def class_scores(source: Source, columns: str, classes: Sequence[Any] | None) -> ClassScores:
-    """Return the scores of all classes: the columns like ``columns``, or a column of lists.
+def class_scores(source: Source, layout: Layout) -> ClassScores:
+    """Return the scores of all classes: the columns like that of the layout, or a column of lists.
 
-    The star in ``columns`` is the name of the class; ``classes`` picks some, or names the places
-    of a list, which are else 0, 1, ...
+    The layout's classes pick some, or name the places of a list, which are else 0, 1, ...
     """
+    columns, classes = layout.columns, layout.classes
     if "*" not in columns:
         return _from_list(source, columns, classes)
     if columns.count("*") > 1:
@@ -86,6 +77,7 @@ def class_scores(source: Source, columns: str, classes: Sequence[Any] | None) ->
         name[len(head) : len(name) - len(tail)]: name
         for name in source.table.columns
         if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
+        if name not in layout.no_classes
     }
     if not like:
         there = ", ".join(source.table.columns)

@@ -9,6 +9,7 @@ from metapac.calibration import MetaPS
 from metapac.guarantee import Split
 from metapac.sites import Site
 from metapac.tables.calibrate import quiet, within
+from metapac.tables.layout import Layout
 from metapac.tables.ranks import Progress
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
@@ -37,9 +38,8 @@ def site_table(
     """
     guarantee = MetaPS(epsilon=epsilon, alpha=alpha, delta=delta, split=split)._guarantee()
     with open_source(source, table=table, connection=connection) as opened:
-        rows = true_scores(
-            opened, task=None, score=score, label=label, columns=columns, classes=classes
-        )
+        layout = Layout(None, score, label, columns, classes)
+        rows = true_scores(opened, layout)
         with opened.reading(rows.columns):
             found = within(rows, guarantee, progress)
     thresholds = tuple(found.thresholds[0].tolist())

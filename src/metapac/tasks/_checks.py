@@ -96,6 +96,23 @@ def same_rows(name: str, array: Any, other: str, reference: Any) -> None:
         )
 
 
+def change(value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise ValueError(
+            "change must be a function that draws an alteration from a random generator, got "
+            f"{value!r}. Leave it out if tasks differ by their classes alone."
+        )
+    return value
+
+
+def as_many(name: str, found: Any, given: Any) -> None:
+    if len(found) != len(given):
+        raise ValueError(
+            f"alteration {name!r} must return as many examples as it is given, got {len(found)} "
+            f"for {len(given)}."
+        )
+
+
 def disjoint(support: NDArray[np.int64], query: NDArray[np.int64]) -> None:
     shared = support[np.isin(support, query)]
     if len(shared):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,18 +20,34 @@ Positions = NDArray[np.int64]
 Ids = ArrayLike | Iterable[object]
 
 
+class Alteration(Protocol):
+    """What sets one task apart from others of the same classes, such as a kind of noise."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, images: Any, rng: np.random.Generator) -> Any:
+        """Return the examples altered, as many and in the same order."""
+
+
+Change = Callable[[np.random.Generator], Alteration]
+
+
 class ClassPool:
     """Labelled examples from which few-shot tasks are drawn: ``ways`` classes in each.
 
     Only positions are drawn: ``x`` may be NumPy, memory-mapped or torch, and is never copied.
+    With ``change``, a function that draws an alteration, each task has one of its own: its data
+    are then a copy of the rows it needs, altered.
     """
 
     unit = "class"
 
-    def __init__(self, x: Any, y: Ids, *, name: str = "pool") -> None:
+    def __init__(self, x: Any, y: Ids, *, name: str = "pool", change: Change | None = None) -> None:
         self.x = _checks.examples("x", x)
         self.y = _checks.ids("y", y)
         self.name = name
+        self.change = _checks.change(change)
         _checks.same_rows("y", self.y, "x", self.x)
         self.names, self.positions = _numbered(self.y)
         alike = len({len(own) for own in self.positions}) == 1
@@ -57,10 +73,15 @@ class ClassPool:
     def _task(self, ways: int, shots: int, queries: int, i: int, rng: np.random.Generator) -> Task:
         classes = rng.choice(len(self.names), ways, replace=False)
         drawn = self._examples(classes, shots + queries, rng)  # (ways, shots + queries)
+        name, x = f"{self.name}-{i}", self.x
+        if self.change is not None:
+            alteration = self.change(rng)
+            name, x = f"{name}: {alteration.name}", altered(alteration, x[drawn.ravel()], rng)
+            drawn = np.arange(drawn.size).reshape(drawn.shape)
         labels = np.arange(ways)
         return Task._drawn(
-            name=f"{self.name}-{i}",
-            x=self.x,
+            name=name,
+            x=x,
             support=drawn[:, :shots].ravel(),
             support_y=labels.repeat(shots),
             query=drawn[:, shots:].ravel(),
@@ -77,6 +98,13 @@ class ClassPool:
 
     def __repr__(self) -> str:
         return f"<ClassPool {self.name!r}: {len(self.names)} classes, {len(self.y)} examples>"
+
+
+def altered(alteration: Alteration, x: Any, rng: np.random.Generator) -> Any:
+    """Return the examples that ``alteration`` makes of ``x``, one for each."""
+    found = alteration(x, rng)
+    _checks.as_many(alteration.name, found, x)
+    return found
 
 
 class GroupPool:
@@ -142,7 +170,11 @@ P = TypeVar("P", ClassPool, GroupPool)
 
 @dataclass(frozen=True)
 class Pools(Generic[P]):
-    """Pools that share no class or group; one that is not needed may be ``None``."""
+    """Pools that share no class or group; one that is not needed may be ``None``.
+
+    Pools with a change may share classes, since their tasks differ by their alterations; whoever
+    makes such pools keeps the examples apart.
+    """
 
     # Typed as present: whoever gave a pool need not prove to a type checker that it is there.
     train: P = None  # type: ignore[assignment]
@@ -153,10 +185,14 @@ class Pools(Generic[P]):
     def __post_init__(self) -> None:
         given = [(name, pool) for name, pool in vars(self).items() if pool is not None]
         for (first, a), (second, b) in combinations(given, 2):
-            known = set(a.names)
+            known = set() if _changes(a) and _changes(b) else set(a.names)
             _checks.unshared(a.unit, first, second, [name for name in b.names if name in known])
             if isinstance(a, GroupPool) and isinstance(b, GroupPool):
                 _checks.known_labels(first, a.classes, second, b.classes)
+
+
+def _changes(pool: ClassPool | GroupPool) -> bool:
+    return isinstance(pool, ClassPool) and pool.change is not None
 
 
 def split_classes(
@@ -216,6 +252,9 @@ class _Tasks(Sequence[Task]):
 
     def __len__(self) -> int:
         return self._count
+
+    def __repr__(self) -> str:
+        return f"<{self._count} tasks, drawn when they are asked for>"
 
     @overload
     def __getitem__(self, i: int) -> Task: ...

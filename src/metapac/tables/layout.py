@@ -1,0 +1,58 @@
+"""Which columns of a table hold what: said once, at calibration, and remembered by the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from metapac._estimator import ThresholdSets
+from metapac.tables import _checks
+
+
+class Layout(NamedTuple):
+    """The columns of a table, and the classes in them; None for what there is not."""
+
+    task: str | None = None  # where there is none, all rows are one task
+    score: str | None = None  # of the true label
+    label: str | None = None  # the true label, beside a score for each class
+    columns: str = "p_*"  # scores of the classes: a star for their names, or a column of lists
+    classes: Sequence[Any] | None = None  # names for the places of lists, or some of the columns
+    others: tuple[str, ...] = ()  # columns that are no class, though they may look like one
+
+    def record(self) -> dict[str, Any]:
+        """Return what is worth remembering with a promise, as JSON can hold it."""
+        used: dict[str, Any] = {"task": self.task, "score": self.score, "label": self.label}
+        if self.label is not None:
+            classes = None if self.classes is None else _checks.class_names(self.classes)
+            used |= {"columns": self.columns, "classes": classes}
+        return {name: value for name, value in used.items() if value is not None}
+
+    @property
+    def no_classes(self) -> set[str | None]:
+        return {self.task, self.score, self.label, *self.others}
+
+
+def as_calibrated(
+    promise: ThresholdSets,
+    *,
+    task: str | None = None,
+    score: str | None = None,
+    label: str | None = None,
+    columns: str | None = None,
+    classes: Sequence[Any] | None = None,
+) -> Layout:
+    """Return a layout whose columns, where left out, are those that a promise was calibrated on."""
+    _checks.has_one_threshold(promise)
+    known = promise.columns_ or {}
+    if score is None and label is None:
+        score, label = known.get("score"), known.get("label")
+    if columns is None and classes is None:
+        classes = known.get("classes")
+    return Layout(
+        known.get("task") if task is None else task,
+        score,
+        label,
+        known.get("columns", "p_*") if columns is None else columns,
+        classes,
+        tuple(known[name] for name in ("task", "score", "label") if name in known),
+    )
