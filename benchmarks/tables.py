@@ -3,19 +3,19 @@
     python benchmarks/tables.py FOLDER [ROWS ...]
 
 Files are made in FOLDER, unless they are there: ROWS rows (1e6, 1e7 and 1e8 by default) of 10,000
-tasks in random order, a string and a float32 each. Answers are checked before times are taken; the
-last column is what Spark takes for 1e7 rows, if there is Java. Figures are in README.md beside
-this file.
+tasks in random order, a string and a float32 each. Answers are checked before times are taken, in
+turns: best and, in brackets, median of seven. The last column is what Spark takes for 1e7 rows, if
+there is Java. Figures are in README.md beside this file.
 """
 
 from __future__ import annotations
 
 import resource
 import shutil
+import statistics
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from metapac.tables import calibrate_table, connect
 
 PROMISE: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 COLUMNS: dict[str, Any] = {"task": "task", "score": "score"}
-ROUNDS = 3
+ROUNDS = 7
 SPARK_ROWS = 10_000_000
 
 
@@ -70,20 +70,22 @@ def check(connection: Any, path: Path, rows: int) -> MetaPS:
     return found
 
 
-def measure(connection: Any, path: Path) -> dict[str, float]:
-    """Take turns, and the best of each: a busy machine disturbs that least."""
+def peak(connection: Any, path: Path) -> float:
+    """Return the GiB that this process has held at most, after calibrating."""
+    calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def measure(connection: Any, path: Path) -> list[tuple[float, float]]:
+    """Return best and median of the plainest GROUP BY, of ours, and of pandas, taken in turns."""
     query = f"SELECT task, count(*), min(score), max(score) FROM '{path}' GROUP BY task"
-
-    def group_by() -> None:
-        connection.con.sql(query).to_arrow_table()
-
-    def ours() -> None:
-        calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
-
-    both = [(seconds(group_by), seconds(ours)) for _ in range(ROUNDS)]
-    plainest, calibrating = (min(times) for times in zip(*both, strict=True))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"GROUP BY": plainest, "ours": calibrating, "peak GiB": peak}
+    calls = (
+        lambda: connection.con.sql(query).to_arrow_table(),
+        lambda: calibrate_table(path, **COLUMNS, **PROMISE, connection=connection),
+        lambda: pd.read_parquet(path),
+    )
+    rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
+    return [(min(times), statistics.median(times)) for times in zip(*rounds, strict=True)]
 
 
 def with_spark(path: Path, expected: MetaPS) -> float:
@@ -97,20 +99,20 @@ def with_spark(path: Path, expected: MetaPS) -> float:
 
 def main(folder: Path, sizes: list[int]) -> None:
     connection = connect(memory_limit="4GiB", threads=2)
-    print("| rows | GROUP BY | ours | ratio | peak memory | pandas reads | Spark |")
+    print("| rows | GROUP BY | ours | ratio | pandas reads | peak memory of ours | Spark |")
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for rows in sizes:
         path = folder / f"{rows:.0e}.parquet"
         make(connection, path, rows)
-        found = measure(connection, path)  # before pandas, for the sake of the peak
+        memory = peak(connection, path)  # before pandas reads anything
         answer = check(connection, path, rows)
-        reading = min(seconds(partial(pd.read_parquet, path)) for _ in range(ROUNDS))
+        plainest, ours, reading = measure(connection, path)
         spark = with_spark(path, answer) if rows == SPARK_ROWS and shutil.which("java") else None
-        ratio = found["ours"] / found["GROUP BY"]
+        cells = (f"{best:.3f} s ({median:.3f})" for best, median in (plainest, ours, reading))
+        group_by, calibrating, pandas = cells
         print(
-            f"| {rows:.0e} | {found['GROUP BY']:.3f} s | {found['ours']:.3f} s | {ratio:.2f} "
-            f"| {found['peak GiB']:.2f} GiB | {reading:.2f} s "
-            f"| {f'{spark:.1f} s' if spark else ''} |",
+            f"| {rows:.0e} | {group_by} | {calibrating} | {ours[0] / plainest[0]:.2f} | {pandas} "
+            f"| {memory:.2f} GiB | {f'{spark:.1f} s' if spark else ''} |",
             flush=True,
         )
 

@@ -186,9 +186,10 @@ def test_the_promise_can_be_saved_and_added_to(tmp_path: Any) -> None:
 
 def test_a_table_that_changes_between_passes_is_noticed() -> None:
     there = connection("duckdb")
+    there.raw_sql("CREATE OR REPLACE TEMP SEQUENCE ticks")
     there.raw_sql(
         "CREATE OR REPLACE TEMP VIEW moving AS "
-        "SELECT 'a' AS task, random() AS score FROM range(100) WHERE random() < 0.5"
+        "SELECT 'a' AS task, nextval('ticks')::DOUBLE AS score FROM range(100)"
     )
     with pytest.raises(ValueError, match="changed while it was being read: two passes over it"):
         calibrate_table(

@@ -90,3 +90,28 @@ def _literal(score: float | None) -> str:
     if score is None:
         return "NULL"
     return "'NaN'" if math.isnan(score) else str(score)
+
+
+EVERYTHING = (-math.inf, math.inf)
+
+
+def test_where_all_scores_are_averaged_their_range_is_left_out() -> None:
+    found = census(pa.table({"task": ["a", "a"], "score": [1.0, 3.0]}), EVERYTHING)
+    assert (found.mean.tolist(), found.spread.tolist()) == ([2], [1])
+    assert (found.low.tolist(), found.high.tolist()) == ([-math.inf], [math.inf])
+
+
+@pytest.mark.parametrize("score", [-math.inf, math.inf, 1e200])
+def test_a_score_that_no_average_bears_brings_the_range_back(score: float) -> None:
+    found = census(pa.table({"task": ["a", "a", "b"], "score": [score, 3.0, 5.0]}), EVERYTHING)
+    assert found.low.tolist() == [min(score, 3), 5]
+    assert found.high.tolist() == [max(score, 3), 5]
+    assert found.mean[1] == 5
+
+
+@pytest.mark.parametrize(("score", "what"), [(math.nan, "1 NaN"), (None, "1 nulls")])
+def test_averages_hide_no_fault(score: float | None, what: str) -> None:
+    for scores in ([score, 1.0, 2.0], [score, -math.inf, math.inf]):
+        table = pa.table({"task": ["a", "a", "b"], "score": pa.array(scores, pa.float64())})
+        with pytest.raises(ValueError, match=rf"hold {what} out of 3 values \(by task, 'a': 1\)"):
+            census(table, EVERYTHING)

@@ -89,6 +89,27 @@ def test_without_a_shape_ranks_are_found_by_counting(monkeypatch: pytest.MonkeyP
     assert steps[-1].startswith("sorting ")
 
 
+def test_where_guesses_fail_ranges_are_found_once(
+    alike: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "shape_of", lambda *_all: None)
+    steps = search(alike.ravel(), np.repeat(np.arange(40), 400), [40, 80], worth=200)
+    assert steps[0] == "finding the least and the greatest score of each task"
+    assert all(step.startswith("counting, to narrow") for step in steps[1:-1])
+
+
+def test_a_task_that_appears_before_ranges_are_found_is_noticed(
+    alike: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "shape_of", lambda *_all: None)
+    tasks = np.repeat(np.arange(40), 400)
+    before, after = rows_of(alike.ravel()[400:], tasks[400:]), rows_of(alike.ravel(), tasks)
+    with as_if_large():
+        census = take_census(before, trim_of(before))
+        with pytest.raises(ValueError, match="frame changed while it was being read"):
+            order_statistics(after, census, np.full((39, 1), 40), print)
+
+
 def test_tied_scores_need_no_sorting() -> None:
     scores = np.repeat([0.25, 0.5], 5000)
     steps = search(scores, np.repeat(["a", "b"], 5000), [10])

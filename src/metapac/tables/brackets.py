@@ -39,6 +39,11 @@ class Brackets(NamedTuple):
         """How many scores lie in brackets that are not solved; targets may share some."""
         return int(self.inside[~self.solved].sum())
 
+    def within(self, low: Array, high: Array) -> Brackets:
+        """Return the brackets cut back to the least and the greatest score of their tasks."""
+        low, high = np.maximum(self.low, low[self.task]), np.minimum(self.high, high[self.task])
+        return self._replace(low=low, high=high)
+
     def seen(self, spans: Spans, less: Counts, seen: Counts, score: Array) -> Brackets | None:
         """Return what is left to do after looking at spans; None where the counts contradict.
 

@@ -25,8 +25,8 @@ class Census(NamedTuple):
 
     names: Array  # (tasks,)
     sizes: Counts  # (tasks,)
-    low: Array  # (tasks,), the least score, in the precision of the scores
-    high: Array  # (tasks,), the greatest
+    low: Array  # (tasks,), the least score, in the precision of the scores; -inf if unknown
+    high: Array  # (tasks,), the greatest; inf if unknown
     mean: NDArray[np.float64]  # (tasks,), of scores within the trim; NaN if unknown
     spread: NDArray[np.float64]  # (tasks,), their standard deviation
 
@@ -34,13 +34,21 @@ class Census(NamedTuple):
 def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     """Return the tasks with their sizes and ranges; refuse missing tasks, nulls and NaN.
 
-    Scores within ``trim``, if given, are averaged besides. Averages only guide the search.
+    Scores within ``trim``, if given, are averaged besides. Averages only guide the search. Where
+    all are averaged, finite averages show that all are numbers, and ranges are left out: least
+    and greatest take longer to find.
     """
-    found = rows.source.run(_grouped(rows, trim))
+    ranged = trim is None or bool(np.isfinite(trim).all())
+    found = rows.source.run(_grouped(rows, trim, ranged=ranged))
+    if not ranged and not np.isfinite(_column(found, "square")).all():
+        ranged, found = True, rows.source.run(_grouped(rows, trim, ranged=True))
     if not len(found):
         core.flat("scores", np.empty(0))
     sizes = found["size"].to_numpy()
-    low, high = (found[name].to_numpy(zero_copy_only=False) for name in ("low", "high"))
+    ends = {"low": -np.inf, "high": np.inf}
+    low, high = (
+        _column(found, name) if ranged else np.full(len(found), end) for name, end in ends.items()
+    )
     missing = found["task"].is_null().to_numpy()
     if missing.any() or (found["filled"].to_numpy() != sizes).any() or np.isnan(high).any():
         rows.refuse_faults()
@@ -52,15 +60,15 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     return Census(*(column[order] for column in (names, sizes, low, high, *_moments(found))))
 
 
-def _grouped(rows: Rows, trim: Trim | None) -> _checks.Table:
+def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
     table = rows.table
     shown = rows.source.engine in _NAN_IS_LARGEST
     columns = {
         "size": table.count(),
         "filled": table.score.count() if shown else table.count(where=_usable(rows)),
-        "low": table.score.min(),
-        "high": table.score.max(),
     }
+    if ranged:
+        columns |= {"low": table.score.min(), "high": table.score.max()}
     if trim is not None:
         bounded = np.isfinite(trim).all()
         within = table.score.between(*map(exact, trim)) if bounded else None
@@ -77,12 +85,14 @@ def _usable(rows: Rows) -> Any:
 def _moments(found: Any) -> tuple[Array, Array]:
     if "mean" not in found.column_names:
         return np.full(len(found), np.nan), np.full(len(found), np.nan)
-    mean, square = (
-        found[name].to_numpy(zero_copy_only=False).astype(np.float64)  # null becomes NaN
-        for name in ("mean", "square")
-    )
+    mean, square = (_column(found, name).astype(np.float64) for name in ("mean", "square"))
     with np.errstate(invalid="ignore", over="ignore"):
         return mean, np.sqrt(np.maximum(square - mean * mean, 0))
+
+
+def _column(found: Any, name: str) -> Array:
+    """Return a column of numbers; null becomes NaN."""
+    return np.asarray(found[name].to_numpy(zero_copy_only=False))
 
 
 def _missing_scores(rows: Rows, count: int) -> ValueError:

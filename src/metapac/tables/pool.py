@@ -22,7 +22,7 @@ _STRATA = 8
 _EVERY, _ENOUGH = 64, 32
 # How far from the expected place a rank may lie: some standard deviations, and more since tasks
 # are not of quite the same shape.
-_DEVIATIONS, _SLACK = 3.3, 0.005
+_DEVIATIONS, _SLACK = 3, 0.003
 # Bounds of all but one score in a thousand, and how many times their distance others may be off
 # before averages are kept to scores within.
 _RARE, _FAR = 1000, 4

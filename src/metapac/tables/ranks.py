@@ -15,7 +15,7 @@ from ibis import _
 
 from metapac.tables import _checks
 from metapac.tables.brackets import Array, Brackets, Counts, Spans, cuts_between, narrow
-from metapac.tables.census import Census
+from metapac.tables.census import Census, take_census
 from metapac.tables.pool import guess, shape_of
 from metapac.tables.scores import Rows
 from metapac.tables.upload import upload
@@ -54,10 +54,23 @@ def _narrowed(rows: Rows, census: Census, brackets: Brackets, progress: Progress
             progress(f"looking for {np.count_nonzero(~brackets.solved)} ranks where they should be")
             floor, ceiling = guess(brackets, census.mean, census.spread, shape)
             brackets = _look(rows, census, brackets, floor, ceiling)
+    if brackets.left > little:
+        brackets = brackets.within(*_ranges(rows, census, progress))
     while brackets.left > little:
         progress(f"counting, to narrow {brackets.left} scores down")
         brackets = _count(rows, census, brackets)
     return brackets
+
+
+def _ranges(rows: Rows, census: Census, progress: Progress) -> tuple[Array, Array]:
+    """Return the least and the greatest score of each task, which the census may have left out."""
+    if np.isfinite(census.low).any():
+        return census.low, census.high
+    progress("finding the least and the greatest score of each task")
+    again = take_census(rows)
+    if not all(map(np.array_equal, again[:2], census[:2])):  # names and sizes
+        raise _checks.changed(rows.source.name)
+    return again.low, again.high
 
 
 def _look(rows: Rows, census: Census, brackets: Brackets, floor: Array, ceiling: Array) -> Brackets:
