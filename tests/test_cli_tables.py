@@ -175,6 +175,9 @@ def test_sites_send_one_number_each(frame: pd.DataFrame, tmp_path: Path) -> None
     again = metapac("combine", files[0], files[0], "-o", output)
     assert again.exit_code == 2
     assert "are both of site 'site 00', and a site counts only once" in again.stderr
+    over = metapac("combine", *files, "-o", files[0])
+    assert over.exit_code == 2
+    assert "is also the input. Write to another file." in over.stderr
     few = metapac("combine", files[0], "-o", tmp_path / "none.json")
     assert few.exit_code == 1
     assert not (tmp_path / "none.json").exists()

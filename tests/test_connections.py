@@ -96,3 +96,10 @@ def test_spark_without_java_is_told() -> None:
     found = python(code)
     assert "Spark did not start at 'local[*]'" in found
     assert "It needs Java 17 or newer" in found
+
+
+def test_a_master_that_is_none_is_told() -> None:
+    pytest.importorskip("pyspark")
+    found = python("import metapac.tables as t; t.connect('spark', master='nonsense')")
+    assert "ValueError: Spark did not start at 'nonsense' (" in found
+    assert "a cluster that answers at that address" in found

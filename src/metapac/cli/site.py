@@ -35,6 +35,7 @@ from metapac.cli.tables import (
     Threads,
     class_names,
     opened,
+    refuse_input,
 )
 from metapac.persistence import encode
 from metapac.sites import combine_sites
@@ -102,6 +103,7 @@ def combine(
     as_json: AsJson = False,
 ) -> None:
     """Find the threshold that carries the promise from the numbers that sites sent."""
+    refuse_input(output, sites)
     method = combine_sites(sites, on_infeasible=on_infeasible)
     method.save(output)
     report(method, output, as_json=as_json)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from metapac.cli.common import errors
@@ -84,9 +86,10 @@ def opened(
     from metapac.tables.connections import connect
     from metapac.tables.sources import open_source
 
-    connection = connect(
-        how.engine.value, master=how.master, memory_limit=how.memory_limit, threads=how.threads
-    )
+    with _starting(how.engine):
+        connection = connect(
+            how.engine.value, master=how.master, memory_limit=how.memory_limit, threads=how.threads
+        )
     try:
         with open_source(scores, table=how.table, connection=connection) as source:
             _check_output(output, source)
@@ -97,6 +100,21 @@ def opened(
             connection.disconnect()
 
 
+@contextmanager
+def _starting(engine: Engine) -> Iterator[None]:
+    """Show that Spark is starting, and nothing of what its Java has to say on the screen."""
+    if engine != Engine.spark:
+        yield
+        return
+    with os.fdopen(os.dup(2), "w") as screen, Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # which Java inherits
+        try:
+            with Console(file=screen).status("starting Spark"):
+                yield
+        finally:
+            os.dup2(screen.fileno(), 2)
+
+
 def _check_output(output: Path | None, source: Source) -> None:
     """Say before the work what would else be said after it."""
     if output is None:
@@ -104,7 +122,11 @@ def _check_output(output: Path | None, source: Source) -> None:
     folder = output.absolute().parent
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(folder))
-    if output.exists() and any(output.samefile(path) for path in source.files):
+    refuse_input(output, source.files)
+
+
+def refuse_input(output: Path, inputs: Iterable[Path]) -> None:
+    if output.exists() and any(path.exists() and output.samefile(path) for path in inputs):
         raise ValueError(f"{output} is also the input. Write to another file.")
 
 

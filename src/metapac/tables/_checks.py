@@ -157,6 +157,16 @@ def changed(name: str) -> ValueError:
     )
 
 
+def reason(error: BaseException) -> str:
+    """Return what an engine says of its failure in one line: of Java, the last cause it names."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    said = str(error if cause is None else cause.getMessage())
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
 def listed(words: Sequence[str]) -> str:
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return ", ".join(words[:_SHOWN]) + more

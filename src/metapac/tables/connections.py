@@ -11,6 +11,7 @@ from typing import Any
 import ibis
 
 from metapac import _checks
+from metapac.tables._checks import reason
 
 _ENGINES = ("duckdb", "spark")
 
@@ -56,7 +57,8 @@ def _duckdb(memory_limit: str | None, threads: int | None) -> Any:
 
 def _spark(master: str | None, memory_limit: str | None, threads: int | None) -> Any:
     try:
-        from pyspark.errors import PySparkRuntimeError
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
@@ -69,10 +71,10 @@ def _spark(master: str | None, memory_limit: str | None, threads: int | None) ->
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
+    except (PySparkException, Py4JError) as error:
         raise ValueError(
-            f"Spark did not start at {master!r} ({error}). It needs Java 17 or newer: install it "
-            "and set JAVA_HOME, or leave the engine to DuckDB."
+            f"Spark did not start at {master!r} ({reason(error)}). It needs Java 17 or newer on "
+            "this machine and, unless it runs here, a cluster that answers at that address."
         ) from error
     return ibis.pyspark.connect(session)
 

@@ -12,7 +12,7 @@ from typing import Any
 import ibis
 
 from metapac.tables import csv_text, files
-from metapac.tables._checks import Table
+from metapac.tables._checks import Table, reason
 from metapac.tables.connections import connect
 
 _FRAMES = ("pandas", "polars", "pyarrow")
@@ -184,12 +184,10 @@ def _telling(name: str, *, is_file: bool = False) -> Iterator[str]:
     except Exception as error:
         if type(error).__module__.split(".")[0] not in _ENGINES:
             raise
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__
         if "OutOfMemory" in type(error).__name__:
-            raise EngineError(f"{name}: {reason}. Raise memory_limit.") from error
+            raise EngineError(f"{name}: {reason(error)}. Raise memory_limit.") from error
         hint = " It may be truncated, or of another kind than its name says: write it again."
-        raise EngineError(f"{name} cannot be read ({reason}).{hint * is_file}") from error
+        raise EngineError(f"{name} cannot be read ({reason(error)}).{hint * is_file}") from error
 
 
 @contextmanager
