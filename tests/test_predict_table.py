@@ -108,8 +108,13 @@ def test_other_engines_write_too(
     engine: str, suffix: str, promise: MetaPS, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     path = tmp_path / f"sets.{suffix}"
-    for _ in range(2):  # the second replaces the first
-        predict_table(promise, put(engine, frame), output=path)
+    table = put(engine, frame)
+    predict_table(promise, table, output=path)
+    if engine == "spark":  # a folder is not removed: something else may be in it
+        with pytest.raises(FileExistsError, match="is there already, and Spark writes a folder"):
+            predict_table(promise, table, output=path)
+    else:  # the second replaces the first
+        predict_table(promise, table, output=path)
     assert path.is_dir() == (engine == "spark")
     read = (
         connection("duckdb").read_parquet if suffix == "parquet" else connection("duckdb").read_csv
@@ -189,6 +194,27 @@ def test_nothing_is_written_where_a_score_is_missing(promise: MetaPS, tmp_path: 
     with pytest.raises(ValueError, match="nulls or NaN"):
         predict_table(promise, pa.table({"p_a": [1.0, None]}), output=tmp_path / "sets.csv")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_addresses_are_left_to_the_engine(
+    engine: str, promise: MetaPS, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    address = f"file://{tmp_path}/sets.parquet"
+    predict_table(promise, put(engine, frame), output=address)
+    found = parquet.read_table(tmp_path / "sets.parquet")
+    assert sorted(found["id"].to_pylist()) == sorted(frame["id"])
+    assert "set_size" in found.column_names
+
+
+def test_an_address_that_an_engine_cannot_write_to(promise: MetaPS, frame: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="is an address, to which sqlite cannot write. Pass a pa"):
+        predict_table(promise, put("sqlite", frame), output="s3://bucket/sets.parquet")
+
+
+def test_a_missing_folder_is_said_first(promise: MetaPS, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="folder does not exist"):
+        predict_table(promise, pa.table({"p_a": [None]}), output=tmp_path / "none" / "sets.csv")
 
 
 def test_two_processes_writing_one_file(promise: MetaPS, tmp_path: Path) -> None:

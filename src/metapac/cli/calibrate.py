@@ -66,7 +66,7 @@ def calibrate(
     promise |= {"split": parse_split(split), "on_infeasible": on_infeasible}
     MetaPS(**promise)._check_parameters()  # before anything is opened
     how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, output, how) as (source, tell):
+    with opened(scores, how, output) as (source, tell):
         from metapac.tables import calibrate_table
 
         method = calibrate_table(

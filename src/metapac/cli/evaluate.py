@@ -65,7 +65,7 @@ def evaluate(
     """
     calibrated = load(promise)
     how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, output, how) as (source, tell):
+    with opened(scores, how, output) as (source, tell):
         from metapac.tables import evaluate_table
 
         tell("judging the sets of each task")

@@ -24,6 +24,7 @@ from metapac.cli.tables import (
     Threads,
     class_names,
     opened,
+    refuse_input,
 )
 
 
@@ -37,7 +38,7 @@ def predict(
         bool, typer.Option("--booleans", help="Add a column in_CLASS for each class instead.")
     ] = False,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--output", "-o", help="Parquet or CSV to write; CSV to the screen if absent."
         ),
@@ -60,11 +61,14 @@ def predict(
     calibrated = load(promise)
     layout = as_calibrated(calibrated, columns=columns, classes=class_names(classes))
     how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, output, how) as (source, tell):
-        from metapac.tables.output import kind_of, write, write_csv
+    with opened(scores, how) as (source, tell):
+        from metapac.tables.output import check, kind_of, write, write_csv
         from metapac.tables.predict import check_scores, with_sets
         from metapac.tables.scores import class_scores
 
+        if output is not None:
+            check(source.connection, output)
+            refuse_input(Path(output), source.files)
         text = output is None or kind_of(output) == "csv"
         found = class_scores(source, layout)
         tell("checking the scores")
@@ -76,7 +80,7 @@ def predict(
         tell(f"writing {count} sets")
         write(source.connection, sets, output)
     if as_json:
-        typer.echo(json.dumps({"sets": count, "classes": found.names, "output": str(output)}))
+        typer.echo(json.dumps({"sets": count, "classes": found.names, "output": output}))
         return
     names = ", ".join(str(name) for name in found.names)
     errors.print(

@@ -66,7 +66,7 @@ def site(
     All rows are one task. Every site must use the same levels.
     """
     how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, output, how) as (source, tell):
+    with opened(scores, how, output) as (source, tell):
         from metapac.tables import site_table
 
         found = site_table(

@@ -80,7 +80,7 @@ class Reading(NamedTuple):
 
 @contextmanager
 def opened(
-    scores: str, output: Path | None, how: Reading
+    scores: str, how: Reading, output: Path | None = None
 ) -> Iterator[tuple[Source, Callable[[str], None]]]:
     """Open a source with its engine; lend it with a callback that tells what is being done."""
     from metapac.tables.connections import connect

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
+import errno
 import os
 import secrets
 import shutil
@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from metapac.persistence import replacing, replacing_path
 from metapac.tables._checks import Table
+from metapac.tables.files import is_remote
 
 _KINDS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
@@ -27,10 +28,30 @@ def kind_of(path: PathLike) -> str:
     return kind
 
 
+def check(connection: Any, path: PathLike) -> None:
+    """Say before the work what would else be said after it."""
+    kind_of(path)
+    if is_remote(os.fspath(path)):
+        return
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(folder))
+    if connection.name == "pyspark" and Path(path).exists():
+        raise FileExistsError(
+            errno.EEXIST, "is there already, and Spark writes a folder: remove it first", str(path)
+        )
+
+
 def write(connection: Any, table: Table, path: PathLike) -> None:
-    """Write a table to ``path``, all or nothing; Spark writes a folder of parts there."""
+    """Write a table to ``path``, all or nothing; Spark writes a folder of parts there.
+
+    An address such as s3a://bucket/sets.parquet is written by the engine as it sees fit.
+    """
+    check(connection, path)
     kind = kind_of(path)
-    if connection.name == "pyspark":
+    if is_remote(os.fspath(path)):
+        _write_remote(connection, table, kind, os.fspath(path))
+    elif connection.name == "pyspark":
         _write_folder(connection, table, kind, Path(path))
     elif connection.name == "duckdb":
         _write_with_duckdb(connection, table, kind, path)
@@ -54,6 +75,17 @@ def write_csv(connection: Any, table: Table, file: IO[str]) -> None:
     writer.writerow(table.columns)
     for batch in connection.to_pyarrow_batches(table):
         writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _write_remote(connection: Any, table: Table, kind: str, address: str) -> None:
+    if connection.name == "pyspark":
+        _write_parts(connection, table, kind, address)
+    elif connection.name == "duckdb":
+        (connection.to_csv if kind == "csv" else connection.to_parquet)(table, address)
+    else:
+        raise ValueError(
+            f"output {address} is an address, to which {connection.name} cannot write. Pass a path."
+        )
 
 
 def _write_with_duckdb(connection: Any, table: Table, kind: str, path: PathLike) -> None:
@@ -82,26 +114,18 @@ def _write_parquet(connection: Any, table: Table, path: PathLike) -> None:
             writer.write_batch(batch)
 
 
-def _is_plain(path: PathLike) -> bool:
-    """Whether Ibis can quote a path: it writes a quotation mark in it as Python would."""
-    whole = str(Path(path).resolve())
-    return repr(whole) == f"'{whole}'"
-
-
 def _write_folder(connection: Any, table: Table, kind: str, path: Path) -> None:
-    """Let every worker of Spark write its part; a folder that was there goes when all is done."""
-    mark = secrets.token_hex(8)
-    fresh, old = (path.with_name(f".{path.name}.{mark}{end}") for end in ("", ".old"))
+    """Let every worker of Spark write its part of a folder, which appears when all is done."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        if kind == "csv":
-            connection.to_csv_dir(table, fresh, options={"header": "true", "escape": '"'})
-        else:
-            connection.to_parquet_dir(table, fresh)
-        with contextlib.suppress(FileNotFoundError):
-            path.rename(old)
+        _write_parts(connection, table, kind, str(fresh.absolute()))
         fresh.rename(path)
     finally:
-        for left in (fresh, old):
-            if left.is_dir():
-                shutil.rmtree(left)
-            left.unlink(missing_ok=True)
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write_parts(connection: Any, table: Table, kind: str, where: str) -> None:
+    if kind == "csv":
+        connection.to_csv_dir(table, where, options={"header": "true", "escape": '"'})
+    else:
+        connection.to_parquet_dir(table, where)

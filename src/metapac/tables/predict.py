@@ -12,9 +12,9 @@ import ibis
 
 from metapac._estimator import ThresholdSets
 from metapac.tables import _checks
+from metapac.tables import output as output_file
 from metapac.tables.cuts import kept, least_kept, one_if, total
 from metapac.tables.layout import as_calibrated
-from metapac.tables.output import kind_of, write
 from metapac.tables.scores import ClassScores, class_scores
 from metapac.tables.sources import Source, open_source
 
@@ -39,15 +39,17 @@ def predict_table(
     A row is kept as it is. Nulls and NaN among the scores are refused before anything is written.
     """
     layout = as_calibrated(promise, columns=columns, classes=classes)
-    text = output is not None and kind_of(output) == "csv"
+    text = output is not None and output_file.kind_of(output) == "csv"
     with ExitStack() as on_error:
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
+        if output is not None:
+            output_file.check(opened.connection, output)
         of_classes = class_scores(opened, layout)
         check_scores(opened, of_classes)
         found = with_sets(promise, opened, of_classes, booleans=booleans, text=text)
         if output is not None:
             with opened.reading():
-                write(opened.connection, found, output)
+                output_file.write(opened.connection, found, output)
         on_error.pop_all()  # the table returned needs its connection
     return found
 
