@@ -92,6 +92,7 @@ ORDER = [
     "learners.loss",
     "learners.course",
     "learners.weights",
+    "learners.loading",
     "learners.checkpoints",
     "learners.distributed",
     "learners.run",

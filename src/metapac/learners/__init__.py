@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from metapac.learners.backbones import MLP, Conv4, ResNet12, ResNet50, SentenceCNN
     from metapac.learners.contract import Learner, Scorer, Trainable
     from metapac.learners.episodes import Episodes, EpisodeSampler
+    from metapac.learners.loading import load_learner
     from metapac.learners.maml import MAML
     from metapac.learners.plain import CallableLearner, FixedModel, SklearnLearner
     from metapac.learners.protonet import ProtoNet
@@ -41,6 +42,7 @@ __all__ = [
     "Trainable",
     "accuracy",
     "leave_one_out",
+    "load_learner",
     "load_weights",
     "prototype_logits",
     "save_weights",
@@ -54,6 +56,7 @@ _HOMES = {
     "ProtoNet": "protonet",
     "prototype_logits": "prototypes",
     "MAML": "maml",
+    "load_learner": "loading",
     **dict.fromkeys(("Episodes", "EpisodeSampler"), "episodes"),
     **dict.fromkeys(("Epoch", "History", "accuracy", "train"), "training"),
     **dict.fromkeys(("QuantilePredictor", "leave_one_out"), "quantiles"),

@@ -39,6 +39,13 @@ def save_weights(learner: Trainable, path: Where) -> None:
 
 def load_weights(learner: Trainable, path: Where) -> None:
     """Give the learner the weights that ``save_weights`` wrote for one of its architecture."""
+    made, state = read_weights(path)
+    refuse_other_architecture(path, made, learner)
+    learner.module.load_state_dict(state)
+
+
+def read_weights(path: Where) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the architecture and the weights in a file that ``save_weights`` wrote."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             notes = json.loads((file.metadata() or {}).get(_NOTES, "{}"))
@@ -51,8 +58,7 @@ def load_weights(learner: Trainable, path: Where) -> None:
     if notes.get("format") != FORMAT:
         raise BadArtefact(f"{path} holds no metapac weights. Pass a file that save_weights wrote.")
     refuse_newer(path, notes["schema"], notes["metapac"])
-    refuse_other_architecture(path, notes["architecture"], learner)
-    learner.module.load_state_dict(state)
+    return notes["architecture"], state
 
 
 def architecture(learner: Trainable) -> dict[str, Any]:
