@@ -165,3 +165,14 @@ def test_cuts_lie_inside_and_ascend() -> None:
     assert (cuts > low[:, None]).all()
     assert (cuts <= high[:, None]).all()
     assert {1.2, 1.4, 1.6, 1.8} <= set(cuts[2].round(12))
+
+
+def test_more_scores_than_there_were_are_a_contradiction() -> None:
+    kind = np.float64
+    brackets = Brackets.whole(
+        np.array([0]), np.array([5]), np.array([0.0], kind), np.array([9.0], kind), np.array([10])
+    )
+    spans = Spans.of_brackets(brackets, np.array([4.0]), np.array([6.0]))  # part of the bracket
+    less, score = np.array([4]), np.array([5.0])
+    assert brackets.seen(spans, less, np.array([7]), score) is not None
+    assert brackets.seen(spans, less, np.array([11]), score) is None

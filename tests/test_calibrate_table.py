@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from metapac import InfeasibleGuarantee, MetaPS, allowed_errors, load
-from metapac.tables import calibrate_table
+from metapac.tables import calibrate_table, predict_table
 from metapac.tasks.synthetic import NormalFamily
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
@@ -204,3 +204,47 @@ def test_parameters_are_checked_before_the_table_is_opened() -> None:
         calibrate_table("nowhere", task="t", score="s", **LOOSE, on_infeasible="x")
     with pytest.raises(TypeError, match="confidence_level is called otherwise here"):
         calibrate_table("nowhere", task="t", score="s", confidence_level=0.9)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("engine", ["postgres", "sqlite", "duckdb"])
+@pytest.mark.parametrize("kind", ["softmax", "tiny", "large", "denormal"])
+def test_scores_whose_squares_are_no_numbers(engine: str, kind: str) -> None:
+    """PostgreSQL fails on squares too large or too small; the search must not need them."""
+    rng = np.random.default_rng(0)
+    scores = {
+        "softmax": 1 / (1 + np.exp(-rng.normal(0, 20, 400))).astype(np.float32),
+        "tiny": np.exp(-rng.exponential(100, 400)),
+        "large": rng.normal(size=400) * 1e25,
+        "denormal": rng.integers(0, 1000, 400) * 5e-324,
+    }[kind]
+    tasks = rng.integers(0, 8, 400)
+    table = put(engine, pd.DataFrame({"task": tasks, "score": scores}))
+    direct = MetaPS(**LOOSE).calibrate(scores, tasks)
+    with as_if_large():
+        found = calibrate_table(table, task="task", score="score", **LOOSE)
+    order = np.argsort(direct.tasks_)
+    assert found.task_thresholds_.tolist() == direct.task_thresholds_[order].tolist()
+
+
+def test_a_column_that_only_looks_like_a_class_is_noticed() -> None:
+    table = pa.table(
+        {"g": [0, 1], "y": ["a", "b"], "p_a": [1.0, 0], "p_b": [0, 1.0], "p_true": [1.0, 1]}
+    )
+    with pytest.raises(ValueError, match=r"column 'y' never holds 'true', though .*are: a, b\."):
+        calibrate_table(table, task="g", label="y", **LOOSE, on_infeasible="trivial")
+    found = calibrate_table(
+        table, task="g", label="y", classes=["a", "b"], **LOOSE, on_infeasible="trivial"
+    )
+    assert found.columns_ == {"task": "g", "label": "y", "columns": "p_*", "classes": ["a", "b"]}
+
+
+def test_the_classes_found_are_remembered() -> None:
+    columns = {"g": [0, 1], "y": ["a", "b"], "p_a": [1.0, 0], "p_b": [0, 1.0]}
+    found = calibrate_table(
+        pa.table(columns), task="g", label="y", **LOOSE, on_infeasible="trivial"
+    )
+    more = predict_table(found, pa.table({**columns, "p_c": [1.0, 1.0]})).to_pyarrow()
+    assert more["set"].to_pylist() == [["a", "b"]] * 2  # nothing was certified: both, and no c
+    del columns["p_b"]
+    with pytest.raises(ValueError, match="has no column 'p_b'; it has: g, y, p_a"):
+        predict_table(found, pa.table(columns))

@@ -109,7 +109,7 @@ def test_a_score_that_no_average_bears_brings_the_range_back(score: float) -> No
     assert found.mean[1] == 5
 
 
-@pytest.mark.parametrize(("score", "what"), [(math.nan, "1 NaN"), (None, "1 nulls")])
+@pytest.mark.parametrize(("score", "what"), [(math.nan, "1 NaN"), (None, "1 null")])
 def test_averages_hide_no_fault(score: float | None, what: str) -> None:
     for scores in ([score, 1.0, 2.0], [score, -math.inf, math.inf]):
         table = pa.table({"task": ["a", "a", "b"], "score": pa.array(scores, pa.float64())})

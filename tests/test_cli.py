@@ -95,7 +95,7 @@ def test_predict_adds_sets(promise: Path, tmp_path: Path) -> None:
     assert [row[0] for row in found] == ["x,1", "y\n2"]
     assert json.loads(found[0][4]) == ["cat", "\N{DOG}"]
     assert [row[5] for row in found] == ["2", "0"]
-    assert "2 sets of the 3 classes cat, great owl, \N{DOG} written to" in result.stderr
+    assert "2 sets of the 3 classes cat, great owl, \N{DOG} written to" in result.stdout
     printed = metapac("predict", promise, table)
     assert printed.stdout == (tmp_path / "sets.csv").read_text(encoding="utf-8")
 
@@ -110,7 +110,7 @@ def test_predict_keeps_the_order_of_many_rows(promise: Path, tmp_path: Path) -> 
     rows = [[i, 1.0] for i in range(300_000)]
     table = write_csv(tmp_path / "new.csv", ["id", "p_a"], rows)
     result = metapac("predict", promise, table, "-o", tmp_path / "sets.csv")
-    assert "300000 sets of the 1 classes a" in result.stderr
+    assert "300000 sets of the 1 classes a" in result.stdout
     with (tmp_path / "sets.csv").open(newline="") as file:
         assert [row["id"] for row in csv.DictReader(file)] == [str(i) for i in range(300_000)]
 
@@ -201,7 +201,7 @@ def test_too_few_tasks_exit_with_one(scores: Path, tmp_path: Path) -> None:
         ("site,p_true\na,nan\n", "line 2: column 'p_true' holds 'nan', which is not a number"),
         ("site,p_true\na,1_0\n", "line 2: column 'p_true' holds '1_0', which is not a number"),
         ("site;p_true\na;1\n", "it has: site;p_true. Columns must be separated by commas."),
-        ("site,p_true\n", "scores is empty; pass at least one labelled example"),
+        ("site,p_true\n", "scores.csv holds no rows. Pass at least one labelled example"),
         ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
     ],
 )

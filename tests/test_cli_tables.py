@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import multiprocessing
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from metapac import MetaPS, load
 from metapac.cli.app import app
+from metapac.sites import read_site
 
 PROMISE = ["--epsilon", "0.2", "--alpha", "0.3", "--delta", "0.1"]
 CLASSES = np.array(["cat", "dog", "owl"])
@@ -109,7 +111,7 @@ def test_predict_to_parquet(
 ) -> None:
     result = metapac("predict", promise, table, "-o", tmp_path / "sets.parquet")
     assert result.exit_code == 0, result.output
-    assert "2400 sets of the 3 classes cat, dog, owl written to" in result.stderr
+    assert "2400 sets of the 3 classes cat, dog, owl written to" in result.stdout
     found = parquet.read_table(tmp_path / "sets.parquet")
     kept = load(promise).predict_set(frame[["p_cat", "p_dog", "p_owl"]].to_numpy())
     assert found["set"].to_pylist() == [CLASSES[row].tolist() for row in kept]
@@ -261,3 +263,94 @@ def test_progress_is_shown_on_a_terminal(table: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert "counting the scores of each task" in done.stderr
     assert "threshold" in done.stdout
+
+
+def test_calibrate_says_which_classes_it_used(table: Path, tmp_path: Path) -> None:
+    words = ["calibrate", table, "--task", "site", "--label", "y", *PROMISE]
+    result = metapac(*words, "-o", tmp_path / "p.json")
+    assert result.exit_code == 0, result.output
+    assert "classes cat, dog, owl" in result.stdout
+    result = metapac(*words, "--classes", "cat, dog , owl", "-o", tmp_path / "p.json", "--json")
+    assert json.loads(result.stdout)["columns"]["classes"] == ["cat", "dog", "owl"]
+
+
+def test_files_may_be_many(frame: pd.DataFrame, tmp_path: Path) -> None:
+    parts = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for i, part in enumerate(parts):
+        frame.iloc[i::2].to_parquet(part)
+    output = tmp_path / "p.json"
+    result = metapac(
+        "calibrate", *parts, "--task", "site", "--score", "true", *PROMISE, "-o", output
+    )
+    assert result.exit_code == 0, result.output
+    assert load(output).threshold_ == expected(frame).threshold_
+    predicted = metapac("predict", output, *parts, "-o", tmp_path / "sets.csv")
+    assert f"{len(frame)} sets of" in predicted.stdout
+
+
+def test_evaluate_spares_the_promise_and_knows_its_tasks(
+    table: Path, promise: Path, tmp_path: Path
+) -> None:
+    before = promise.read_bytes()
+    over = metapac("evaluate", promise, table, "-o", promise)
+    assert (over.exit_code, promise.read_bytes()) == (2, before)
+    copy = tmp_path / "promise.csv"
+    copy.write_bytes(before)
+    over = metapac("evaluate", copy, table, "-o", copy)
+    assert over.exit_code == 2
+    assert "is also the input" in over.stderr
+    other = metapac("evaluate", promise, table, "-o", tmp_path / "tasks.parquet")
+    assert "--output must end in .csv" in other.stderr
+    result = metapac("evaluate", promise, table, "-o", tmp_path / "tasks.csv")
+    assert "30 of these tasks carry the name of a task that it was calibrated on" in " ".join(
+        result.stdout.split()
+    )
+    assert "Set sizes need a score for each class: pass --label." in result.stdout
+    assert "30 tasks written to" in result.stdout
+    told = json.loads(metapac("evaluate", promise, table, "--json").stdout)
+    assert (told["tasks"], told["calibrated_on"]) == (30, 30)
+
+
+def test_a_site_with_too_few_examples_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("true\n0.5\n")
+    words = ["site", tmp_path / "a.csv", "--score", "true", *PROMISE, "-o", tmp_path / "a.json"]
+    result = metapac(*words, "--name", " a ")
+    assert result.exit_code == 0, result.output
+    assert "1 examples are too few for a threshold: it takes" in " ".join(result.stdout.split())
+    assert read_site(tmp_path / "a.json").name == "a"
+    blank = metapac(*words, "--name", " ")
+    assert "name must be the name of the site, which no other has" in blank.stderr
+
+
+def test_combine_takes_folders_and_globs(frame: pd.DataFrame, tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    for name, part in frame.groupby("site"):
+        part[["true"]].to_csv(tmp_path / "scores.csv", index=False)
+        metapac(
+            "site", tmp_path / "scores.csv", "--name", name, "--score", "true", *PROMISE,
+            "-o", tmp_path / "sites" / f"{name}.json",
+        )  # fmt: skip
+    for given in (tmp_path / "sites", tmp_path / "sites" / "*.json"):
+        result = metapac("combine", given, "-o", tmp_path / "p.json", "--json")
+        assert json.loads(result.stdout)["threshold"] == expected(frame).threshold_
+    (tmp_path / "none").mkdir()
+    empty = metapac("combine", tmp_path / "none", "-o", tmp_path / "p.json")
+    assert "holds no .json. Pass files written by metapac site." in empty.stderr
+
+
+def test_a_promise_may_go_down_a_pipe(table: Path) -> None:
+    words = [sys.executable, "-m", "metapac", "calibrate", str(table), "--task", "site"]
+    words += ["--score", "true", *PROMISE, "-o", "/dev/stdout"]
+    done = subprocess.run(words, capture_output=True, check=True, text=True)
+    assert done.stdout.startswith('{\n"format": "metapac promise"')
+
+
+def test_a_database_is_not_read_by_spark(tmp_path: Path) -> None:
+    there = sqlite3.connect(tmp_path / "a.sqlite")
+    there.execute("CREATE TABLE t (site TEXT, true REAL)")
+    there.close()
+    connection("spark")  # or skip
+    words = ["calibrate", tmp_path / "a.sqlite", "--task", "site", "--score", "true", *PROMISE]
+    result = metapac(*words, "-o", tmp_path / "p.json", "--engine", "spark")
+    assert result.exit_code == 2
+    assert "is read by sqlite, not Spark. Leave --engine out." in result.stderr

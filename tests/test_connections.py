@@ -32,7 +32,7 @@ def test_duckdb_takes_its_limits() -> None:
     [
         ({"engine": "oracle"}, "engine must be 'duckdb' or 'spark', got 'oracle'"),
         ({"memory_limit": "much"}, "memory_limit must be a size such as '4GiB', got 'much'"),
-        ({"threads": 0}, "threads must hold whole numbers from 1"),
+        ({"threads": 0}, "threads must be a whole number from 1"),
         ({"master": "local"}, "master is for engine='spark', got master='local' with DuckDB"),
     ],
 )

@@ -93,3 +93,12 @@ def test_single_precision_is_compared_as_the_number_it_is() -> None:
 def test_a_sum_of_many_terms() -> None:
     for count in (1, 2, 8, 9, 300):
         assert total(list(range(count))) == sum(range(count))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_infinity_is_above_the_largest_number(engine: str) -> None:
+    most = float(np.finfo(np.float64).max)
+    there = connection(engine)
+    dummy = there.table(dummy_table(engine))
+    found = there.to_pyarrow(dummy.select(kept=kept(exact(most), math.inf).ifelse(1, 0)))
+    assert found["kept"].to_pylist() == [0]

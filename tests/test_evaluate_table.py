@@ -74,7 +74,7 @@ def test_a_promise_for_one_distribution_is_judged_too(frame: pd.DataFrame) -> No
             {"y": ["cat", "fox"]},
             "column 'y' must hold one of the classes 'cat', 'dog', got 'fox' in 1",
         ),
-        ({"y": ["cat", None]}, "must hold one of the classes 'cat', 'dog', got none in 1 rows"),
+        ({"y": ["cat", None]}, "must hold one of the classes 'cat', 'dog', got no label in 1 row"),
         ({"y": [0.5, 1.5]}, "column 'y' must hold strings or integers to name labels, got float64"),
         ({"p_dog": [0.5, None]}, "nulls or NaN"),
         (
@@ -83,7 +83,7 @@ def test_a_promise_for_one_distribution_is_judged_too(frame: pd.DataFrame) -> No
         ),
         (
             {"site": ["a", None]},
-            "column 'site' is missing in 1 rows; an example must belong to a ta",
+            "column 'site' is missing in 1 row; an example must belong to a ta",
         ),
     ],
 )
@@ -106,3 +106,21 @@ def test_score_or_label(promise: MetaPS, frame: pd.DataFrame) -> None:
 def test_a_promise_not_made_cannot_be_judged(frame: pd.DataFrame) -> None:
     with pytest.raises(NotCalibrated, match="this MetaPS has no threshold yet"):
         evaluate_table(MetaPS(epsilon=0.1, alpha=0.1, delta=0.1), frame, task="site", score="true")
+
+
+@pytest.mark.parametrize("names", [["b", "a"], ["a", "b"]])
+def test_errors_stand_beside_their_tasks(promise: MetaPS, names: list[str]) -> None:
+    table = pa.table({"site": np.repeat(names, 500), "true": np.repeat([1.0, -1.0], 500)})
+    found = evaluate_table(promise, table, task="site", score="true")
+    assert dict(zip(found.tasks, found.errors, strict=True)) == {names[0]: 0, names[1]: 1}
+    assert found.tasks.tolist() == ["a", "b"]
+
+
+def test_an_evaluation_says_what_it_found(promise: MetaPS, frame: pd.DataFrame) -> None:
+    found = evaluate_table(promise, frame, task="site", label="y")
+    assert repr(found).startswith("<Evaluation of 4 tasks: error at most 0.3 on ")
+    table = found.to_pandas()
+    assert list(table) == ["task", "examples", "error", "set_size"]
+    assert table["error"].tolist() == found.errors.tolist()
+    plain = evaluate_table(promise, frame, task="site", score="true").to_pandas()
+    assert list(plain) == ["task", "examples", "error"]

@@ -93,8 +93,8 @@ def test_adding_arrays_keeps_the_columns_and_calibrating_on_arrays_forgets_them(
 
 
 def test_classes_are_kept_as_json_can_hold_them() -> None:
-    layout = Layout("t", None, "y", "p", [np.int64(1), 2, 3.5])
-    assert layout.record()["classes"] == [1, 2, "3.5"]
+    found = Layout("t", None, "y", "p").record([np.int64(1), 2, 3.5])
+    assert found == {"task": "t", "label": "y", "columns": "p", "classes": [1, 2, "3.5"]}
 
 
 def test_arrays_leave_the_task_to_be_said(frame: pd.DataFrame) -> None:
@@ -104,5 +104,5 @@ def test_arrays_leave_the_task_to_be_said(frame: pd.DataFrame) -> None:
 
 
 def test_other_promises_are_refused(frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="promise must have one threshold.* got MetaCP"):
+    with pytest.raises(ValueError, match="must have one threshold .*got MetaCP.* needs a"):
         predict_table(MetaCP(epsilon=0.1, delta=0.1), frame)  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ def test_a_missing_file_is_not_an_artefact(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="folder does not exist: .*nowhere"):
+    with pytest.raises(FileNotFoundError, match="folder does not exist; create it .*nowhere"):
         calibrated().save(tmp_path / "nowhere" / "promise.json")
 
 

@@ -160,8 +160,8 @@ def test_a_trivial_promise_keeps_everything(frame: pd.DataFrame) -> None:
         ({"p_a": [1.0]}, {"classes": ["b"]}, "has no column 'p_b'; it has: p_a."),
         ({"p_a": ["x"]}, {}, "column 'p_a' must hold numbers, got string. Pass a column of proba"),
         ({"p_a": [True]}, {}, "column 'p_a' must hold numbers, got boolean"),
-        ({"p_a": [1.0, None]}, {}, r"hold nulls or NaN in 2 rows \(by class, 'a': 1\); a score"),
-        ({"p_a": [float("nan"), 1.0]}, {}, r"hold nulls or NaN in 2 rows \(by class, 'a': 1\)"),
+        ({"p_a": [1.0, None]}, {}, r"nulls or NaN in 1 of 2 rows \(by class, 'a': 1\); a score"),
+        ({"p_a": [float("nan"), 1.0]}, {}, r"nulls or NaN in 1 of 2 rows \(by class, 'a': 1\)"),
         (
             {"l": [[1.0], [1.0, 2.0]]}, {"columns": "l"},
             "the lists of column 'l' must have one score for each of 2 classes, got lengths from 1",
@@ -172,11 +172,11 @@ def test_a_trivial_promise_keeps_everything(frame: pd.DataFrame) -> None:
         ),
         (
             {"l": [[1.0, 2.0]]}, {"columns": "l", "classes": ["a", "b", "c"]},
-            "must have one score for each of 3 classes, got lengths from 2 to 2",
+            "must have one score for each of 3 classes, got length 2",
         ),
         (
             {"l": pa.array([[], []], pa.list_(pa.float64()))}, {"columns": "l"},
-            "one score for each of 0 classes, got lengths from 0 to 0",
+            "one score for each of 0 classes, got length 0",
         ),
         ({"p_a": [1.0]}, {"classes": ["a", "a"]}, "classes must name each class once, got 'a' tw"),
         ({"p_a": [1.0]}, {"classes": []}, "classes must name each class once, got none"),
@@ -246,3 +246,50 @@ def test_many_classes(promise: MetaPS) -> None:
 
 def test_the_table_returned_is_one_of_ibis(promise: MetaPS, frame: pd.DataFrame) -> None:
     assert isinstance(predict_table(promise, frame), ibis.Table)
+
+
+def test_nothing_that_was_read_is_written_over(promise: MetaPS, tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    path = inside / "a.parquet"
+    parquet.write_table(pa.table({"p_a": [1.0]}), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="a.parquet is also the input. Write to another file"):
+        predict_table(promise, path, output=path)
+    for source in (inside, inside / "*.parquet"):
+        with pytest.raises(ValueError, match="would be found among the input .* next time"):
+            predict_table(promise, source, output=inside / "sets.parquet")
+    assert path.read_bytes() == before
+    assert list(inside.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_what_cannot_be_written_is_said_of_the_output(
+    suffix: str, promise: MetaPS, tmp_path: Path
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full on this machine")
+    path = tmp_path / f"full.{suffix}"
+    path.symlink_to("/dev/full")
+    with pytest.raises(ValueError, match=rf"full.{suffix} cannot be written \("):
+        predict_table(promise, pa.table({"p_a": np.linspace(0, 1, 100_000)}), output=path)
+
+
+def test_columns_to_add_may_not_be_there_in_capitals(promise: MetaPS) -> None:
+    with pytest.raises(ValueError, match="has a column 'set' already. Rename or drop it."):
+        predict_table(promise, pa.table({"p_a": [1.0], "SET": [1]}))
+    with pytest.raises(ValueError, match="the result has columns 'in_A' and 'in_a', alike but for"):
+        predict_table(
+            promise, pa.table({"l": [[1.0, 2.0]]}), columns="l", classes=["A", "a"], booleans=True
+        )
+
+
+def test_booleans_are_written_alike_by_all_engines(
+    promise: MetaPS, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    for engine in ("duckdb", "sqlite"):
+        path = tmp_path / f"{engine}.csv"
+        predict_table(promise, put(engine, frame), booleans=True, output=path)
+        with path.open(newline="", encoding="utf-8") as file:
+            marks = {row[f"in_{name}"] for row in csv.DictReader(file) for name in CLASSES}
+        assert marks <= {"true", "false"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -20,7 +21,7 @@ from engines import ENGINES, POSTGRES, connection, put, run
 from pyarrow import parquet
 
 from metapac import MetaPS
-from metapac.tables import calibrate_table
+from metapac.tables import calibrate_table, evaluate_table
 from metapac.tables.layout import Layout
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
@@ -132,7 +133,7 @@ def test_text_among_the_numbers_of_sqlite_is_noticed(tmp_path: Path) -> None:
     there.execute("INSERT INTO scores VALUES ('a', 1), ('a', 'high'), ('b', 2.5)")
     there.commit()
     there.close()
-    with pytest.raises(ValueError, match=r"the scores hold 1 nulls out of 3 values \(by task, 'a'"):
+    with pytest.raises(ValueError, match=r"the scores hold 1 null out of 3 values \(by task, 'a'"):
         calibrate_table(tmp_path / "data.sqlite", task="task", score="score", **PROMISE)
 
 
@@ -218,7 +219,7 @@ def test_a_truncated_parquet_file(frame: pd.DataFrame, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(
         ValueError,
-        match=r"a.parquet cannot be read \(.*\). It may be truncated, or of another kind than its",
+        match=r"a.parquet cannot be read \(.*\). If it is truncated, or of another kind than",
     ):
         opened(path)
 
@@ -270,7 +271,7 @@ def test_a_table_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_what_is_no_source_is_refused() -> None:
-    with pytest.raises(ValueError, match="source must be a path, a pandas, polars or pyarrow fram"):
+    with pytest.raises(ValueError, match="source must be a path, a list of paths, a pandas, polar"):
         open_source([1, 2, 3])
 
 
@@ -317,3 +318,90 @@ def test_a_broken_gzip_is_told(tmp_path: Path) -> None:
     source = opened(tmp_path / "a.csv.gz")
     with pytest.raises(ValueError, match="a.csv.gz"), source.reading(["score"], "task"):
         source.run(true_scores(source, Layout("task", "score")).table)
+
+
+def test_columns_alike_but_for_capitals_are_refused(tmp_path: Path) -> None:
+    twins = pd.DataFrame({"S": [0.5], "s": [0.25], "task": ["a"]})
+    with pytest.raises(ValueError, match="the pandas frame has columns 'S' and 's', alike but for"):
+        calibrate_table(twins, task="task", score="s", **PROMISE)
+    twins.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="a.csv has columns 'S' and 's', alike but for capitals"):
+        calibrate_table(tmp_path / "a.csv", task="task", score="s", **PROMISE)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [pd.Series([1.0]), np.ones((2, 2)), [1, 2], {"a": [1]}, pa.array([1.0])],
+    ids=lambda frame: type(frame).__name__,
+)
+def test_what_is_no_frame_is_refused(frame: Any) -> None:
+    with pytest.raises(ValueError, match=f"source must be .* got {type(frame).__name__}"):
+        open_source(frame)
+
+
+def test_columns_of_a_frame_have_names() -> None:
+    with pytest.raises(ValueError, match="columns of a frame must be named by strings, got 0"):
+        open_source(pd.DataFrame(np.ones((2, 2))))
+
+
+def test_an_empty_list_of_paths_is_refused() -> None:
+    with pytest.raises(ValueError, match="source is an empty list of paths. Pass at least one"):
+        open_source([])
+
+
+def test_columns_are_named_by_strings_and_misspelt_ones_recognised(frame: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="task must be the name of a column as a string, got Ser"):
+        calibrate_table(frame, task=frame.task, score="score", **PROMISE)
+    with pytest.raises(ValueError, match=r"it has: task, note, score. Did you mean 'score'\?"):
+        calibrate_table(frame, task="task", score="Scoer", **PROMISE)
+    wide = pd.DataFrame({f"c{i}": [1.0] for i in range(200)})
+    with pytest.raises(ValueError, match=r"c28, c29 and 170 more\."):
+        calibrate_table(wide, task="task", score="score", **PROMISE)
+
+
+def test_tables_of_a_duckdb_file(tmp_path: Path) -> None:
+    path = tmp_path / "it's.duckdb"
+    with duckdb.connect(str(path)) as there:
+        there.execute("CREATE TABLE ibis_scores AS SELECT 'a' AS task, 1.0 AS score")
+        there.execute("CREATE SCHEMA other")
+        there.execute("CREATE TABLE other.t AS SELECT 'b' AS task, 2.0 AS score")
+    with pytest.raises(ValueError, match="holds several tables; it has: ibis_scores, other.t. Pa"):
+        opened(path)
+    for table, task in (("ibis_scores", "a"), ("other.t", "b")):  # one connection, one file twice
+        found = opened(path, table=table)
+        assert found.run(found.table)["task"].to_pylist() == [task]
+
+
+def test_a_database_without_tables(tmp_path: Path) -> None:
+    duckdb.connect(str(tmp_path / "a.duckdb")).close()
+    with pytest.raises(ValueError, match="a.duckdb holds no table. Pass a database with one."):
+        opened(tmp_path / "a.duckdb")
+
+
+def test_sqlite_may_ignore_capitals_and_tasks_do_not(tmp_path: Path) -> None:
+    there = sqlite3.connect(tmp_path / "data.sqlite")
+    there.execute(
+        "CREATE TABLE t (g TEXT COLLATE NOCASE, y TEXT COLLATE NOCASE, p_a REAL, p_A2 REAL)"
+    )
+    there.executemany("INSERT INTO t VALUES (?, ?, 0.25, 0.5)", [("Ohio", "a"), ("ohio", "a2")])
+    there.commit()
+    there.close()
+    path = tmp_path / "data.sqlite"
+    found = calibrate_table(path, task="g", score="p_a", **PROMISE, on_infeasible="trivial")
+    assert found.tasks_.tolist() == ["Ohio", "ohio"]
+    judged = evaluate_table(found, path)
+    assert judged.tasks.tolist() == ["Ohio", "ohio"]
+    with pytest.raises(ValueError, match="one of the classes 'a', 'A2', got 'a2' in 1 row"):
+        calibrate_table(path, task="g", label="y", **PROMISE, on_infeasible="trivial")
+
+
+@pytest.mark.parametrize("text", ["0x1p3", "1f", "1_0", "", "nan", "1e", "--1"])
+def test_spark_takes_for_numbers_what_python_does(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"task,score\na, 1.5e-3 \na,-Infinity\na,inf\na,.5\na,{text}\n")
+    message = f"line 6: column 'score' holds '{text}', which is not a number"
+    for engine in ("duckdb", "spark"):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            calibrate_table(
+                tmp_path / "a.csv", task="task", score="score", **PROMISE,
+                connection=connection(engine),
+            )  # fmt: skip

@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -72,6 +72,13 @@ def checksum(document: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def refuse_input(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse to write over what is read."""
+    own = Path(path)
+    if own.exists() and any(Path(each).exists() and own.samefile(each) for each in inputs):
+        raise ValueError(f"{path} is also the input. Write to another file.")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[IO[Any]]:
     """Open a file that takes the place of ``path`` only when it was written to the end.
@@ -85,13 +92,15 @@ def replacing(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator
 @contextmanager
 def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Lend a free name beside ``path``; the file written there takes its place at the end."""
+    if Path(path).exists() and not Path(path).is_file():
+        yield Path(path)
+        return
     target = Path(path).resolve()
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(target.parent))
-    if target.exists() and not target.is_file():
-        yield target
-        return
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+        raise FileNotFoundError(
+            errno.ENOENT, "folder does not exist; create it first", str(target.parent)
+        )
+    temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         yield temporary
         with temporary.open("rb") as written:

@@ -92,6 +92,7 @@ def report(method: MetaPS, output: Path, *, as_json: bool) -> None:
             "tasks": tasks,
             "examples": examples,
             "promise": method.promise_,
+            "columns": method.columns_,
             "output": str(output),
         }
         typer.echo(json.dumps(summary))
@@ -102,4 +103,6 @@ def report(method: MetaPS, output: Path, *, as_json: bool) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if classes := (method.columns_ or {}).get("classes"):
+        console.print(f"classes {', '.join(map(str, classes))}", markup=False, soft_wrap=True)
     console.print(method.promise_, markup=False)

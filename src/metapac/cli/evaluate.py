@@ -65,7 +65,9 @@ def evaluate(
     """
     calibrated = load(promise)
     how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, how, output) as (source, tell):
+    if output is not None and output.suffix.lower() != ".csv":
+        raise ValueError(f"--output must end in .csv, got {str(output)!r}.")
+    with opened(scores, how, output, inputs=[promise]) as (source, tell):
         from metapac.tables import evaluate_table
 
         tell("judging the sets of each task")
@@ -81,9 +83,11 @@ def evaluate(
     if output is not None:
         _write(found, output)
     if as_json:
-        typer.echo(json.dumps(_summary(found)))
-    else:
-        _tell(calibrated, found)
+        typer.echo(json.dumps(_summary(calibrated, found)))
+        return
+    _tell(calibrated, found)
+    if output is not None:
+        console.print(f"{len(found.tasks)} tasks written to {output}", markup=False, soft_wrap=True)
 
 
 def _rows(found: Evaluation) -> list[list[Any]]:
@@ -101,9 +105,16 @@ def _write(found: Evaluation, path: Path) -> None:
         writer.writerows(_rows(found))
 
 
-def _summary(found: Evaluation) -> dict[str, Any]:
+def _seen(calibrated: ThresholdSets, found: Evaluation) -> int:
+    """Return how many of these tasks the promise was calibrated on."""
+    names = getattr(calibrated, "tasks_", np.empty(0)).tolist()
+    return len({*found.tasks.tolist()} & {*names})
+
+
+def _summary(calibrated: ThresholdSets, found: Evaluation) -> dict[str, Any]:
     return {
         "tasks": len(found.tasks),
+        "calibrated_on": _seen(calibrated, found),
         "examples": int(found.examples.sum()),
         "epsilon": found.epsilon,
         "within": found.within,
@@ -130,11 +141,22 @@ def _tell(calibrated: ThresholdSets, found: Evaluation) -> None:
         markup=False,
         soft_wrap=True,
     )
-    table = Table(title="Worst tasks", title_justify="left")
-    for name in ("task", "examples", "error", "set size"):
-        table.add_column(name, justify="left" if name == "task" else "right")
-    for task, examples, error, size_ in _rows(found)[:_WORST]:
-        table.add_row(
-            str(task), str(examples), f"{error:.2%}", "-" if size_ is None else f"{size_:.4g}"
+    if seen := _seen(calibrated, found):
+        console.print(
+            f"{seen} of these tasks carry the name of a task that it was calibrated on: judge the "
+            "promise by others.",
+            markup=False,
         )
-    console.print(table)
+    console.print(_worst(found))
+    if found.sizes is None:
+        console.print("Set sizes need a score for each class: pass --label.", markup=False)
+
+
+def _worst(found: Evaluation) -> Table:
+    table = Table("task", title="Worst tasks", title_justify="left")
+    for name in ("examples", "error", "set size")[: 2 if found.sizes is None else 3]:
+        table.add_column(name, justify="right", overflow="fold")
+    for task, examples, error, size in _rows(found)[:_WORST]:
+        cells = [str(task), str(examples), f"{error:.2%}"]
+        table.add_row(*cells, *([] if size is None else [f"{size:.4g}"]))
+    return table

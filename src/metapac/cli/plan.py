@@ -71,14 +71,14 @@ def _table(
     )
     table.add_column("split")
     for name in ("tasks", "examples in each", "labels in all"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     if tasks is not None:
         table.caption = (
             f"best: the smallest value that {tasks} tasks of {examples} examples can buy, "
             "the other two as asked; a dash where none can"
         )
         for name in ("epsilon", "alpha", "delta"):
-            table.add_column(f"best {name}", justify="right")
+            table.add_column(f"best {name}", justify="right", overflow="fold")
     for split, row in rows.items():
         counts = [f"{row[name]}" for name in ("tasks", "examples_per_task", "labels")]
         best = [_shown(value) for name, value in row.items() if name.startswith("best_")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from metapac._estimator import load
-from metapac.cli.common import AsJson, errors, told
+from metapac.cli.common import AsJson, console, told
 from metapac.cli.tables import (
     Classes,
     ColumnsAgain,
@@ -24,8 +24,8 @@ from metapac.cli.tables import (
     Threads,
     class_names,
     opened,
-    refuse_input,
 )
+from metapac.persistence import refuse_input
 
 
 @told
@@ -67,8 +67,8 @@ def predict(
         from metapac.tables.scores import class_scores
 
         if output is not None:
-            check(source.connection, output)
-            refuse_input(Path(output), source.files)
+            check(source, output)
+            refuse_input(output, [promise])
         text = output is None or kind_of(output) == "csv"
         found = class_scores(source, layout)
         tell("checking the scores")
@@ -83,7 +83,7 @@ def predict(
         typer.echo(json.dumps({"sets": count, "classes": found.names, "output": output}))
         return
     names = ", ".join(str(name) for name in found.names)
-    errors.print(
+    console.print(
         f"{count} sets of the {len(found.names)} classes {names} written to {output}",
         markup=False,
         soft_wrap=True,

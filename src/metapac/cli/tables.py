@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from metapac.cli.common import errors
+from metapac.persistence import refuse_input
 
 if TYPE_CHECKING:
     from metapac.tables.sources import Source
@@ -27,10 +28,10 @@ class Engine(StrEnum):
 
 
 Scores = Annotated[
-    str,
+    list[str],
     typer.Argument(
-        help="Parquet, CSV or JSON lines: a file, a glob in quotes or a folder. Or a DuckDB or "
-        "SQLite file, or an address such as postgres://user@host/name."
+        help="Parquet, CSV or JSON lines: files, globs or folders. Or a DuckDB or SQLite file, or "
+        "an address such as postgres://user@host/name."
     ),
 ]
 TaskOption = Annotated[str, typer.Option(help="Column with the task of each example.")]
@@ -65,7 +66,7 @@ Threads = Annotated[int | None, typer.Option(min=1, help="How many it runs.")]
 
 
 def class_names(text: str | None) -> list[str] | None:
-    return None if text is None else text.split(",")
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 class Reading(NamedTuple):
@@ -80,7 +81,7 @@ class Reading(NamedTuple):
 
 @contextmanager
 def opened(
-    scores: str, how: Reading, output: Path | None = None
+    scores: list[str], how: Reading, output: Path | None = None, *, inputs: Iterable[Path] = ()
 ) -> Iterator[tuple[Source, Callable[[str], None]]]:
     """Open a source with its engine; lend it with a callback that tells what is being done."""
     from metapac.tables.connections import connect
@@ -91,8 +92,10 @@ def opened(
             how.engine.value, master=how.master, memory_limit=how.memory_limit, threads=how.threads
         )
     try:
-        with open_source(scores, table=how.table, connection=connection) as source:
-            _check_output(output, source)
+        given = scores[0] if len(scores) == 1 else scores
+        with open_source(given, table=how.table, connection=connection) as source:
+            _check_engine(how.engine, source)
+            _check_output(output, [*source.files, *inputs])
             with _bar(source.connection) as tell:
                 yield source, tell
     finally:
@@ -115,19 +118,21 @@ def _starting(engine: Engine) -> Iterator[None]:
             os.dup2(screen.fileno(), 2)
 
 
-def _check_output(output: Path | None, source: Source) -> None:
+def _check_engine(engine: Engine, source: Source) -> None:
+    if engine == Engine.spark and source.engine != "pyspark":
+        raise ValueError(
+            f"{source.name} is read by {source.engine}, not Spark. Leave --engine out."
+        )
+
+
+def _check_output(output: Path | None, inputs: list[Path]) -> None:
     """Say before the work what would else be said after it."""
     if output is None:
         return
     folder = output.absolute().parent
     if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(folder))
-    refuse_input(output, source.files)
-
-
-def refuse_input(output: Path, inputs: Iterable[Path]) -> None:
-    if output.exists() and any(path.exists() and output.samefile(path) for path in inputs):
-        raise ValueError(f"{output} is also the input. Write to another file.")
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist; create it first", str(folder))
+    refuse_input(output, inputs)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,18 +13,53 @@ from metapac._estimator import ThresholdSets
 
 Table = Any  # an Ibis table; Ibis ships no types
 
-_SHOWN = 3
+_SHOWN, _COLUMNS = 3, 30
 
 
 def column(source: Any, column: str) -> Any:
     """Return a column, or say which ones there are."""
     there = source.table.columns
     if column not in there:
+        near = difflib.get_close_matches(column.lower(), [name.lower() for name in there], 1, 0.75)
+        meant = [name for name in there if name.lower() in near][:1]
+        guess = f" Did you mean {meant[0]!r}?" if meant else ""
         commas = " Columns must be separated by commas." * (source.is_text and len(there) == 1)
         raise ValueError(
-            f"{source.name} has no column {column!r}; it has: {', '.join(there)}.{commas}"
+            f"{source.name} has no column {column!r}; it has: {columns(there)}.{guess}{commas}"
         )
     return source.table[column]
+
+
+def columns(there: Sequence[str]) -> str:
+    """Return the names of columns, of very many the first."""
+    more = f" and {len(there) - _COLUMNS} more" if len(there) > _COLUMNS else ""
+    return ", ".join(there[:_COLUMNS]) + more
+
+
+def named_columns(names: Sequence[Any]) -> None:
+    other = [name for name in names if not isinstance(name, str)]
+    if other:
+        raise ValueError(f"columns of a frame must be named by strings, got {other[0]!r}.")
+
+
+def no_twins(name: str, columns: Sequence[str]) -> None:
+    """Refuse names alike but for capitals, which an engine may take for one another."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        twin = seen.setdefault(column.lower(), column)
+        if twin != column:
+            raise ValueError(
+                f"{name} has columns {twin!r} and {column!r}, alike but for capitals. Rename one."
+            )
+
+
+def column_names(**given: Any) -> None:
+    """Refuse what names no column, such as the column itself."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise ValueError(
+                f"{name} must be the name of a column as a string, got {type(value).__name__}."
+            )
 
 
 def number_column(source: Any, column: str, kind: Any) -> None:
@@ -47,7 +84,7 @@ def _names(source: Any, name: str, what: str) -> Any:
     if not (kind.is_string() or kind.is_integer()):
         raise ValueError(
             f"{source.name}: column {name!r} must hold strings or integers to name {what}, got "
-            f"{kind}. Cast it to a string first."
+            f"{kind}. Make it a column of strings."
         )
     return found
 
@@ -62,9 +99,10 @@ def list_column(source: Any, column: str, kind: Any) -> None:
 
 def list_lengths(source: Any, column: str, least: int, most: int, classes: int) -> None:
     if not least == most == classes > 0:
+        found = f"length {least}" if least == most else f"lengths from {least} to {most}"
         raise ValueError(
             f"{source.name}: the lists of column {column!r} must have one score for each of "
-            f"{classes} classes, got lengths from {least} to {most}."
+            f"{classes} classes, got {found}."
         )
 
 
@@ -81,10 +119,16 @@ def class_names(classes: Sequence[Any]) -> list[Any]:
 
 
 def has_one_threshold(promise: Any) -> None:
-    if not isinstance(promise, ThresholdSets):
+    if isinstance(promise, str | os.PathLike):
         raise ValueError(
-            f"promise must have one threshold, as a MetaPS or PS has, got {type(promise).__name__}"
-            ". A MetaCP needs a predicted quantile for each task: use its predict_set on arrays."
+            f"promise must be a calibrated object, got the path {os.fspath(promise)!r}. Load it "
+            "first, with metapac.load."
+        )
+    if not isinstance(promise, ThresholdSets):
+        quantile = " A MetaCP needs a predicted quantile for each task: use it on arrays."
+        raise ValueError(
+            "promise, which comes before the table, must have one threshold as a MetaPS or PS has, "
+            f"got {type(promise).__name__}.{quantile * (type(promise).__name__ == 'MetaCP')}"
         )
     promise._check_calibrated()
 
@@ -98,6 +142,13 @@ def said(name: str, value: str | None) -> str:
     return value
 
 
+def site_name(name: Any) -> str:
+    """Return the name of a site without blanks around it."""
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"name must be the name of the site, which no other has, got {name!r}.")
+    return name.strip()
+
+
 def one_way_to_score(score: str | None, label: str | None) -> None:
     if (score is None) == (label is None):
         raise ValueError(
@@ -107,11 +158,15 @@ def one_way_to_score(score: str | None, label: str | None) -> None:
         )
 
 
+def no_rows(name: str) -> ValueError:
+    return ValueError(f"{name} holds no rows. Pass at least one labelled example.")
+
+
 def no_missing_tasks(name: str, column: str | None, count: int) -> None:
     if count:
         raise ValueError(
-            f"{name}: column {column!r} is missing in {count} rows; an example must belong to a "
-            "task. Drop those rows or name their task."
+            f"{name}: column {column!r} is missing in {many(count, 'row')}; an example must belong "
+            "to a task. Drop those rows or name their task."
         )
 
 
@@ -119,7 +174,8 @@ def missing_scores(
     name: str, nulls: int, nans: int, rows: int, tasks: Sequence[tuple[Any, int]]
 ) -> ValueError:
     """Say how many nulls and NaN there are; ``tasks`` are those that hold any, with how many."""
-    counts = [f"{nulls} nulls"] * bool(nulls) + [f"{nans} NaN"] * bool(nans)
+    null = "NaN or null" if name == "the pandas frame" else "null"  # which are one to pandas
+    counts = [many(nulls, null)] * bool(nulls) + [f"{nans} NaN"] * bool(nans)
     return ValueError(
         f"{name}: the scores hold {' and '.join(counts)} out of {rows} values (by task, "
         f"{listed([f'{task!r}: {count}' for task, count in tasks])}); a score that cannot be "
@@ -127,13 +183,13 @@ def missing_scores(
     )
 
 
-def missing_class_scores(name: str, faults: dict[Any, int], rows: int) -> ValueError:
-    """Say how many scores of which class are null or NaN."""
-    bad = [f"{label!r}: {count}" for label, count in faults.items() if count]
+def missing_class_scores(name: str, faults: dict[Any, int], bad: int, rows: int) -> ValueError:
+    """Say in how many rows, and for which class how often, scores are null or NaN."""
+    classes = [f"{label!r}: {count}" for label, count in faults.items() if count]
     return ValueError(
-        f"{name}: the scores of the classes hold nulls or NaN in {rows} rows (by class, "
-        f"{listed(bad)}); a score that cannot be compared decides no set. Drop those rows or give "
-        "them -inf."
+        f"{name}: the scores of the classes hold nulls or NaN in {bad} of {rows} rows (by class, "
+        f"{listed(classes)}); a score that cannot be compared decides no set. Drop those rows or "
+        "give them -inf."
     )
 
 
@@ -142,11 +198,24 @@ def known_labels(
 ) -> None:
     """Refuse labels that are no class; ``labels`` are those, with how often they occur."""
     if labels:
-        found = listed([f"{'none' if x is None else repr(x)} in {n} rows" for x, n in labels])
+        found = listed(
+            [f"{'no label' if x is None else repr(x)} in {many(n, 'row')}" for x, n in labels]
+        )
         raise ValueError(
             f"{source.name}: column {column!r} must hold one of the classes "
-            f"{listed([repr(name) for name in known])}, got {found}. Drop those rows or add scores "
-            "for their class."
+            f"{listed([repr(name) for name in known])}, got {found}. Drop those rows, add scores "
+            "for their class, or name the classes as the labels do."
+        )
+
+
+def classes_are_labels(source: Any, label: str, never: Sequence[Any], known: Sequence[Any]) -> None:
+    """Refuse classes guessed from the columns that no row is labelled with."""
+    if never:
+        real = [name for name in known if name not in never]
+        raise ValueError(
+            f"{source.name}: column {label!r} never holds {listed([*map(repr, never)])}, though "
+            "columns look like scores of such a class. Name the classes that there are: "
+            f"{', '.join(real)}."
         )
 
 
@@ -165,6 +234,10 @@ def reason(error: BaseException) -> str:
     said = str(error if cause is None else cause.getMessage())
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def listed(words: Sequence[str]) -> str:

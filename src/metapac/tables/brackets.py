@@ -105,15 +105,14 @@ def narrow(brackets: Brackets, cuts: Array, less: Counts) -> Brackets:
     """
     cuts = np.broadcast_to(cuts, less.shape)
     position = (less <= brackets.rank[:, None]).sum(axis=1)  # cuts at or below the answer
-    start, end = brackets.below, brackets.below + brackets.inside
-    less = np.column_stack([start, np.clip(less, start[:, None], end[:, None]), end])
+    less = np.column_stack([brackets.below, less, brackets.below + brackets.inside])
     values = np.column_stack([brackets.low, cuts, brackets.high])
     row = np.arange(len(position))
     last = position == cuts.shape[1]
     high = np.where(last, brackets.high, previous(values[row, position + 1]))
     return brackets._replace(
-        low=np.maximum(brackets.low, values[row, position]),
-        high=np.minimum(brackets.high, high),
+        low=values[row, position],
+        high=high,
         below=less[row, position],
         inside=less[row, position + 1] - less[row, position],
     )

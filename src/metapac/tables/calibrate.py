@@ -16,7 +16,7 @@ from metapac.tables.census import take_census
 from metapac.tables.layout import Layout
 from metapac.tables.pool import trim_of
 from metapac.tables.ranks import Progress, order_statistics
-from metapac.tables.scores import Rows, true_scores
+from metapac.tables.scores import Rows, refuse_unlabelled, true_scores
 from metapac.tables.sources import open_source
 
 
@@ -57,12 +57,14 @@ def calibrate_table(
         epsilon=epsilon, alpha=alpha, delta=delta, split=split, on_infeasible=on_infeasible
     )
     method._check_parameters()
+    layout = Layout(task, score, label, columns, classes).checked()
     with open_source(source, table=table, connection=connection) as opened:
-        layout = Layout(task, score, label, columns, classes)
         rows = true_scores(opened, layout)
         with opened.reading(rows.columns, task):
+            refuse_unlabelled(opened, layout, rows.classes)
             evidence = within(rows, method._guarantee(), progress)
-            return method._conclude(evidence._replace(columns=layout.record()))
+        classes = None if rows.classes is None else rows.classes.names
+        return method._conclude(evidence._replace(columns=layout.record(classes)))
 
 
 def within(rows: Rows, guarantee: Guarantee, progress: Progress) -> Evidence:

@@ -43,7 +43,7 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     if not ranged and not np.isfinite(_column(found, "square")).all():
         ranged, found = True, rows.source.run(_grouped(rows, trim, ranged=True))
     if not len(found):
-        core.flat("scores", np.empty(0))
+        raise _checks.no_rows(rows.source.name)
     sizes = found["size"].to_numpy()
     ends = {"low": -np.inf, "high": np.inf}
     low, high = (
@@ -57,7 +57,7 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     names = core.task_names(found["task"].to_pylist())
     order = np.argsort(names, kind="stable")
     low, high = low.astype(rows.precision), high.astype(rows.precision)
-    return Census(*(column[order] for column in (names, sizes, low, high, *_moments(found))))
+    return Census(*(column[order] for column in (names, sizes, low, high, *_moments(found, trim))))
 
 
 def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
@@ -70,11 +70,22 @@ def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
     if ranged:
         columns |= {"low": table.score.min(), "high": table.score.max()}
     if trim is not None:
-        bounded = np.isfinite(trim).all()
-        within = table.score.between(*map(exact, trim)) if bounded else None
-        square = table.score * table.score
-        columns |= {"mean": table.score.mean(where=within), "square": square.mean(where=within)}
+        value, within = _averaged(table.score, trim)
+        square = value * value
+        columns |= {"mean": value.mean(where=within), "square": square.mean(where=within)}
     return table.group_by("task").agg(**columns)
+
+
+def _averaged(score: Any, trim: Trim) -> tuple[Any, Any]:
+    """Return what is averaged, and of which rows.
+
+    Within bounds, scores are moved to lie from 1 to 2: there are engines that fail where a square
+    is too large or too small for a number.
+    """
+    if not np.isfinite(trim).all():
+        return score, None
+    low, width = exact(trim[0]), exact(trim[1] - trim[0])
+    return (score.cast("float64") - low + width) / width, score.between(*map(exact, trim))
 
 
 def _usable(rows: Rows) -> Any:
@@ -82,12 +93,17 @@ def _usable(rows: Rows) -> Any:
     return score.notnull() if rows.source.engine == "sqlite" else score.notnull() & ~score.isnan()
 
 
-def _moments(found: Any) -> tuple[Array, Array]:
-    if "mean" not in found.column_names:
+def _moments(found: Any, trim: Trim | None) -> tuple[Array, Array]:
+    """Return mean and deviation of each task's scores, moved back to where they were."""
+    if trim is None:
         return np.full(len(found), np.nan), np.full(len(found), np.nan)
     mean, square = (_column(found, name).astype(np.float64) for name in ("mean", "square"))
     with np.errstate(invalid="ignore", over="ignore"):
-        return mean, np.sqrt(np.maximum(square - mean * mean, 0))
+        spread = np.sqrt(np.maximum(square - mean * mean, 0))
+    if not np.isfinite(trim).all():
+        return mean, spread
+    width = trim[1] - trim[0]
+    return trim[0] + (mean - 1) * width, spread * width
 
 
 def _column(found: Any, name: str) -> Array:

@@ -29,8 +29,8 @@ def connect(
     ``memory_limit``, such as "4GiB". Spark runs at ``master``, by default on this machine.
     """
     _checks.one_of("engine", engine, _ENGINES)
-    if threads is not None:
-        _checks.whole_number("threads", threads)
+    if threads is not None and not (isinstance(threads, int) and threads > 0):
+        raise ValueError(f"threads must be a whole number from 1 on, got {threads!r}.")
     if engine == "spark":
         return _spark(master, memory_limit, threads)
     if master is not None:
@@ -73,10 +73,15 @@ def _spark(master: str | None, memory_limit: str | None, threads: int | None) ->
         session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise ValueError(
-            f"Spark did not start at {master!r} ({reason(error)}). It needs Java 17 or newer on "
+            f"Spark did not start at {master!r} ({_cause(error)}). It needs Java 17 or newer on "
             "this machine and, unless it runs here, a cluster that answers at that address."
         ) from error
     return ibis.pyspark.connect(session)
+
+
+def _cause(error: Exception) -> str:
+    said = reason(error)
+    return "no master answered" if "stopped SparkContext" in said else said
 
 
 def _spark_settings(master: str, memory_limit: str | None) -> dict[str, str]:

@@ -13,22 +13,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from metapac.tables._checks import no_twins
+
+
+def delimiter(path: Path) -> str:
+    """Return what separates the columns: a tab in .tsv, else a comma."""
+    return "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else ","
+
 
 def header(path: Path) -> list[str]:
     """Return the column names, or say why they cannot be used."""
     with _open(path) as file:
-        columns = next(csv.reader(file), [])
+        columns = next(csv.reader(file, delimiter=delimiter(path)), [])
     if not columns:
         raise ValueError(f"{path} is empty; it needs a header line with the column names.")
-    seen: dict[str, str] = {}
     for name in columns:
         if not name:
             raise ValueError(f"{path} has a column without a name. Name it in the header line.")
-        if seen.setdefault(name.lower(), name) != name:
-            both = f"{seen[name.lower()]!r} and {name!r}"
-            raise ValueError(f"{path} has columns {both}, alike but for capitals. Rename one.")
         if columns.count(name) > 1:
             raise ValueError(f"{path} has two columns named {name!r}. Rename one.")
+    no_twins(str(path), columns)
     return columns
 
 
@@ -49,7 +53,7 @@ def refuse_faults(paths: Sequence[Path], numbers: Sequence[str], task: str | Non
     for path in paths:
         columns = header(path)
         with _open(path) as file:
-            reader = csv.reader(file)
+            reader = csv.reader(file, delimiter=delimiter(path))
             next(reader)
             for row in filter(None, reader):
                 where = f"{path}, line {reader.line_num}"
@@ -61,6 +65,14 @@ def refuse_faults(paths: Sequence[Path], numbers: Sequence[str], task: str | Non
                     )
                 for name in numbers:
                     _refuse_text(where, name, row[columns.index(name)])
+        _refuse_mixed_ends(path)
+
+
+def _refuse_mixed_ends(path: Path) -> None:
+    with _open(path) as file:
+        ends = {"CRLF" if line.endswith("\r\n") else "LF" for line in file if line.endswith("\n")}
+    if len(ends) > 1:
+        raise ValueError(f"{path} mixes lines that end in CRLF and in LF. Write it with one kind.")
 
 
 def _refuse_uneven(where: str, row: list[str], columns: list[str]) -> None:

@@ -52,7 +52,7 @@ def least_kept(promise: ThresholdSets, precision: Precision) -> float:
     coarse = min(precision, promise.precision_, key=lambda each: each.itemsize)
     with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
         threshold = coarse.type(promise.threshold_)
-    if coarse == precision or np.isneginf(threshold):
+    if coarse == precision:
         return float(threshold)
     dropped, enough = (int(ordinal(np.array([v], precision))[0]) for v in (-np.inf, threshold))
     while enough - dropped > 1:

@@ -21,7 +21,7 @@ from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Error and mean set size of each task, tasks in ascending order."""
 
@@ -35,6 +35,20 @@ class Evaluation:
     def within(self) -> float:
         """The share of tasks whose sets miss at most ``epsilon`` of the time."""
         return float(np.mean(self.errors <= self.epsilon))
+
+    def to_pandas(self) -> Any:
+        """Return a frame with a row for each task: task, examples, error, set_size."""
+        import pandas as pd
+
+        columns = {"task": self.tasks, "examples": self.examples, "error": self.errors}
+        return pd.DataFrame(columns | ({} if self.sizes is None else {"set_size": self.sizes}))
+
+    def __repr__(self) -> str:
+        size = "" if self.sizes is None else f", mean set size {np.mean(self.sizes):.4g}"
+        return (
+            f"<Evaluation of {len(self.tasks)} tasks: error at most {self.epsilon:g} on "
+            f"{self.within:.2%} of them, mean error {np.mean(self.errors):.2%}{size}>"
+        )
 
 
 def evaluate_table(
@@ -66,7 +80,7 @@ def evaluate_table(
             check_scores(opened, rows.classes)
             inside = [one_if(kept(each, cut)) for each in rows.classes.scores]
             columns_added["size"] = total(inside)
-        judged = opened.table.select(task=opened.table[task], **columns_added)
+        judged = opened.table.select(task=rows.task_of, **columns_added)
         sums = {name: _[name].sum() for name in columns_added}
         with opened.reading(rows.columns, task):
             census = take_census(rows)

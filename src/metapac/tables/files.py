@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import glob
+import gzip
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ibis.backends.sql.datatypes import DuckDBType
 
-from metapac.tables import csv_text
+from metapac.tables import csv_text, spark_files
 from metapac.tables._checks import Table
 
 _SUFFIXES = {
@@ -19,6 +23,8 @@ _SUFFIXES = {
     ".pq": "parquet",
     ".csv": "csv",
     ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
     ".jsonl": "json",
     ".ndjson": "json",
     ".json": "json",
@@ -29,8 +35,7 @@ _SUFFIXES = {
 _STORES = ("abfs", "abfss", "az", "file", "gcs", "gs", "hdfs", "http", "https", "r2", "s3", "s3a")
 # site=007 in a path is a name, not a number.
 _PARQUET = {"hive_types_autocast": False, "union_by_name": True}
-_CSV = {"delim": ",", "quote": '"', "escape": '"'}
-_SPARK_CSV = {"inferSchema": False, "multiLine": True, "escape": '"', "mode": "FAILFAST"}
+_CSV = {"quote": '"', "escape": '"'}
 _MAGIC = {"parquet": (0, b"PAR1"), "sqlite": (0, b"SQLite format 3\0"), "duckdb": (8, b"DUCK")}
 
 
@@ -47,58 +52,93 @@ def is_remote(text: str) -> bool:
 
 def without_password(address: str) -> str:
     parts = urlsplit(address)
-    return address.replace(f":{parts.password}@", ":***@") if parts.password else address
+    address = address.replace(f":{parts.password}@", ":***@") if parts.password else address
+    return re.sub(r"(password=)[^&]*", r"\1***", address, flags=re.IGNORECASE)
 
 
-def find(path: str) -> tuple[str, list[Path]]:
-    """Return the kind of the files at a path, a glob or below a folder, and the files."""
+def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
+    """Return the kind of the files at paths, globs and below folders, and the files."""
+    found = [file for path in paths for file in _found(path)]
+    kinds = {_kind(file): file for file in reversed(found)}
+    name = ", ".join(paths[:3]) + ", ..." * (len(paths) > 3)
+    if len(kinds) > 1:
+        examples = " and ".join(f"{kind} ({file})" for kind, file in kinds.items())
+        raise ValueError(f"{name} holds files of several kinds: {examples}. Pass one kind.")
+    if not found:
+        raise ValueError("source is an empty list of paths. Pass at least one.")
+    kind = next(iter(kinds))
+    if len(found) > 1 and kind in ("duckdb", "sqlite"):
+        raise ValueError(f"{name} matches {len(found)} databases. Pass one.")
+    return kind, list(dict.fromkeys(found))
+
+
+def _found(path: str) -> list[Path]:
     one = Path(path)
     if one.is_dir():
-        found = [p for p in sorted(one.rglob("*")) if p.is_file() and not _hidden(p, one)]
-        found = [p for p in found if _suffix(p) is not None]
+        inside = [file for file in sorted(one.rglob("*")) if _suffix(file) and file.is_file()]
+        found = [file for file in inside if not _hidden(file, one)]
         problem = "folder holds no Parquet, CSV or JSON lines files"
     elif one.exists():
-        return _kind(one), [one]
+        return [one]
     else:
         names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (from anywhere, not a folder)
         found = [Path(name) for name in names if Path(name).is_file()]
         problem = "No such file" if not glob.has_magic(path) else "no file matches"
     if not found:
         raise FileNotFoundError(errno.ENOENT, problem, path)
-    kinds = {_kind(p): p for p in reversed(found)}
-    if len(kinds) > 1:
-        examples = " and ".join(f"{kind} ({p})" for kind, p in kinds.items())
-        raise ValueError(f"{path} holds files of several kinds: {examples}. Pass one kind.")
-    kind = next(iter(kinds))
-    if len(found) > 1 and kind in ("duckdb", "sqlite"):
-        raise ValueError(f"{path} matches {len(found)} databases. Pass one.")
-    return kind, found
+    return found
 
 
-def read(connection: Any, kind: str, paths: list[Path], origin: str) -> Table:
-    """Return files of one kind, found at the path, glob or folder ``origin``, as a table."""
+def would_find(origin: str, path: Path) -> bool:
+    """Whether a file written to ``path`` would be found next time at a glob or in a folder."""
+    whole, where = str(path.absolute()), str(Path(origin).absolute())
+    if Path(origin).is_dir():
+        return path.resolve().is_relative_to(Path(origin).resolve())
+    patterns = (where, where.replace(f"**{os.sep}", ""))
+    return not Path(origin).exists() and any(fnmatch.fnmatch(whole, each) for each in patterns)
+
+
+def read(connection: Any, kind: str, paths: list[Path]) -> Table:
+    """Return files of one kind as a table."""
+    if kind == "json":
+        for path in paths:
+            _refuse_no_lines(path)
     if connection.name == "pyspark":
-        return _read_with_spark(connection, kind, paths, origin)
+        return spark_files.read(connection, kind, paths)
     names = [glob.escape(str(p.absolute())) for p in paths]
     if kind == "parquet":
         return connection.read_parquet(names, **_PARQUET)
     if kind == "json":
         return _read_json(connection, names)
     columns = dict.fromkeys(csv_text.common_header(paths), "VARCHAR")
-    return connection.read_csv(names, columns=columns, **_CSV)
+    return connection.read_csv(names, columns=columns, delim=csv_text.delimiter(paths[0]), **_CSV)
 
 
 def read_remote(connection: Any, address: str) -> tuple[str, Table]:
     """Return the kind and the table of files that only the engine can see: Parquet, by default."""
     kind = _suffix(Path(address)) or "parquet"
-    spark = connection.name == "pyspark"
+    if connection.name == "pyspark":
+        return kind, spark_files.load(connection, kind, [address])
     if kind == "csv":
-        options = _SPARK_CSV if spark else {"all_varchar": True, **_CSV}
-        return kind, connection.read_csv(address, **options)
+        delim = csv_text.delimiter(Path(address))
+        return kind, connection.read_csv(address, all_varchar=True, delim=delim, **_CSV)
     if kind == "json":
-        read = connection.read_json(address) if spark else _read_json(connection, [address])
-        return kind, read
-    return kind, connection.read_parquet(address, **({} if spark else _PARQUET))
+        return kind, _read_json(connection, [address])
+    return kind, connection.read_parquet(address, **_PARQUET)
+
+
+def _refuse_no_lines(path: Path) -> None:
+    """Refuse what is JSON but not in lines, and an empty file."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        start = file.read(100).strip()
+    if b'"format": "metapac' in start:
+        raise ValueError(f"{path} was written by metapac and is no table. Pass a table of scores.")
+    if not start.startswith(b"{"):
+        found = "an array" if start.startswith(b"[") else "no object" if start else "an empty file"
+        raise ValueError(
+            f"{path} must hold JSON lines, an object on each, got {found}. Write it so, as "
+            "to_json(orient='records', lines=True) of pandas does."
+        )
 
 
 def _read_json(connection: Any, names: list[str]) -> Table:
@@ -111,19 +151,6 @@ def _read_json(connection: Any, names: list[str]) -> Table:
     columns = {name: DuckDBType.to_string(kind) for name, kind in schema.items()}
     columns |= dict.fromkeys(guessed, "VARCHAR")
     return connection.read_json(names, format="newline_delimited", columns=columns)
-
-
-def _read_with_spark(connection: Any, kind: str, paths: list[Path], origin: str) -> Table:
-    names = [str(p.absolute()) for p in paths]
-    if kind == "json":
-        return connection.read_json(names)
-    if kind == "csv":
-        csv_text.common_header(paths)
-        return connection.read_csv(names, **_SPARK_CSV)
-    # A folder as it is, so that site=ohio in the name of one below is found; or all below.
-    deep = not any("=" in part for p in paths for part in p.parts)
-    options = {"pathGlobFilter": "*.{parquet,pq}", "recursiveFileLookup": deep}
-    return connection.read_parquet(origin, **(options if Path(origin).is_dir() else {}))
 
 
 def _kind(path: Path) -> str:

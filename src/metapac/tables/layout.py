@@ -19,12 +19,18 @@ class Layout(NamedTuple):
     classes: Sequence[Any] | None = None  # names for the places of lists, or some of the columns
     others: tuple[str, ...] = ()  # columns that are no class, though they may look like one
 
-    def record(self) -> dict[str, Any]:
-        """Return what is worth remembering with a promise, as JSON can hold it."""
+    def checked(self) -> Layout:
+        """Return the same, if every column is named by a string."""
+        _checks.column_names(
+            task=self.task, score=self.score, label=self.label, columns=self.columns
+        )
+        return self
+
+    def record(self, classes: Sequence[Any] | None) -> dict[str, Any]:
+        """Return what a promise remembers, as JSON can hold it: the columns and the classes."""
         used: dict[str, Any] = {"task": self.task, "score": self.score, "label": self.label}
-        if self.label is not None:
-            classes = None if self.classes is None else _checks.class_names(self.classes)
-            used |= {"columns": self.columns, "classes": classes}
+        if classes is not None:
+            used |= {"columns": self.columns, "classes": _checks.class_names(classes)}
         return {name: value for name, value in used.items() if value is not None}
 
     @property
@@ -48,7 +54,7 @@ def as_calibrated(
         score, label = known.get("score"), known.get("label")
     if columns is None and classes is None:
         classes = known.get("classes")
-    return Layout(
+    layout = Layout(
         known.get("task") if task is None else task,
         score,
         label,
@@ -56,3 +62,4 @@ def as_calibrated(
         classes,
         tuple(known[name] for name in ("task", "score", "label") if name in known),
     )
+    return layout.checked()

@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from metapac.persistence import replacing, replacing_path
+from metapac.persistence import refuse_input, replacing, replacing_path
+from metapac.tables import failures, files
 from metapac.tables._checks import Table
-from metapac.tables.files import is_remote
+from metapac.tables.sources import Source
 
 _KINDS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
@@ -28,15 +29,21 @@ def kind_of(path: PathLike) -> str:
     return kind
 
 
-def check(connection: Any, path: PathLike) -> None:
+def check(source: Source, path: PathLike) -> None:
     """Say before the work what would else be said after it."""
     kind_of(path)
-    if is_remote(os.fspath(path)):
+    if files.is_remote(os.fspath(path)):
         return
     folder = Path(path).absolute().parent
     if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "folder does not exist", str(folder))
-    if connection.name == "pyspark" and Path(path).exists():
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist; create it first", str(folder))
+    refuse_input(path, source.files)
+    for origin in source.origins:
+        if files.would_find(origin, Path(path)):
+            raise ValueError(
+                f"{path} would be found among the input {origin} next time. Write it elsewhere."
+            )
+    if source.engine == "pyspark" and Path(path).exists():
         raise FileExistsError(
             errno.EEXIST, "is there already, and Spark writes a folder: remove it first", str(path)
         )
@@ -47,19 +54,19 @@ def write(connection: Any, table: Table, path: PathLike) -> None:
 
     An address such as s3a://bucket/sets.parquet is written by the engine as it sees fit.
     """
-    check(connection, path)
     kind = kind_of(path)
-    if is_remote(os.fspath(path)):
-        _write_remote(connection, table, kind, os.fspath(path))
-    elif connection.name == "pyspark":
-        _write_folder(connection, table, kind, Path(path))
-    elif connection.name == "duckdb":
-        _write_with_duckdb(connection, table, kind, path)
-    elif kind == "csv":
-        with replacing(path) as file:
-            write_csv(connection, table, file)
-    else:
-        _write_parquet(connection, table, path)
+    with failures.writing(os.fspath(path)):
+        if files.is_remote(os.fspath(path)):
+            _write_remote(connection, table, kind, os.fspath(path))
+        elif connection.name == "pyspark":
+            _write_folder(connection, table, kind, Path(path))
+        elif connection.name == "duckdb":
+            _write_with_duckdb(connection, table, kind, path)
+        elif kind == "csv":
+            with replacing(path) as file:
+                write_csv(connection, table, file)
+        else:
+            _write_parquet(connection, table, path)
 
 
 def write_csv(connection: Any, table: Table, file: IO[str]) -> None:
@@ -74,7 +81,13 @@ def write_csv(connection: Any, table: Table, file: IO[str]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     for batch in connection.to_pyarrow_batches(table):
-        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        columns = [[_as_text(value) for value in column.to_pylist()] for column in batch.columns]
+        writer.writerows(zip(*columns, strict=True))
+
+
+def _as_text(value: Any) -> Any:
+    """Return true and false as all engines write them."""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _write_remote(connection: Any, table: Table, kind: str, address: str) -> None:
@@ -116,7 +129,7 @@ def _write_parquet(connection: Any, table: Table, path: PathLike) -> None:
 
 def _write_folder(connection: Any, table: Table, kind: str, path: Path) -> None:
     """Let every worker of Spark write its part of a folder, which appears when all is done."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    fresh = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         _write_parts(connection, table, kind, str(fresh.absolute()))
         fresh.rename(path)

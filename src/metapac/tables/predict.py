@@ -43,13 +43,12 @@ def predict_table(
     with ExitStack() as on_error:
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
         if output is not None:
-            output_file.check(opened.connection, output)
+            output_file.check(opened, output)
         of_classes = class_scores(opened, layout)
         check_scores(opened, of_classes)
         found = with_sets(promise, opened, of_classes, booleans=booleans, text=text)
         if output is not None:
-            with opened.reading():
-                output_file.write(opened.connection, found, output)
+            output_file.write(opened.connection, found, output)
         on_error.pop_all()  # the table returned needs its connection
     return found
 
@@ -57,16 +56,19 @@ def predict_table(
 def check_scores(source: Source, of_classes: ClassScores) -> int:
     """Refuse nulls and NaN among the scores of the classes; return the number of rows."""
     bad = [_unusable(source, score) for score in of_classes.scores]
-    table = source.table.select(**{f"bad{i}": each for i, each in enumerate(bad)})
+    table = source.table.select(
+        bad=total([one_if(each) for each in bad]) > 0,
+        **{f"bad{i}": each for i, each in enumerate(bad)},
+    )
     with source.reading(of_classes.columns):
         counts = table.agg(
             rows=table.count(), **{name: table.count(where=table[name]) for name in table.columns}
         )
-        rows, *faults = (column[0].as_py() for column in source.run(counts).columns)
-        if any(faults):
+        rows, faulty, *faults = (column[0].as_py() for column in source.run(counts).columns)
+        if faulty:
             source.refuse_faults(of_classes.columns)
             raise _checks.missing_class_scores(
-                source.name, dict(zip(of_classes.names, faults, strict=True)), rows
+                source.name, dict(zip(of_classes.names, faults, strict=True)), faulty, rows
             )
     return int(rows)
 
@@ -96,9 +98,11 @@ def with_sets(
         lists = not text and source.engine != "sqlite"  # which has no lists
         size = total([one_if(each) for each in inside])
         added = {"set": (_labels if lists else _json)(names, inside), "set_size": size}
-    taken = [name for name in added if name in source.table.columns]
+    there = {name.lower() for name in source.table.columns}
+    taken = [name for name in added if name.lower() in there]
     if taken:
         raise ValueError(f"{source.name} has a column {taken[0]!r} already. Rename or drop it.")
+    _checks.no_twins("the result", list(added))
     return source.table.mutate(**added)
 
 

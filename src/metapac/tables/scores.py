@@ -13,6 +13,7 @@ from metapac.tables.layout import Layout
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
+_NUMBER = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*$"
 
 
 class ClassScores(NamedTuple):
@@ -32,7 +33,8 @@ class Rows(NamedTuple):
     task: str | None  # its column there; None where all rows are one
     columns: tuple[str, ...]  # those that the score is made of
     precision: Precision
-    score: Any  # the same score as an expression of the source's table
+    task_of: Any  # the same task and score as expressions of the source's table
+    score: Any
     classes: ClassScores | None
     refuse_faults: Callable[[], None]  # names what made a score missing, if it can
 
@@ -41,14 +43,17 @@ def true_scores(source: Source, layout: Layout) -> Rows:
     """Return task and score of each row: a column's, or that of the class which the label names."""
     task, score, label, *_classes = layout
     _checks.one_way_to_score(score, label)
-    tasks = ibis.literal("all") if task is None else _checks.task_column(source, task)
+    tasks = ibis.literal("all")
+    if task is not None:
+        tasks = _as_written(source, _checks.task_column(source, task))
     if score is not None:
         used: tuple[str, ...] = (score,)
         (chosen,), precision = _numbers(source, used)
         of_classes = labels = None
     else:
         of_classes = class_scores(source, layout)
-        labels = _checks.label_column(source, str(label)).cast("string")
+        labels = _checks.label_column(source, str(label))
+        labels = _as_written(source, labels.cast("string"))
         used, precision = of_classes.columns, of_classes.precision
         named = zip(of_classes.names, of_classes.scores, strict=True)
         chosen = ibis.cases(*((labels == str(name), each) for name, each in named))
@@ -59,7 +64,28 @@ def true_scores(source: Source, layout: Layout) -> Rows:
             _refuse_unknown(source, label, labels, of_classes.names)
 
     table = source.table.select(task=tasks, score=chosen)
-    return Rows(table, source, task, used, precision, chosen, of_classes, refuse_faults)
+    return Rows(table, source, task, used, precision, tasks, chosen, of_classes, refuse_faults)
+
+
+def _as_written(source: Source, names: Any) -> Any:
+    """Return names that are equal only if they are written alike, capitals and all.
+
+    A column of SQLite may ignore capitals; text put together never does.
+    """
+    return names + "" if source.engine == "sqlite" and names.type().is_string() else names
+
+
+def refuse_unlabelled(source: Source, layout: Layout, of_classes: ClassScores | None) -> None:
+    """Refuse classes that were guessed from names of columns and are the label of no row."""
+    if of_classes is None or layout.label is None or layout.classes is not None:
+        return
+    if "*" in layout.columns:
+        label = _checks.label_column(source, layout.label).cast("string")
+        found = source.run(source.table.select(label=label).distinct())["label"].to_pylist()
+        known = [str(name) for name in of_classes.names]
+        if not {*found} - {*known}:  # else another check names the labels that are no class
+            never = [name for name in known if name not in found]
+            _checks.classes_are_labels(source, layout.label, never, known)
 
 
 def class_scores(source: Source, layout: Layout) -> ClassScores:
@@ -80,8 +106,11 @@ def class_scores(source: Source, layout: Layout) -> ClassScores:
         if name not in layout.no_classes
     }
     if not like:
-        there = ", ".join(source.table.columns)
-        raise ValueError(f"{source.name} has no column like {columns!r}; it has: {there}.")
+        there = _checks.columns(source.table.columns)
+        raise ValueError(
+            f"{source.name} has no column like {columns!r}; it has: {there}. Say in columns which "
+            "are the scores of the classes: a star for their names."
+        )
     names = list(like) if classes is None else _checks.class_names(classes)
     wanted = [like.get(str(name), columns.replace("*", str(name))) for name in names]
     for column in wanted:
@@ -122,11 +151,9 @@ def _numbers(source: Source, columns: Sequence[str]) -> tuple[list[Any], Precisi
 
 def _parsed(source: Source, text: Any) -> Any:
     """Return text as a number; null where Python would not take it for one."""
-    if source.engine == "pyspark":  # Java reads 1d and 1f as numbers
-        wrong = text.re_search("_|[0-9.][dDfF] *$")
-    else:
-        wrong = text.contains("_")
-    return wrong.ifelse(ibis.null(), text.try_cast("float64"))
+    java = source.engine == "pyspark"  # which reads 1d and 0x1p3 as numbers
+    right = text.re_search(_NUMBER) if java else ~text.contains("_")
+    return right.ifelse(text.try_cast("float64"), ibis.null())
 
 
 def _refuse_unknown(source: Source, label: str | None, labels: Any, names: list[Any]) -> None:

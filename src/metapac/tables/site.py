@@ -8,6 +8,7 @@ from typing import Any
 from metapac.calibration import MetaPS
 from metapac.guarantee import Split
 from metapac.sites import Site
+from metapac.tables import _checks
 from metapac.tables.calibrate import quiet, within
 from metapac.tables.layout import Layout
 from metapac.tables.ranks import Progress
@@ -36,9 +37,10 @@ def site_table(
     Columns and source as in ``calibrate_table``. Too few rows give a threshold of ``-inf``,
     which counts as a site without evidence.
     """
+    name = _checks.site_name(name)
     guarantee = MetaPS(epsilon=epsilon, alpha=alpha, delta=delta, split=split)._guarantee()
+    layout = Layout(None, score, label, columns, classes).checked()
     with open_source(source, table=table, connection=connection) as opened:
-        layout = Layout(None, score, label, columns, classes)
         rows = true_scores(opened, layout)
         with opened.reading(rows.columns):
             found = within(rows, guarantee, progress)

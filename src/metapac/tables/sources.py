@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +11,16 @@ from typing import Any
 
 import ibis
 
-from metapac.tables import csv_text, files
-from metapac.tables._checks import Table, reason
+from metapac.tables import _checks, csv_text, databases, failures, files
+from metapac.tables._checks import Table
 from metapac.tables.connections import connect
 
-_FRAMES = ("pandas", "polars", "pyarrow")
-# Exceptions of these packages tell of a file or a server, not of a mistake in this one.
-_ENGINES = ("_duckdb", "duckdb", "ibis", "psycopg", "py4j", "pyarrow", "pyspark", "sqlite3")
+_FRAMES = {
+    "pandas": ("DataFrame",),
+    "polars": ("DataFrame", "LazyFrame"),
+    "pyarrow": ("Table", "RecordBatch", "FileSystemDataset", "InMemoryDataset", "UnionDataset"),
+}
+_BLIND_TO_CAPITALS = ("duckdb", "pyspark", "sqlite")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Source:
     files: tuple[Path, ...] = ()
     is_text: bool = False  # read from CSV: every column is a string
     is_mine: bool = False  # the connection was opened for this table
+    origins: tuple[str, ...] = ()  # the paths, globs and folders where the files were found
 
     def __enter__(self) -> Source:
         return self
@@ -53,9 +57,9 @@ class Source:
     def reading(self, numbers: Sequence[str] = (), task: str | None = None) -> Iterator[None]:
         """Turn what an engine raises on bad data into a sentence that names the source."""
         try:
-            with _telling(self.name, is_file=bool(self.files)):
+            with failures.reading(self.name, is_file=bool(self.files)):
                 yield
-        except EngineError:
+        except failures.EngineError:
             self.refuse_faults(numbers, task)
             raise
 
@@ -68,126 +72,115 @@ class Source:
 def open_source(source: Any, *, table: str | None = None, connection: Any = None) -> Source:
     """Return a path, glob, folder, database, frame or Ibis table as a ``Source``.
 
-    Files are read by ``connection``, a DuckDB in this process unless another is passed. ``table``
-    names a table of a database: a file, an address such as postgres://user@host/name, or an Ibis
-    connection passed as the source.
+    Files, also a list of them, are read by ``connection``, a DuckDB in this process unless another
+    is passed. ``table`` names a table of a database: a file, an address such as
+    postgres://user@host/name, or an Ibis connection passed as the source.
     """
     if isinstance(source, Source):
         return replace(source, is_mine=False)
+    opened = _open(source, table, connection)
+    if opened.engine in _BLIND_TO_CAPITALS:
+        with _closing_on_error(opened.connection, mine=opened.is_mine):
+            _checks.no_twins(opened.name, opened.table.columns)
+    return opened
+
+
+def _open(source: Any, table: str | None, connection: Any) -> Source:
     if isinstance(source, ibis.Table):
-        return Source(source, _title(source), source.get_backend())
+        with failures.reading(_title(source)) as name:
+            return Source(source, name, source.get_backend())
     if isinstance(source, ibis.BaseBackend):
-        with _telling(f"the {source.name} connection") as name:
-            return _database_table(source, name, table)
-    if not isinstance(source, str | os.PathLike):
-        return _frame(source, connection)
-    path = os.fspath(source)
-    remote = files.is_remote(path)
-    if files.scheme(path) and not remote:
-        return _address(path, table)
-    kind, found = ("remote", []) if remote else files.find(path)
+        with failures.reading(f"the {source.name} connection") as name:
+            return _in_database(source, name, table)
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        if files.is_remote(path):
+            return _with_engine(path, connection, lambda used: _remote(path, table, used))
+        return _address(path, table) if files.scheme(path) else _local([path], table, connection)
+    if isinstance(source, list | tuple) and all(isinstance(s, str | os.PathLike) for s in source):
+        return _local([os.fspath(each) for each in source], table, connection)
+    return _frame(source, connection)
+
+
+def _local(paths: list[str], table: str | None, connection: Any) -> Source:
+    kind, found = files.find(paths)
     if kind == "sqlite":
-        return _sqlite_file(found[0], table)
-    used = connection or connect()
-    with _telling(path, is_file=True), _closing_on_error(used, mine=connection is None):
-        if kind == "duckdb":
-            read = _duckdb_file(found[0], table, used)
-        else:
-            read = _files(path, kind, found, table, used)
-    return replace(read, is_mine=connection is None)
+        with failures.reading(str(found[0]), is_file=True) as name:
+            return _mine(ibis.sqlite.connect(found[0]), name, table, (found[0],))
+    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    if kind == "duckdb":
+        return _with_engine(name, connection, lambda used: _duckdb_file(found[0], table, used))
+
+    def read(used: Any) -> Source:
+        _refuse_table(table, name)
+        text = kind == "csv"
+        rows = files.read(used, kind, found)
+        return Source(rows, name, used, tuple(found), is_text=text, origins=tuple(paths))
+
+    return _with_engine(name, connection, read)
 
 
-def _files(path: str, kind: str, found: list[Path], table: str | None, connection: Any) -> Source:
+def _remote(address: str, table: str | None, connection: Any) -> Source:
+    _refuse_table(table, address)
+    kind, rows = files.read_remote(connection, address)
+    return Source(rows, address, connection, is_text=kind == "csv")
+
+
+def _with_engine(name: str, connection: Any, read: Callable[[Any], Source]) -> Source:
+    """Read files with the connection, or with one that is closed when they are done with."""
+    mine, used = connection is None, connection or connect()
+    with failures.reading(name, is_file=True), _closing_on_error(used, mine=mine):
+        return replace(read(used), is_mine=mine)
+
+
+def _refuse_table(table: str | None, name: str) -> None:
     if table is not None:
-        raise ValueError(f"table={table!r} is for databases, and {path} is none. Leave it out.")
-    if kind == "remote":
-        kind, read = files.read_remote(connection, path)
-    else:
-        read = files.read(connection, kind, found, path)
-    return Source(read, path, connection, tuple(found), is_text=kind == "csv")
+        raise ValueError(f"table={table!r} is for databases, and {name} is none. Leave it out.")
 
 
 def _duckdb_file(path: Path, table: str | None, connection: Any) -> Source:
     if connection.name != "duckdb":
-        raise ValueError(f"{path} is a DuckDB file, which {connection.name} cannot read.")
-    alias = ibis.util.gen_name("file")
-    connection.attach(path, name=alias, read_only=True)
-    return _database_table(connection, str(path), table, (path,), (alias, "main"))
-
-
-def _sqlite_file(path: Path, table: str | None) -> Source:
-    with _telling(str(path), is_file=True) as name:
-        return _opened(ibis.sqlite.connect(path), name, table, (path,))
+        raise ValueError(
+            f"{path} is a DuckDB file, which {connection.name} cannot read. Leave the engine to "
+            "DuckDB."
+        )
+    alias = databases.attached(connection, path)
+    return _in_database(connection, str(path), table, (path,), alias)
 
 
 def _address(address: str, table: str | None) -> Source:
-    with _telling(files.without_password(address)) as name:
-        return _opened(ibis.connect(address), name, table)
+    with failures.reading(files.without_password(address)) as name:
+        return _mine(ibis.connect(address), name, table)
 
 
-def _opened(connection: Any, name: str, table: str | None, paths: tuple[Path, ...] = ()) -> Source:
+def _mine(connection: Any, name: str, table: str | None, paths: tuple[Path, ...] = ()) -> Source:
     with _closing_on_error(connection, mine=True):
-        return replace(_database_table(connection, name, table, paths), is_mine=True)
+        return replace(_in_database(connection, name, table, paths), is_mine=True)
 
 
-def _database_table(
+def _in_database(
     connection: Any,
     name: str,
     table: str | None,
     paths: tuple[Path, ...] = (),
-    database: tuple[str, str] | None = None,
+    catalog: str | None = None,
 ) -> Source:
-    there = _table_names(connection, database)
-    if table is None and len(there) == 1:
-        table = there[0]
-    if table not in there:
-        wanted = "holds several tables" if table is None else f"has no table {table!r}"
-        raise ValueError(
-            f"{name} {wanted}; it has: {', '.join(there) or 'none'}. Pass one of them as table."
-        )
-    found = connection.table(table, database=database)
-    return Source(found, f"{name}, table {table}", connection, paths)
-
-
-def _table_names(connection: Any, database: tuple[str, str] | None) -> list[str]:
-    if connection.name != "duckdb":
-        return sorted(connection.list_tables(database=database))
-    # Ibis 12 asks DuckDB 2 in a way that this no longer knows.
-    places = [connection.current_catalog, "temp"] if database is None else [database[0]]
-    found = connection.raw_sql(
-        "SELECT table_catalog, table_name FROM information_schema.tables ORDER BY 2"
-    ).fetchall()
-    return [name for place, name in found if place in places and not name.startswith("ibis_")]
+    found = databases.pick(connection, name, table, catalog)
+    return Source(found, f"{name}, table {found.get_name()}", connection, paths)
 
 
 def _frame(frame: Any, connection: Any) -> Source:
     package = type(frame).__module__.split(".")[0]
-    if package not in _FRAMES:
+    if package not in _FRAMES or type(frame).__name__ not in _FRAMES[package]:
         raise ValueError(
-            "source must be a path, a pandas, polars or pyarrow frame, an Ibis table or an Ibis "
-            f"connection, got {type(frame).__name__}."
+            "source must be a path, a list of paths, a pandas, polars or pyarrow frame, an Ibis "
+            f"table or an Ibis connection, got {type(frame).__name__}."
         )
-    with _telling(f"the {package} frame") as name:
+    if package == "pandas":
+        _checks.named_columns(frame.columns)
+    with failures.reading(f"the {package} frame") as name:
         table = ibis.memtable(frame)
     return Source(table, name, connection or connect(), is_mine=connection is None)
-
-
-class EngineError(ValueError):
-    """What an engine could not read, said with the name of the source."""
-
-
-@contextmanager
-def _telling(name: str, *, is_file: bool = False) -> Iterator[str]:
-    """Lend the name of a source, and turn what an engine raises into a sentence about it."""
-    try:
-        yield name
-    except Exception as error:
-        if type(error).__module__.split(".")[0] not in _ENGINES:
-            raise
-        if "OutOfMemory" in type(error).__name__:
-            raise EngineError(f"{name}: {reason(error)}. Raise memory_limit.") from error
-        hint = " It may be truncated, or of another kind than its name says: write it again."
-        raise EngineError(f"{name} cannot be read ({reason(error)}).{hint * is_file}") from error
 
 
 @contextmanager

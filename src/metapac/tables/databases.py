@@ -1,0 +1,60 @@
+"""Tables of a database: which there are, and the one that is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ibis
+
+from metapac.tables._checks import Table
+
+
+def pick(connection: Any, name: str, table: str | None, catalog: str | None = None) -> Table:
+    """Return a table of a database called ``name`` in messages: the one named, or the only one.
+
+    In DuckDB, tables of another schema than main are named schema.table.
+    """
+    there = _duckdb_tables(connection, catalog) if connection.name == "duckdb" else None
+    names = sorted(connection.list_tables()) if there is None else sorted(there)
+    if table is None and len(names) == 1:
+        table = names[0]
+    if table is None or table not in names:
+        raise _not_there(name, table, names)
+    if there is None:
+        return connection.table(table)
+    place, schema, own = there[table]
+    return connection.table(own, database=(place, schema))
+
+
+def attached(connection: Any, path: Path) -> str:
+    """Return under which name a DuckDB connection has a DuckDB file, attached now if need be."""
+    whole = str(path.resolve())
+    there = connection.raw_sql("SELECT database_name, path FROM duckdb_databases()").fetchall()
+    for name, place in there:
+        if place is not None and str(Path(place).resolve()) == whole:
+            return str(name)
+    alias: str = ibis.util.gen_name("file")
+    quoted = whole.replace("'", "''")
+    connection.raw_sql(f"ATTACH '{quoted}' AS {alias} (READ_ONLY)")
+    return alias
+
+
+def _not_there(name: str, table: str | None, names: list[str]) -> ValueError:
+    if not names:
+        return ValueError(f"{name} holds no table. Pass a database with one.")
+    wanted = "holds several tables" if table is None else f"has no table {table!r}"
+    return ValueError(f"{name} {wanted}; it has: {', '.join(names)}. Pass one of them as table.")
+
+
+def _duckdb_tables(connection: Any, catalog: str | None) -> dict[str, tuple[str, str, str]]:
+    """Return catalog, schema and name of each table, which Ibis 12 cannot ask DuckDB 2 for."""
+    places = [connection.current_catalog, "temp"] if catalog is None else [catalog]
+    found = connection.raw_sql(
+        "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+    ).fetchall()
+    return {
+        own if schema == "main" else f"{schema}.{own}": (place, schema, own)
+        for place, schema, own in found
+        if place in places and not (place == "temp" and own.startswith("ibis_"))
+    }
