@@ -69,6 +69,13 @@ def test_folders_may_hold_the_task(engine: str, suffix: str, tmp_path: Path) -> 
 
 
 @BOTH
+def test_folders_that_only_some_files_have_are_left_alone(engine: str, tmp_path: Path) -> None:
+    put(tmp_path / "h=1" / "a.parquet", "a")
+    put(tmp_path / "z.parquet", "z")
+    assert tasks(tmp_path, engine) == ["a", "z"]
+
+
+@BOTH
 def test_folders_further_up_are_left_alone(engine: str, tmp_path: Path) -> None:
     put(tmp_path / "run=5" / "d" / "a.parquet", "a")
     put(tmp_path / "run=5" / "d" / "sub" / "b.parquet", "b")

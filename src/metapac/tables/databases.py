@@ -28,14 +28,9 @@ def pick(connection: Any, name: str, table: str | None, catalog: str | None = No
 
 
 def attached(connection: Any, path: Path) -> str:
-    """Return under which name a DuckDB connection has a DuckDB file, attached now if need be."""
-    whole = str(path.resolve())
-    there = connection.raw_sql("SELECT database_name, path FROM duckdb_databases()").fetchall()
-    for name, place in there:
-        if place is not None and str(Path(place).resolve()) == whole:
-            return str(name)
+    """Attach a DuckDB file to a DuckDB connection, to be read only; return its name there."""
     alias: str = ibis.util.gen_name("file")
-    quoted = whole.replace("'", "''")
+    quoted = str(path.absolute()).replace("'", "''")
     connection.raw_sql(f"ATTACH '{quoted}' AS {alias} (READ_ONLY)")
     return alias
 
