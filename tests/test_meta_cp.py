@@ -326,7 +326,7 @@ def test_the_command_line_says_what_it_cannot_do_with_it(tmp_path: Path) -> None
     result = CliRunner().invoke(app, ["predict", str(promise), str(table)])
     assert result.exit_code != 0
     said = " ".join(result.output.split())
-    assert "holds a MetaCP, which needs a predicted quantile for each task" in said
+    assert "got MetaCP. A MetaCP needs a predicted quantile for each task" in said
 
 
 # Does the promise hold? A task's signal is normal, and its quantile is predicted with an error: of

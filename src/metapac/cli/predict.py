@@ -62,6 +62,7 @@ def predict(
     layout = as_calibrated(calibrated, columns=columns, classes=class_names(classes))
     how = Reading(table, engine, master, memory_limit, threads)
     with opened(scores, how) as (source, tell):
+        from metapac.tables.failures import writing
         from metapac.tables.output import check, kind_of, write, write_csv
         from metapac.tables.predict import check_scores, with_sets
         from metapac.tables.scores import class_scores
@@ -75,7 +76,8 @@ def predict(
         count = check_scores(source, found)
         sets = with_sets(calibrated, source, found, booleans=booleans, text=text)
         if output is None:
-            write_csv(source.connection, sets, sys.stdout)
+            with writing("the table"):
+                write_csv(source.connection, sets, sys.stdout)
             return
         tell(f"writing {count} sets")
         write(source.connection, sets, output)
