@@ -420,3 +420,12 @@ def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
 def test_bad_input_is_named(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_zeros_have_no_sign() -> None:
+    scores = np.full(400, -0.0)
+    scores[::2] = 0.0
+    found = MetaPS(epsilon=0.5, alpha=0.5, delta=0.5).calibrate(scores, np.arange(400) // 20)
+    assert not np.signbit(found.threshold_)
+    assert not np.signbit(found.task_thresholds_).any()
+    assert not np.signbit(threshold(np.full(50, -0.0), epsilon=0.5, delta=0.5))

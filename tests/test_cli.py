@@ -200,7 +200,7 @@ def test_too_few_tasks_exit_with_one(scores: Path, tmp_path: Path) -> None:
         ("site,p_true\n,0.1\n", "line 2: column 'site' is empty; an example must belong to a task"),
         ("site,p_true\na,nan\n", "line 2: column 'p_true' holds 'nan', which is not a number"),
         ("site,p_true\na,1_0\n", "line 2: column 'p_true' holds '1_0', which is not a number"),
-        ("site;p_true\na;1\n", "it has: site;p_true. Columns must be separated by commas."),
+        ("site;p_true\na;1\n", "it has: site;p_true. Columns must be separated by commas,"),
         ("site,p_true\n", "scores.csv holds no rows. Pass at least one labelled example"),
         ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
     ],

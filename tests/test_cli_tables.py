@@ -354,3 +354,24 @@ def test_a_database_is_not_read_by_spark(tmp_path: Path) -> None:
     result = metapac(*words, "-o", tmp_path / "p.json", "--engine", "spark")
     assert result.exit_code == 2
     assert "is read by sqlite, not Spark. Leave --engine out." in result.stderr
+
+
+def test_names_of_tasks_are_no_markup(promise: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("site,true\n[/b]x,0.5\n[red]y,0.5\n")
+    result = metapac("evaluate", promise, path)
+    assert result.exit_code == 0, result.output
+    assert "[/b]x" in result.stdout
+    assert "[red]y" in result.stdout
+
+
+def test_outputs_are_not_put_among_the_inputs(
+    frame: pd.DataFrame, promise: Path, tmp_path: Path
+) -> None:
+    frame.to_parquet(tmp_path / "a.parquet")
+    words = ["calibrate", tmp_path, "--task", "site", "--score", "true", *PROMISE]
+    result = metapac(*words, "-o", tmp_path / "p.json")
+    assert result.exit_code == 2
+    assert "would be found among the input" in result.stderr
+    result = metapac("evaluate", promise, tmp_path, "-o", tmp_path / "tasks.csv")
+    assert "would be found among the input" in result.stderr

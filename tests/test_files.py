@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from engines import connection
 
 from metapac import MetaPS
 from metapac.tables import calibrate_table
-from metapac.tables.files import find, without_password, would_find
+from metapac.tables.csv_text import refuse_mixed_ends
+from metapac.tables.files import without_password, would_find
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "on_infeasible": "trivial"}
 
@@ -88,14 +90,83 @@ def test_tabs_separate_the_columns_of_tsv(engine: str, tmp_path: Path) -> None:
     assert tasks(tmp_path / "a.tsv", engine) == ["a,b"]
 
 
-def test_a_file_named_twice_counts_once(tmp_path: Path) -> None:
+def test_a_file_counts_once_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(Path("d/a.parquet"), "a")
+    Path("d/b.parquet").symlink_to(Path("d/a.parquet").absolute())
+    for again in ("d/../d/a.parquet", str(tmp_path / "d" / "a.parquet"), "d/*.parquet", "d"):
+        assert tasks(["d/a.parquet", again], "duckdb") == ["a"]
+
+
+@BOTH
+def test_parts_that_spark_wrote_are_found_by_a_glob(engine: str, tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", "a")
-    assert find([str(tmp_path / "a.parquet"), f"{tmp_path}/*"])[1] == [tmp_path / "a.parquet"]
+    put(tmp_path / "b.parquet" / "part-0.parquet", "b")
+    put(tmp_path / "c" / "c.parquet", "c")
+    assert tasks(tmp_path / "*", engine) == ["a", "b"]
+    assert tasks(tmp_path / "*.parquet", engine) == ["a", "b"]
+
+
+@BOTH
+def test_parquet_files_may_have_other_columns(engine: str, tmp_path: Path) -> None:
+    one = pd.DataFrame({"g": ["a"] * 3, "s": [0.5] * 3})
+    one.to_parquet(tmp_path / "a.parquet")
+    one.assign(g="b", t=1.0).to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"the scores hold 3 nulls out of 6 values \(by task, 'a'"):
+        calibrate_table(tmp_path, task="g", score="t", **PROMISE, connection=connection(engine))
+
+
+def test_names_that_spark_would_leave_out_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "_a.csv", "a")
+    put(tmp_path / "b.csv", "b")
+    assert tasks(tmp_path / "*.csv", "duckdb") == ["a", "b"]
+    with pytest.raises(ValueError, match="_a.csv: Spark leaves out files named so. Rename it."):
+        tasks(tmp_path / "*.csv", "spark")
+
+
+def test_commas_and_tabs_are_not_mixed(tmp_path: Path) -> None:
+    put(tmp_path / "a.csv", "a")
+    (tmp_path / "b.tsv").write_text("g\ts\nb\t0.5\n")
+    with pytest.raises(ValueError, match="a.csv and .*b.tsv must both be separated by commas or"):
+        tasks([tmp_path / "a.csv", tmp_path / "b.tsv"], "duckdb")
+
+
+def test_an_address_stands_alone() -> None:
+    with pytest.raises(ValueError, match="s3://a/x.csv is an address, and must be the only source"):
+        tasks(["s3://a/x.csv", "s3://a/y.csv"], "duckdb")
+
+
+def test_faults_are_named_where_folders_hold_the_task(tmp_path: Path) -> None:
+    (tmp_path / "g=a").mkdir()
+    (tmp_path / "g=a" / "x.csv").write_text("s\n.5\nabc\n")
+    with pytest.raises(ValueError, match="x.csv, line 3: column 's' holds 'abc', which is not"):
+        tasks(tmp_path, "duckdb")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_folders_hold_text(suffix: str, tmp_path: Path) -> None:
+    for name in ("1", "2020-01-01"):
+        put(tmp_path / f"g={name}" / f"x.{suffix}", None)
+    found = calibrate_table(tmp_path, task="g", score="s", **PROMISE)
+    assert found.tasks_.tolist() == ["1", "2020-01-01"]
+
+
+def test_capitals_in_a_suffix(tmp_path: Path) -> None:
+    (tmp_path / "A.CSV.GZ").write_bytes(gzip.compress(b"g,s\na,1\na,2\na,3\n"))
+    assert tasks(tmp_path / "A.CSV.GZ", "duckdb") == ["a"]
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("", "an empty file"), ('[{"g": 1}]\n', "an array"), ("[\n{}\n]", "an array"), ("7", "no ob")],
+    [
+        ("", "nothing"),
+        ('[{"g": 1}]\n', "an array"),
+        ("[\n{}\n]", "an array"),
+        ("7", "something else"),
+        ('{\n "g": 1\n}\n', "something else"),
+    ],
 )
 def test_json_that_is_not_in_lines(text: str, found: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
@@ -112,8 +183,14 @@ def test_a_promise_is_no_table(tmp_path: Path) -> None:
 def test_mixed_line_ends_are_named(tmp_path: Path) -> None:
     rows = "".join(f"a,0.{i}\n" for i in range(1, 3000))
     (tmp_path / "a.csv").write_bytes(f"g,s\r\nb,0.5\r\n{rows}".encode())
-    with pytest.raises(ValueError, match="a.csv mixes lines that end in CRLF and in LF. Write it"):
+    with pytest.raises(ValueError, match="a.csv mixes rows that end in CRLF and in LF. Write it"):
         tasks(tmp_path / "a.csv", "duckdb")
+
+
+def test_line_breaks_inside_quotes_are_no_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'g,s,note\r\na,1,"x\ny"\r\na,1,\r\na,1,z\r\n')
+    assert tasks(tmp_path / "a.csv", "duckdb") == ["a"]
+    refuse_mixed_ends([tmp_path / "a.csv"])
 
 
 @pytest.mark.parametrize(
@@ -127,6 +204,8 @@ def test_mixed_line_ends_are_named(tmp_path: Path) -> None:
         ("**/*.parquet", "sets.parquet", True),
         ("**/*.parquet", "in/deep/sets.parquet", True),
         ("in/a.parquet", "in/sets.parquet", False),
+        ("*.parquet", "in/sets.parquet", False),
+        ("in/**", "in/deep/sets.parquet", True),
     ],
 )
 def test_what_would_be_found_next_time(

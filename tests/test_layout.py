@@ -78,7 +78,7 @@ def test_what_is_said_wins_over_what_is_remembered() -> None:
     promise.columns_ = {"task": "site", "label": "y", "columns": "q_*", "classes": ["a"]}
     assert as_calibrated(promise)[:5] == ("site", None, "y", "q_*", ["a"])
     assert as_calibrated(promise, task="t", score="s")[:5] == ("t", "s", None, "q_*", ["a"])
-    assert as_calibrated(promise, columns="r_*")[:5] == ("site", None, "y", "r_*", None)
+    assert as_calibrated(promise, columns="r_*")[:5] == ("site", None, "y", "r_*", ["a"])
     assert as_calibrated(promise, classes=["b"])[:5] == ("site", None, "y", "q_*", ["b"])
 
 
@@ -93,8 +93,8 @@ def test_adding_arrays_keeps_the_columns_and_calibrating_on_arrays_forgets_them(
 
 
 def test_classes_are_kept_as_json_can_hold_them() -> None:
-    found = Layout("t", None, "y", "p").record([np.int64(1), 2, 3.5])
-    assert found == {"task": "t", "label": "y", "columns": "p", "classes": [1, 2, "3.5"]}
+    found = Layout("t", None, "y", "p").record([np.int64(1), 2, 3.5, True])
+    assert found == {"task": "t", "label": "y", "columns": "p", "classes": [1, 2, "3.5", "True"]}
 
 
 def test_arrays_leave_the_task_to_be_said(frame: pd.DataFrame) -> None:

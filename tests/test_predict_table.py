@@ -19,6 +19,7 @@ from pyarrow import parquet
 
 from metapac import MetaPS, label_lists
 from metapac.tables import predict_table
+from metapac.tables.sources import open_source
 
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
 
@@ -293,3 +294,21 @@ def test_booleans_are_written_alike_by_all_engines(
         with path.open(newline="", encoding="utf-8") as file:
             marks = {row[f"in_{name}"] for row in csv.DictReader(file) for name in CLASSES}
         assert marks <= {"true", "false"}
+
+
+def test_an_address_of_this_machine_is_no_way_around(promise: MetaPS, tmp_path: Path) -> None:
+    path = tmp_path / "a b.parquet"
+    parquet.write_table(pa.table({"p_a": [1.0]}), path)
+    address = f"file://{path}"
+    pairs: list[tuple[Any, Any]] = [(path, address), (address, address), (address, path)]
+    for source, output in pairs:
+        with pytest.raises(ValueError, match="is also the input. Write to another file"):
+            predict_table(promise, source, output=output)
+
+
+def test_blanks_around_text_are_kept(promise: MetaPS, tmp_path: Path) -> None:
+    for engine in ("duckdb", "spark"):
+        table = put(engine, pd.DataFrame({"site": [" a ", "a"], "p_a": [1.0, 1.0]}))
+        predict_table(promise, table, output=tmp_path / f"{engine}.csv")
+        found = open_source(tmp_path / f"{engine}.csv")
+        assert sorted(found.run(found.table)["site"].to_pylist()) == [" a ", "a"]

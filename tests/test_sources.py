@@ -405,3 +405,37 @@ def test_spark_takes_for_numbers_what_python_does(text: str, tmp_path: Path) -> 
                 tmp_path / "a.csv", task="task", score="score", **PROMISE,
                 connection=connection(engine),
             )  # fmt: skip
+
+
+def test_a_connection_is_a_source_more_than_once(tmp_path: Path) -> None:
+    there = ibis.sqlite.connect(tmp_path / "one.sqlite")
+    there.create_table("t", ibis.memtable({"task": ["a"] * 10, "score": [0.5] * 10}))
+    for _ in range(2):
+        found = calibrate_table(
+            there, task="task", score="score", **PROMISE, on_infeasible="trivial"
+        )
+        assert found.tasks_.tolist() == ["a"]
+
+
+def test_tables_of_another_schema() -> None:
+    there = connection("postgres")
+    run("postgres", "DROP SCHEMA IF EXISTS wing CASCADE", "CREATE SCHEMA wing")
+    run("postgres", "CREATE TABLE wing.t AS SELECT 'a' AS task, 0.5::float8 AS score")
+    found = open_source(there, table="wing.t")
+    assert found.run(found.table).to_pylist() == [{"task": "a", "score": 0.5}]
+    run("postgres", "DROP SCHEMA wing CASCADE")
+
+
+@pytest.mark.parametrize("address", ["foo://me:secret@host/db", "mysql://me:secret@host/db"])
+def test_engines_that_are_not_there_keep_passwords_to_themselves(address: str) -> None:
+    said = r"://me:\*\*\*@host/db (is no address|needs a driver)"
+    with pytest.raises(ValueError, match=said) as error:
+        open_source(address, table="t")
+    assert "secret" not in str(error.value)
+
+
+def test_heirs_of_frames_are_frames() -> None:
+    class Own(pd.DataFrame):  # type: ignore[misc]
+        pass
+
+    assert open_source(Own({"a": [1]})).table.columns == ("a",)

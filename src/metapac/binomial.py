@@ -150,4 +150,5 @@ def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
     _checks.flat("scores", array)
     _checks.no_nan("scores", array)
     k = allowed_errors(len(array), epsilon, delta)
-    return -np.inf if k < 0 else float(np.partition(array, k)[k])
+    # Of zeros that tie, which sign is picked is left to chance: adding 0.0 makes it plus.
+    return -np.inf if k < 0 else float(np.partition(array, k)[k]) + 0.0

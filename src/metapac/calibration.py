@@ -188,6 +188,7 @@ class MetaPS(ThresholdSets):
     def _settle(self, evidence: Evidence) -> Self:
         """The second step: the threshold of the thresholds; the largest over the levels wins."""
         guarantee = self._guarantee()
+        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
         across = [
             threshold(within, epsilon=level.alpha_across, delta=level.delta)
             for within, level in zip(evidence.thresholds.T, guarantee.levels, strict=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from metapac._estimator import ThresholdSets, load
 from metapac.cli.common import AsJson, console, told
@@ -157,6 +158,6 @@ def _worst(found: Evaluation) -> Table:
     for name in ("examples", "error", "set size")[: 2 if found.sizes is None else 3]:
         table.add_column(name, justify="right", overflow="fold")
     for task, examples, error, size in _rows(found)[:_WORST]:
-        cells = [str(task), str(examples), f"{error:.2%}"]
-        table.add_row(*cells, *([] if size is None else [f"{size:.4g}"]))
+        numbers = [str(examples), f"{error:.2%}", *([] if size is None else [f"{size:.4g}"])]
+        table.add_row(Text(str(task)), *numbers)
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from metapac.cli.common import errors
-from metapac.persistence import refuse_input
 
 if TYPE_CHECKING:
     from metapac.tables.sources import Source
@@ -85,6 +83,7 @@ def opened(
 ) -> Iterator[tuple[Source, Callable[[str], None]]]:
     """Open a source with its engine; lend it with a callback that tells what is being done."""
     from metapac.tables.connections import connect
+    from metapac.tables.output import check_place
     from metapac.tables.sources import open_source
 
     with _starting(how.engine):
@@ -95,7 +94,8 @@ def opened(
         given = scores[0] if len(scores) == 1 else scores
         with open_source(given, table=how.table, connection=connection) as source:
             _check_engine(how.engine, source)
-            _check_output(output, [*source.files, *inputs])
+            if output is not None:
+                check_place(source, output, inputs)
             with _bar(source.connection) as tell:
                 yield source, tell
     finally:
@@ -123,16 +123,6 @@ def _check_engine(engine: Engine, source: Source) -> None:
         raise ValueError(
             f"{source.name} is read by {source.engine}, not Spark. Leave --engine out."
         )
-
-
-def _check_output(output: Path | None, inputs: list[Path]) -> None:
-    """Say before the work what would else be said after it."""
-    if output is None:
-        return
-    folder = output.absolute().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "folder does not exist; create it first", str(folder))
-    refuse_input(output, inputs)
 
 
 @contextmanager

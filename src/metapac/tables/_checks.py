@@ -23,7 +23,8 @@ def column(source: Any, column: str) -> Any:
         near = difflib.get_close_matches(column.lower(), [name.lower() for name in there], 1, 0.75)
         meant = [name for name in there if name.lower() in near][:1]
         guess = f" Did you mean {meant[0]!r}?" if meant else ""
-        commas = " Columns must be separated by commas." * (source.is_text and len(there) == 1)
+        one = source.is_text and len(there) == 1
+        commas = " Columns must be separated by commas, in .tsv by tabs." * one
         raise ValueError(
             f"{source.name} has no column {column!r}; it has: {columns(there)}.{guess}{commas}"
         )
@@ -115,7 +116,12 @@ def class_names(classes: Sequence[Any]) -> list[Any]:
     if twice or not names:
         found = f"{twice[0]!r} twice" if twice else "none"
         raise ValueError(f"classes must name each class once, got {found}.")
-    return [int(name) if isinstance(name, int | np.integer) else str(name) for name in classes]
+    return [_plain(name) for name in classes]
+
+
+def _plain(name: Any) -> int | str:
+    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return int(name) if whole else str(name)
 
 
 def has_one_threshold(promise: Any) -> None:
@@ -208,14 +214,14 @@ def known_labels(
         )
 
 
-def classes_are_labels(source: Any, label: str, never: Sequence[Any], known: Sequence[Any]) -> None:
+def classes_are_labels(source: Any, label: str, never: list[str], known: list[str]) -> None:
     """Refuse classes guessed from the columns that no row is labelled with."""
     if never:
         real = [name for name in known if name not in never]
         raise ValueError(
             f"{source.name}: column {label!r} never holds {listed([*map(repr, never)])}, though "
-            "columns look like scores of such a class. Name the classes that there are: "
-            f"{', '.join(real)}."
+            f"columns look like scores of such a class. If it is one, name all classes: "
+            f"{', '.join(known)}; if not, name the others: {', '.join(real)}."
         )
 
 

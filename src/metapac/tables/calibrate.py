@@ -44,9 +44,9 @@ def calibrate_table(
 ) -> MetaPS:
     """Return what ``MetaPS(...).calibrate`` returns on the same scores, tasks sorted by name.
 
-    ``source`` is a path, glob or folder of Parquet, CSV or JSON lines files, a DuckDB or SQLite
-    file or the address of a database with ``table``, a pandas, polars or pyarrow frame, or an
-    Ibis table. Files are read by ``connection``, see ``connect``.
+    ``source`` is a path, glob or folder of Parquet, CSV or JSON lines files or a list of them, a
+    DuckDB or SQLite file or the address of a database with ``table``, a pandas, polars or pyarrow
+    frame, or an Ibis table. Files are read by ``connection``, see ``connect``.
 
     A row's score is the column ``score``; or that of its ``label`` among the columns like
     ``columns``, whose star is the name of the class; or in the column of lists ``columns``,

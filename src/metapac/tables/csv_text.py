@@ -18,7 +18,8 @@ from metapac.tables._checks import no_twins
 
 def delimiter(path: Path) -> str:
     """Return what separates the columns: a tab in .tsv, else a comma."""
-    return "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else ","
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return "\t" if suffixes[-1:] == [".tsv"] else ","
 
 
 def header(path: Path) -> list[str]:
@@ -40,10 +41,12 @@ def common_header(paths: Sequence[Path]) -> list[str]:
     """Return the column names that all files share, in one order."""
     columns = header(paths[0])
     for path in paths[1:]:
+        if delimiter(path) != delimiter(paths[0]):
+            raise ValueError(f"{paths[0]} and {path} must both be separated by commas or by tabs.")
         if header(path) != columns:
             raise ValueError(
                 f"{path} has other columns than {paths[0]}: {', '.join(header(path))} instead of "
-                f"{', '.join(columns)}. Calibrate on files with one header."
+                f"{', '.join(columns)}. Pass files with one header."
             )
     return columns
 
@@ -58,28 +61,33 @@ def refuse_faults(paths: Sequence[Path], numbers: Sequence[str], task: str | Non
             for row in filter(None, reader):
                 where = f"{path}, line {reader.line_num}"
                 _refuse_uneven(where, row, columns)
-                if task is not None and not row[columns.index(task)]:
+                if task in columns and not row[columns.index(task)]:
                     raise ValueError(
                         f"{where}: column {task!r} is empty; an example must belong to a task. "
                         "Drop that row or name its task."
                     )
-                for name in numbers:
+                for name in set(numbers) & set(columns):  # others come from names of folders
                     _refuse_text(where, name, row[columns.index(name)])
-        _refuse_mixed_ends(path)
 
 
-def _refuse_mixed_ends(path: Path) -> None:
-    with _open(path) as file:
-        ends = {"CRLF" if line.endswith("\r\n") else "LF" for line in file if line.endswith("\n")}
-    if len(ends) > 1:
-        raise ValueError(f"{path} mixes lines that end in CRLF and in LF. Write it with one kind.")
+def refuse_mixed_ends(paths: Sequence[Path]) -> None:
+    """Refuse rows that end in two ways; line breaks inside quotes are part of a field."""
+    for path in paths:
+        ends, quoted = set(), False
+        with _open(path) as file:
+            for line in file:
+                quoted ^= line.count('"') % 2 == 1
+                if not quoted and line.endswith("\n"):
+                    ends.add(line.endswith("\r\n"))
+        if len(ends) > 1:
+            raise ValueError(f"{path} mixes rows that end in CRLF and in LF. Write it with one.")
 
 
 def _refuse_uneven(where: str, row: list[str], columns: list[str]) -> None:
     if len(row) != len(columns):
         raise ValueError(
             f"{where}: {len(row)} fields where the header has {len(columns)}. Quote fields that "
-            "hold a comma."
+            "hold a separator."
         )
 
 
@@ -97,7 +105,7 @@ def _refuse_text(where: str, column: str, text: str) -> None:
 
 @contextmanager
 def _open(path: Path) -> Iterator[IO[str]]:
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             yield file

@@ -75,17 +75,17 @@ def evaluate_table(
     with open_source(source, table=table, connection=connection) as opened:
         rows = true_scores(opened, layout)
         cut = least_kept(promise, rows.precision)
-        columns_added = {"missed": one_if(~kept(rows.score, cut))}
+        judged_by = {"missed": one_if(~kept(rows.score, cut))}
         if rows.classes is not None:
             check_scores(opened, rows.classes)
             inside = [one_if(kept(each, cut)) for each in rows.classes.scores]
-            columns_added["size"] = total(inside)
-        judged = opened.table.select(task=rows.task_of, **columns_added)
-        sums = {name: _[name].sum() for name in columns_added}
+            judged_by["size"] = total(inside)
+        judged = opened.table.select(task=rows.task_of, **judged_by)
+        sums = {name: _[name].sum() for name in judged_by}
         with opened.reading(rows.columns, task):
             census = take_census(rows)
             found = opened.run(judged.group_by("task").agg(**sums))
     order = np.argsort(core.task_names(found["task"].to_pylist()), kind="stable")
-    errors, *sizes = (found[name].to_numpy()[order] / census.sizes for name in columns_added)
+    errors, *sizes = (found[name].to_numpy()[order] / census.sizes for name in judged_by)
     mean_sizes = sizes[0] if sizes else None
     return Evaluation(census.names, census.sizes, errors, mean_sizes, float(promise.epsilon))

@@ -6,12 +6,11 @@ import errno
 import fnmatch
 import glob
 import gzip
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ibis.backends.sql.datatypes import DuckDBType
 
@@ -34,8 +33,10 @@ _SUFFIXES = {
 }
 _STORES = ("abfs", "abfss", "az", "file", "gcs", "gs", "hdfs", "http", "https", "r2", "s3", "s3a")
 # site=007 in a path is a name, not a number.
-_PARQUET = {"hive_types_autocast": False, "union_by_name": True}
-_CSV = {"quote": '"', "escape": '"'}
+_HIVE = {"hive_types_autocast": False}
+_PARQUET = {**_HIVE, "union_by_name": True}
+_CSV = {**_HIVE, "quote": '"', "escape": '"'}
+_JSON = {**_HIVE, "format": "newline_delimited"}
 _MAGIC = {"parquet": (0, b"PAR1"), "sqlite": (0, b"SQLite format 3\0"), "duckdb": (8, b"DUCK")}
 
 
@@ -58,18 +59,23 @@ def without_password(address: str) -> str:
 
 def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
     """Return the kind of the files at paths, globs and below folders, and the files."""
-    found = [file for path in paths for file in _found(path)]
-    kinds = {_kind(file): file for file in reversed(found)}
-    name = ", ".join(paths[:3]) + ", ..." * (len(paths) > 3)
-    if len(kinds) > 1:
-        examples = " and ".join(f"{kind} ({file})" for kind, file in kinds.items())
-        raise ValueError(f"{name} holds files of several kinds: {examples}. Pass one kind.")
+    by_place = {file.resolve(): file for path in paths for file in _found(path)}
+    found = list(by_place.values())
     if not found:
         raise ValueError("source is an empty list of paths. Pass at least one.")
+    kinds = {_kind(file): file for file in reversed(found)}
+    if len(kinds) > 1:
+        examples = " and ".join(f"{kind} ({file})" for kind, file in kinds.items())
+        raise ValueError(f"{called(paths)} holds files of several kinds: {examples}. Pass one.")
     kind = next(iter(kinds))
     if len(found) > 1 and kind in ("duckdb", "sqlite"):
-        raise ValueError(f"{name} matches {len(found)} databases. Pass one.")
-    return kind, list(dict.fromkeys(found))
+        raise ValueError(f"{called(paths)} matches {len(found)} databases. Pass one.")
+    return kind, found
+
+
+def called(paths: Sequence[str]) -> str:
+    """Return what to call several paths in a message."""
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
 def _found(path: str) -> list[Path]:
@@ -81,21 +87,46 @@ def _found(path: str) -> list[Path]:
     elif one.exists():
         return [one]
     else:
+        if scheme(path):
+            raise ValueError(f"{path} is an address, and must be the only source.")
         names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (from anywhere, not a folder)
-        found = [Path(name) for name in names if Path(name).is_file()]
+        found = [file for name in names for file in _matched(Path(name))]
         problem = "No such file" if not glob.has_magic(path) else "no file matches"
     if not found:
         raise FileNotFoundError(errno.ENOENT, problem, path)
     return found
 
 
+def _matched(path: Path) -> list[Path]:
+    """Return what a match of a glob stands for: itself, or the parts that Spark wrote there."""
+    if path.is_dir():
+        return _found(str(path)) if _suffix(path) else []
+    return [path] if path.is_file() else []
+
+
 def would_find(origin: str, path: Path) -> bool:
     """Whether a file written to ``path`` would be found next time at a glob or in a folder."""
-    whole, where = str(path.absolute()), str(Path(origin).absolute())
     if Path(origin).is_dir():
         return path.resolve().is_relative_to(Path(origin).resolve())
-    patterns = (where, where.replace(f"**{os.sep}", ""))
-    return not Path(origin).exists() and any(fnmatch.fnmatch(whole, each) for each in patterns)
+    if Path(origin).exists():
+        return False
+    return _matches(path.absolute().parts, Path(origin).absolute().parts)
+
+
+def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
+    here = bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0])
+    return here and _matches(parts[1:], pattern[1:])
+
+
+def on_disk(text: str) -> Path | None:
+    """Return the path that a path or an address of this machine stands for; else None."""
+    if scheme(text) == "file":
+        return Path(unquote(urlsplit(text).path))
+    return None if scheme(text) else Path(text)
 
 
 def read(connection: Any, kind: str, paths: list[Path]) -> Table:
@@ -129,28 +160,30 @@ def read_remote(connection: Any, address: str) -> tuple[str, Table]:
 
 def _refuse_no_lines(path: Path) -> None:
     """Refuse what is JSON but not in lines, and an empty file."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        start = file.read(100).strip()
+    with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
+        start = file.read(100)
+        file.seek(0)
+        first = next((line.strip() for line in file if line.strip()), b"")
     if b'"format": "metapac' in start:
         raise ValueError(f"{path} was written by metapac and is no table. Pass a table of scores.")
-    if not start.startswith(b"{"):
-        found = "an array" if start.startswith(b"[") else "no object" if start else "an empty file"
+    if not (first.startswith(b"{") and first.endswith(b"}")):
+        found = "an array" if first.startswith(b"[") else "something else"
         raise ValueError(
-            f"{path} must hold JSON lines, an object on each, got {found}. Write it so, as "
-            "to_json(orient='records', lines=True) of pandas does."
+            f"{path} must hold JSON lines, an object on each, got {found if first else 'nothing'}. "
+            "Write it so, as to_json(orient='records', lines=True) of pandas does."
         )
 
 
 def _read_json(connection: Any, names: list[str]) -> Table:
     """Read JSON lines; strings stay strings, even such as look like a date or an identifier."""
-    table = connection.read_json(names, format="newline_delimited", sample_size=-1)
+    table = connection.read_json(names, sample_size=-1, **_JSON)
     schema = table.schema()
     guessed = [name for name, kind in schema.items() if kind.is_temporal() or kind.is_uuid()]
     if not guessed:
         return table
     columns = {name: DuckDBType.to_string(kind) for name, kind in schema.items()}
     columns |= dict.fromkeys(guessed, "VARCHAR")
-    return connection.read_json(names, format="newline_delimited", columns=columns)
+    return connection.read_json(names, columns=columns, **_JSON)
 
 
 def _kind(path: Path) -> str:

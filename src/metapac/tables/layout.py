@@ -52,14 +52,12 @@ def as_calibrated(
     known = promise.columns_ or {}
     if score is None and label is None:
         score, label = known.get("score"), known.get("label")
-    if columns is None and classes is None:
-        classes = known.get("classes")
     layout = Layout(
         known.get("task") if task is None else task,
         score,
         label,
         known.get("columns", "p_*") if columns is None else columns,
-        classes,
+        known.get("classes") if classes is None else classes,
         tuple(known[name] for name in ("task", "score", "label") if name in known),
     )
     return layout.checked()

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,13 @@ from metapac.tables._checks import Table
 from metapac.tables.sources import Source
 
 _KINDS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+
+_CSV_PARTS = {
+    "header": "true",
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
 
 PathLike = str | os.PathLike[str]
 
@@ -32,21 +40,31 @@ def kind_of(path: PathLike) -> str:
 def check(source: Source, path: PathLike) -> None:
     """Say before the work what would else be said after it."""
     kind_of(path)
-    if files.is_remote(os.fspath(path)):
-        return
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "folder does not exist; create it first", str(folder))
-    refuse_input(path, source.files)
-    for origin in source.origins:
-        if files.would_find(origin, Path(path)):
-            raise ValueError(
-                f"{path} would be found among the input {origin} next time. Write it elsewhere."
-            )
-    if source.engine == "pyspark" and Path(path).exists():
+    check_place(source, path)
+    place = files.on_disk(os.fspath(path))
+    if source.engine == "pyspark" and place is not None and place.exists():
         raise FileExistsError(
             errno.EEXIST, "is there already, and Spark writes a folder: remove it first", str(path)
         )
+
+
+def check_place(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()) -> None:
+    """Refuse a place that is not there, or where the source or other inputs are read from."""
+    place = files.on_disk(os.fspath(path))
+    if place is None:
+        if os.fspath(path) == source.name:
+            raise ValueError(f"{path} is also the input. Write to another place.")
+        return
+    folder = place.absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "folder does not exist; create it first", str(folder))
+    read = files.on_disk(source.name)
+    refuse_input(place, [*source.files, *inputs, *([] if read is None else [read])])
+    for origin in source.origins:
+        if files.would_find(origin, place):
+            raise ValueError(
+                f"{path} would be found among the input {origin} next time. Write it elsewhere."
+            )
 
 
 def write(connection: Any, table: Table, path: PathLike) -> None:
@@ -139,6 +157,6 @@ def _write_folder(connection: Any, table: Table, kind: str, path: Path) -> None:
 
 def _write_parts(connection: Any, table: Table, kind: str, where: str) -> None:
     if kind == "csv":
-        connection.to_csv_dir(table, where, options={"header": "true", "escape": '"'})
+        connection.to_csv_dir(table, where, options=_CSV_PARTS)
     else:
         connection.to_parquet_dir(table, where)

@@ -34,8 +34,8 @@ def site_table(
 ) -> Site:
     """Return what the site ``name`` sends to ``combine_sites``: all rows are one task.
 
-    Columns and source as in ``calibrate_table``. Too few rows give a threshold of ``-inf``,
-    which counts as a site without evidence.
+    Columns and source as in ``calibrate_table``; a site may lack a class. Too few rows give a
+    threshold of ``-inf``, which counts as a site without evidence.
     """
     name = _checks.site_name(name)
     guarantee = MetaPS(epsilon=epsilon, alpha=alpha, delta=delta, split=split)._guarantee()

@@ -61,6 +61,8 @@ class Source:
                 yield
         except failures.EngineError:
             self.refuse_faults(numbers, task)
+            if self.is_text:
+                csv_text.refuse_mixed_ends(self.files)
             raise
 
     def refuse_faults(self, numbers: Sequence[str] = (), task: str | None = None) -> None:
@@ -107,7 +109,7 @@ def _local(paths: list[str], table: str | None, connection: Any) -> Source:
     if kind == "sqlite":
         with failures.reading(str(found[0]), is_file=True) as name:
             return _mine(ibis.sqlite.connect(found[0]), name, table, (found[0],))
-    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    name = files.called(paths)
     if kind == "duckdb":
         return _with_engine(name, connection, lambda used: _duckdb_file(found[0], table, used))
 
@@ -150,7 +152,13 @@ def _duckdb_file(path: Path, table: str | None, connection: Any) -> Source:
 
 def _address(address: str, table: str | None) -> Source:
     with failures.reading(files.without_password(address)) as name:
-        return _mine(ibis.connect(address), name, table)
+        try:
+            there = ibis.connect(address)
+        except (ImportError, ValueError) as error:  # no driver; no such engine
+            if not isinstance(error, ImportError):
+                raise ValueError(f"{name} is no address that Ibis knows.") from None
+            raise ValueError(f"{name} needs a driver ({_checks.reason(error)}).") from error
+        return _mine(there, name, table)
 
 
 def _mine(connection: Any, name: str, table: str | None, paths: tuple[Path, ...] = ()) -> Source:
@@ -170,8 +178,9 @@ def _in_database(
 
 
 def _frame(frame: Any, connection: Any) -> Source:
-    package = type(frame).__module__.split(".")[0]
-    if package not in _FRAMES or type(frame).__name__ not in _FRAMES[package]:
+    package = next((p for p in map(_package, type(frame).__mro__) if p in _FRAMES), "")
+    kinds = {kind.__name__ for kind in type(frame).__mro__}
+    if not kinds & {*_FRAMES.get(package, ())}:
         raise ValueError(
             "source must be a path, a list of paths, a pandas, polars or pyarrow frame, an Ibis "
             f"table or an Ibis connection, got {type(frame).__name__}."
@@ -181,6 +190,10 @@ def _frame(frame: Any, connection: Any) -> Source:
     with failures.reading(f"the {package} frame") as name:
         table = ibis.memtable(frame)
     return Source(table, name, connection or connect(), is_mine=connection is None)
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.split(".")[0]
 
 
 @contextmanager

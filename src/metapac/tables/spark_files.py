@@ -23,6 +23,9 @@ _CSV = {
 
 def read(connection: Any, kind: str, paths: Sequence[Path]) -> Table:
     """Return these files as one table."""
+    for path in paths:
+        if path.name[0] in "_.":
+            raise ValueError(f"{path}: Spark leaves out files named so. Rename it.")
     whole = [path.absolute() for path in paths]
     # Hadoop takes some characters of a name for a pattern.
     names = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path)) for path in whole]
@@ -36,6 +39,8 @@ def load(
     """Return what Spark finds under these names as one table; ``columns`` are those of CSV."""
     if kind == "csv":
         options |= {**_CSV, "sep": csv_text.delimiter(Path(names[0]))}
+    if kind == "parquet":
+        options["mergeSchema"] = True
     reader = connection._session.read.options(**options)
     if columns is not None:
         reader = reader.schema(_texts(columns))
@@ -53,7 +58,7 @@ def _texts(columns: list[str]) -> Any:
 def _partitions(paths: list[Path]) -> dict[str, Any]:
     """Return the options that make columns of folders such as site=ohio, where all files have them.
 
-    As DuckDB does it: the folders are those just above the files, with the same names everywhere.
+    These are the folders just above the files.
     """
     homes = [_home(path) for path in paths]
     if homes[0][1] and all(home == homes[0] for home in homes):
