@@ -145,12 +145,20 @@ def test_faults_are_named_where_folders_hold_the_task(tmp_path: Path) -> None:
         tasks(tmp_path, "duckdb")
 
 
+def test_faults_are_named_where_folders_hold_the_score(tmp_path: Path) -> None:
+    (tmp_path / "s=0.5").mkdir()
+    (tmp_path / "s=0.5" / "x.csv").write_text('g,h\na,1\n"",2\n')
+    with pytest.raises(ValueError, match="x.csv, line 3: column 'g' is empty; an example must"):
+        tasks(tmp_path, "duckdb")
+
+
+@pytest.mark.parametrize("names", [["1", "2"], ["2020-01-01", "2021-01-01"]])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_folders_hold_text(suffix: str, tmp_path: Path) -> None:
-    for name in ("1", "2020-01-01"):
+def test_folders_hold_text(suffix: str, names: list[str], tmp_path: Path) -> None:
+    for name in names:
         put(tmp_path / f"g={name}" / f"x.{suffix}", None)
     found = calibrate_table(tmp_path, task="g", score="s", **PROMISE)
-    assert found.tasks_.tolist() == ["1", "2020-01-01"]
+    assert found.tasks_.tolist() == names
 
 
 def test_capitals_in_a_suffix(tmp_path: Path) -> None:

@@ -66,8 +66,9 @@ def refuse_faults(paths: Sequence[Path], numbers: Sequence[str], task: str | Non
                         f"{where}: column {task!r} is empty; an example must belong to a task. "
                         "Drop that row or name its task."
                     )
-                for name in set(numbers) & set(columns):  # others come from names of folders
-                    _refuse_text(where, name, row[columns.index(name)])
+                for name in numbers:
+                    if name in columns:  # and not in the name of a folder
+                        _refuse_text(where, name, row[columns.index(name)])
 
 
 def refuse_mixed_ends(paths: Sequence[Path]) -> None:
