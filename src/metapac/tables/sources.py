@@ -154,10 +154,10 @@ def _address(address: str, table: str | None) -> Source:
     with failures.reading(files.without_password(address)) as name:
         try:
             there = ibis.connect(address)
-        except (ImportError, ValueError) as error:  # no driver; no such engine
-            if not isinstance(error, ImportError):
-                raise ValueError(f"{name} is no address that Ibis knows.") from None
+        except ImportError as error:
             raise ValueError(f"{name} needs a driver ({_checks.reason(error)}).") from error
+        except ValueError:  # its message would show the password
+            raise ValueError(f"{name} is no address that Ibis knows.") from None
         return _mine(there, name, table)
 
 
