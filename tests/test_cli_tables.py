@@ -198,7 +198,7 @@ def test_faults_are_one_line_and_exit_with_two(table: Path, promise: Path, tmp_p
             ["calibrate", table, "--task", "x", *here[2:]],
             "has no column 'x'; it has: site, y, true",
         ),
-        (["calibrate", table, *here, "--label", "y"], "pass either score, the column with"),
+        (["calibrate", table, *here, "--label", "y"], "pass either --score, the column with"),
         (["calibrate", table, *here, "--master", "local"], "master is for engine='spark'"),
         (["calibrate", table, *here, "--memory-limit", "x"], "memory_limit must be a size such"),
         (["calibrate", table, *here, "--table", "x"], "table='x' is for databases"),
@@ -206,7 +206,7 @@ def test_faults_are_one_line_and_exit_with_two(table: Path, promise: Path, tmp_p
             ["predict", promise, table, "-o", tmp_path / "x.txt"],
             "output must end in .parquet or .csv",
         ),
-        (["evaluate", promise, table, "--score", "true", "--label", "y"], "pass either score"),
+        (["evaluate", promise, table, "--score", "true", "--label", "y"], "pass either --score"),
         (["predict", promise, table, "--json"], "--json tells of the file written"),
         (["combine", promise, "-o", tmp_path / "p.json"], "promise.json is not a metapac site."),
         (["combine", tmp_path / "none", "-o", tmp_path / "p.json"], "none: No such file"),
@@ -375,3 +375,15 @@ def test_outputs_are_not_put_among_the_inputs(
     assert "would be found among the input" in result.stderr
     result = metapac("evaluate", promise, tmp_path, "-o", tmp_path / "tasks.csv")
     assert "would be found among the input" in result.stderr
+
+
+def test_remedies_are_flags(table: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.csv"
+    few.write_text("site,true\na,0.5\n")
+    here = [*PROMISE, "-o", tmp_path / "p.json"]
+    result = metapac("calibrate", few, "--task", "site", "--score", "true", *here)
+    assert result.exit_code == 1
+    assert "or pass --on-infeasible trivial to keep every label" in result.stderr
+    result = metapac("calibrate", table, "--task", "site", *here)
+    assert "pass either --score, the column" in result.stderr
+    assert ", or --label, the column" in result.stderr

@@ -15,6 +15,17 @@ from metapac.guarantee import InfeasibleGuarantee
 
 P = ParamSpec("P")
 
+# Remedies of the library, as they are typed here.
+_FLAGS = {
+    "pass on_infeasible='trivial'": "pass --on-infeasible trivial",
+    "Pass one of them as table.": "Pass one of them as --table.",
+    "pass either score, the column": "pass either --score, the column",
+    ", or label, the column": ", or --label, the column",
+    "task must name a column": "--task must name a column",
+    "Say in columns which": "Say in --columns which",
+    "Raise memory_limit.": "Raise --memory-limit.",
+}
+
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
@@ -57,5 +68,7 @@ def told(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _stop(message: str, code: int) -> None:
+    for python, flag in _FLAGS.items():
+        message = message.replace(python, flag)
     errors.print(f"metapac: {message}", markup=False, soft_wrap=True)
     raise typer.Exit(code)
