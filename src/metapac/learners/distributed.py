@@ -74,6 +74,8 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
     try:
         together = dist.is_available() and dist.is_initialized()
         yield Ranks(dist.get_rank(), dist.get_world_size()) if together else Ranks()
+        if ours:
+            dist.barrier()  # nobody leaves while another may still be talking to it
     finally:
         if ours:
             dist.destroy_process_group()
