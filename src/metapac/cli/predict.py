@@ -64,29 +64,26 @@ def predict(
     with opened(scores, how) as (source, tell):
         from metapac.tables.failures import writing
         from metapac.tables.output import check, kind_of, write, write_csv
-        from metapac.tables.predict import check_scores, with_sets
-        from metapac.tables.scores import class_scores
+        from metapac.tables.predict import sets_of
 
         if output is not None:
             check(source, output)
             refuse_input(output, [promise])
         text = output is None or kind_of(output) == "csv"
-        found = class_scores(source, layout)
         tell("checking the scores")
-        count = check_scores(source, found)
-        sets = with_sets(calibrated, source, found, booleans=booleans, text=text)
+        found = sets_of(calibrated, source, layout, booleans=booleans, text=text)
         if output is None:
             with writing("the table"):
-                write_csv(source.connection, sets, sys.stdout)
+                write_csv(source.connection, found.table, sys.stdout)
             return
-        tell(f"writing {count} sets")
-        write(source.connection, sets, output)
+        tell(f"writing {found.rows} sets")
+        write(source.connection, found.table, output)
     if as_json:
-        typer.echo(json.dumps({"sets": count, "classes": found.names, "output": output}))
+        typer.echo(json.dumps({"sets": found.rows, "classes": found.classes, "output": output}))
         return
-    names = ", ".join(str(name) for name in found.names)
+    names = ", ".join(str(name) for name in found.classes)
     console.print(
-        f"{count} sets of the {len(found.names)} classes {names} written to {output}",
+        f"{found.rows} sets of the {len(found.classes)} classes {names} written to {output}",
         markup=False,
         soft_wrap=True,
     )

@@ -12,7 +12,7 @@ from metapac import _checks as core
 from metapac.tables import _checks
 from metapac.tables.brackets import Array, Counts
 from metapac.tables.cuts import exact
-from metapac.tables.scores import Rows
+from metapac.tables.scores import Rows, usable
 
 # Engines for which NaN is larger than every number, so that a maximum shows whether there is one.
 _NAN_IS_LARGEST = ("duckdb", "postgres", "pyspark")
@@ -63,9 +63,10 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
 def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
     table = rows.table
     shown = rows.source.engine in _NAN_IS_LARGEST
+    can_be_used = usable(rows.source, table.score)
     columns = {
         "size": table.count(),
-        "filled": table.score.count() if shown else table.count(where=_usable(rows)),
+        "filled": table.score.count() if shown else table.count(where=can_be_used),
     }
     if ranged:
         columns |= {"low": table.score.min(), "high": table.score.max()}
@@ -88,11 +89,6 @@ def _averaged(score: Any, trim: Trim) -> tuple[Any, Any]:
     return (score.cast("float64") - low + width) / width, score.between(*map(exact, trim))
 
 
-def _usable(rows: Rows) -> Any:
-    score = rows.table.score
-    return score.notnull() if rows.source.engine == "sqlite" else score.notnull() & ~score.isnan()
-
-
 def _moments(found: Any, trim: Trim | None) -> tuple[Array, Array]:
     """Return mean and deviation of each task's scores, moved back to where they were."""
     if trim is None:
@@ -113,7 +109,7 @@ def _column(found: Any, name: str) -> Array:
 
 def _missing_scores(rows: Rows, count: int) -> ValueError:
     """Count nulls and NaN and name the first tasks that hold them."""
-    bad = rows.table.filter(~_usable(rows))
+    bad = rows.table.filter(~usable(rows.source, rows.table.score))
     counts = bad.group_by("task").agg(nans=_.score.count(), all=_.count())
     found = rows.source.run(counts)
     nans, both = sum(found["nans"].to_pylist()), sum(found["all"].to_pylist())

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import ibis
 
@@ -14,8 +14,8 @@ from metapac._estimator import ThresholdSets
 from metapac.tables import _checks
 from metapac.tables import output as output_file
 from metapac.tables.cuts import kept, least_kept, one_if, total
-from metapac.tables.layout import as_calibrated
-from metapac.tables.scores import ClassScores, class_scores
+from metapac.tables.layout import Layout, as_calibrated
+from metapac.tables.scores import ClassScores, class_scores, usable
 from metapac.tables.sources import Source, open_source
 
 
@@ -34,9 +34,9 @@ def predict_table(
 
     Scores of the classes are the columns like ``columns``, whose star is the name of the class,
     or a column of lists whose places ``classes`` names; by default those that the promise was
-    calibrated on, or ``p_*``. Added are ``set``, a list of labels
-    (JSON text in CSV), and ``set_size``; or with ``booleans`` a column in_CLASS for each class.
-    A row is kept as it is. Nulls and NaN among the scores are refused before anything is written.
+    calibrated on, or ``p_*``. Added are ``set``, a list of labels (JSON text in CSV), and
+    ``set_size``; or with ``booleans`` a column in_CLASS for each class. A row is kept as it is.
+    Nulls and NaN among the scores are refused before anything is written.
     """
     layout = as_calibrated(promise, columns=columns, classes=classes)
     text = output is not None and output_file.kind_of(output) == "csv"
@@ -44,18 +44,34 @@ def predict_table(
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
         if output is not None:
             output_file.check(opened, output)
-        of_classes = class_scores(opened, layout)
-        check_scores(opened, of_classes)
-        found = with_sets(promise, opened, of_classes, booleans=booleans, text=text)
+        found = sets_of(promise, opened, layout, booleans=booleans, text=text)
         if output is not None:
-            output_file.write(opened.connection, found, output)
+            output_file.write(opened.connection, found.table, output)
         on_error.pop_all()  # the table returned needs its connection
-    return found
+    return found.table
+
+
+class Sets(NamedTuple):
+    """A table with its sets, how many rows it has, and the classes they are of."""
+
+    table: _checks.Table
+    rows: int
+    classes: list[Any]
+
+
+def sets_of(
+    promise: ThresholdSets, source: Source, layout: Layout, *, booleans: bool, text: bool
+) -> Sets:
+    """Return the sets of a source whose scores can all be used; none is computed yet."""
+    of_classes = class_scores(source, layout)
+    rows = check_scores(source, of_classes)
+    table = with_sets(promise, source, of_classes, booleans=booleans, text=text)
+    return Sets(table, rows, of_classes.names)
 
 
 def check_scores(source: Source, of_classes: ClassScores) -> int:
     """Refuse nulls and NaN among the scores of the classes; return the number of rows."""
-    bad = [_unusable(source, score) for score in of_classes.scores]
+    bad = [~usable(source, score) for score in of_classes.scores]
     table = source.table.select(
         bad=total([one_if(each) for each in bad]) > 0,
         **{f"bad{i}": each for i, each in enumerate(bad)},
@@ -71,13 +87,6 @@ def check_scores(source: Source, of_classes: ClassScores) -> int:
                 source.name, dict(zip(of_classes.names, faults, strict=True)), faulty, rows
             )
     return int(rows)
-
-
-def _unusable(source: Source, score: Any) -> Any:
-    """Return whether a score is null or NaN. SQLite has no NaN."""
-    if source.engine == "sqlite":
-        return score.isnull()
-    return score.isnull() | score.isnan()
 
 
 def with_sets(

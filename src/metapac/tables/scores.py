@@ -156,6 +156,11 @@ def _parsed(source: Source, text: Any) -> Any:
     return right.ifelse(text.try_cast("float64"), ibis.null())
 
 
+def usable(source: Source, score: Any) -> Any:
+    """Return whether a score is neither null nor NaN, as an expression. SQLite has no NaN."""
+    return score.notnull() if source.engine == "sqlite" else score.notnull() & ~score.isnan()
+
+
 def _refuse_unknown(source: Source, label: str | None, labels: Any, names: list[Any]) -> None:
     known = [str(name) for name in names]
     table = source.table.select(label=labels)
