@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from metapac import MetaPS, allowed_errors
+from metapac import MetaPS
+from metapac.evidence import ranks_within
 from metapac.tables import calibrate_table, connect
 
 PROMISE: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
@@ -58,15 +59,17 @@ def check(connection: Any, path: Path, rows: int) -> MetaPS:
         frame = pd.read_parquet(path)
         plain = MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task)
         order = np.argsort(plain.tasks_)
-        np.testing.assert_array_equal(found.task_thresholds_, plain.task_thresholds_[order])
+        expected = plain._evidence.thresholds[order]  # at every level
+        np.testing.assert_array_equal(found._evidence.thresholds, expected)
         assert found.threshold_ == plain.threshold_
+        assert found._evidence.lowest == plain._evidence.lowest
         return found
     names = found.tasks_[::100].tolist()
     some = pd.read_parquet(path, filters=[("task", "in", names)]).groupby("task").score
     for i, name in enumerate(names):
         scores = np.sort(some.get_group(name).to_numpy())
-        expected = scores[allowed_errors(len(scores), 0.1, 0.05)]
-        assert found.task_thresholds_[100 * i] == expected
+        expected = scores[ranks_within(np.array([len(scores)]), found.guarantee_)[0]]
+        np.testing.assert_array_equal(found._evidence.thresholds[100 * i, 0], expected)
     return found
 
 
@@ -92,7 +95,7 @@ def with_spark(path: Path, expected: MetaPS) -> float:
     """Return the time Spark takes on all cores of this machine, its start not counted."""
     connection = connect("spark")
     found = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
-    np.testing.assert_array_equal(found.task_thresholds_, expected.task_thresholds_)
+    np.testing.assert_array_equal(found._evidence.thresholds, expected._evidence.thresholds)
     assert found.threshold_ == expected.threshold_
     return seconds(lambda: calibrate_table(path, **COLUMNS, **PROMISE, connection=connection))
 

@@ -1,21 +1,31 @@
-"""The inequality, by closed form, by enumeration, and against thirty digits."""
+"""The inequality, by closed form, by enumeration, and against mpmath."""
 
 from __future__ import annotations
 
+import doctest
 import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
+import mpmath
 import numpy as np
 import oracles
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
-from metapac import allowed_errors, clopper_pearson_upper, threshold
-from metapac.binomial import _certifies_in_integers, _certifies_to_fifty_digits, certifies
+from metapac import _exact, allowed_errors, binomial, clopper_pearson_upper, threshold
+from metapac._exact import certifies_exactly, certifies_in_integers
+from metapac.binomial import certifies, task_rank
 
+LARGEST = 2**53
+SMALLEST_DOUBLE = 5e-324
+BELOW_ONE = 1 - 2**-53
 probabilities = st.floats(1e-6, 1 - 1e-6)
+all_probabilities = st.floats(SMALLEST_DOUBLE, BELOW_ONE)
 
 
 @given(n=st.integers(1, 10**9), epsilon=probabilities, delta=st.floats(1e-12, 0.999))
@@ -66,30 +76,137 @@ def test_large_n_against_thirty_digits(n: int, epsilon: float, delta: float) -> 
     assert oracles.large_binomial_cdf(k + 1, n, epsilon) > delta
 
 
-def test_a_tie_beyond_exact_summation_is_not_certified() -> None:
-    n, k = 20_001, 10_000  # by symmetry P[Binomial(n, 1/2) <= k] is 1/2 exactly
+@pytest.mark.parametrize("n", [5001, 5003, 5101, 20_001])
+def test_a_tie_beyond_integer_sums_is_not_certified(n: int) -> None:
+    k = n // 2  # by symmetry P[Binomial(n, 1/2) <= k] is 1/2 exactly
     assert not certifies(k, n, 0.5, 0.5)
     assert certifies(k, n, 0.5, math.nextafter(0.5, 1))
     assert allowed_errors(n, 0.5, 0.5) == k - 1
 
 
+def test_a_tie_within_integer_sums_is_certified() -> None:
+    assert certifies(2499, 4999, 0.5, 0.5)
+    assert allowed_errors(4999, 0.5, 0.5) == 2499
+
+
 @pytest.mark.parametrize(
-    ("n", "epsilon", "k"), [(5001, 0.3, 1400), (10**5, 0.1, 10_700), (10**9, 5e-9, 4)]
+    ("n", "epsilon", "k"),
+    [
+        (5001, 0.3, 1400),
+        (10**5, 0.1, 10_700),
+        (10**9, 5e-9, 4),
+        (2 * 10**9, 1.1347167992974494e-09, 1),
+        (10**9, 3e-7, 320),
+    ],
 )
 def test_the_last_bit_of_delta_decides_for_large_n(n: int, epsilon: float, k: int) -> None:
-    # SciPy's probability is off by 2e-11 in the last case, and above the mean in the second.
+    # SciPy's complement is off by 3.5e-8 in the fourth case; the second is above the mean.
     exact = oracles.large_binomial_cdf(k, n, epsilon)
     nearest = float(exact)
     for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
         assert bool(certifies(k, n, epsilon, delta)) == (exact <= delta)
 
 
-def test_integers_and_fifty_digits_agree() -> None:
+def test_integers_and_forty_digits_agree() -> None:
     for n, k, epsilon in [(1500, 130, 0.1), (2000, 0, 0.001), (3000, 1510, 0.5)]:
         nearest = float(oracles.large_binomial_cdf(k, n, epsilon))
         for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
-            in_integers = _certifies_in_integers(k, n, epsilon, delta)
-            assert in_integers == _certifies_to_fifty_digits(k, n, epsilon, delta)
+            in_integers = certifies_in_integers(k, n, epsilon, delta)
+            assert in_integers == certifies_exactly(k, n, epsilon, delta)
+
+
+def test_a_nan_of_scipy_is_summed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = certifies([-1, 0, 4, 5, 100], 100, 0.1, 0.05)
+    assert expected.tolist() == [True, True, True, False, False]
+    monkeypatch.setattr(special, "betaincc", lambda a, b, x: np.full_like(a, np.nan))
+    np.testing.assert_array_equal(certifies([-1, 0, 4, 5, 100], 100, 0.1, 0.05), expected)
+
+
+@pytest.mark.parametrize(
+    ("k", "n"), [(1000, 2000), (999, 2000), (3000, 10**4), (10**5, 10**6), (10**15, LARGEST)]
+)
+def test_a_binomial_term_is_good_to_fifty_digits(k: int, n: int) -> None:
+    # At k = n - k = 1000 Stirling's series is off by 3.6e-52, and without its last term by 6e-47.
+    # The term is a product of numbers to the power n, so that of 70 digits 16 are lost at most.
+    with localcontext(_exact._ARITHMETIC), mpmath.workdps(100):
+        success = Decimal(k + 1) / n
+        found = mpmath.mpf(str(_exact._mass(k, n, success, 1 - success)))
+        p = mpmath.mpf(str(success))
+        log_choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+        exact = mpmath.exp(log_choices + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p))
+        assert abs(found / exact - 1) < mpmath.mpf("5e-52")
+
+
+@given(n=st.integers(0, 200), epsilon=all_probabilities, delta=all_probabilities)
+@example(n=100, epsilon=1e-17, delta=0.05)  # SciPy's inverse is NaN
+@example(n=100, epsilon=SMALLEST_DOUBLE, delta=BELOW_ONE)
+@example(n=29, epsilon=BELOW_ONE, delta=SMALLEST_DOUBLE)
+@example(n=1, epsilon=2.0**-53, delta=BELOW_ONE)  # a tie
+def test_every_probability_that_a_double_can_hold(n: int, epsilon: float, delta: float) -> None:
+    k = allowed_errors(n, epsilon, delta)
+    assert -1 <= k < max(n, 1)
+    assert k == -1 or certifies_in_integers(k, n, epsilon, delta)
+    assert k + 1 >= n or not certifies_in_integers(k + 1, n, epsilon, delta)
+
+
+@given(
+    correct=st.integers(21, 60),
+    errors=st.integers(0, 5),
+    exponent=st.floats(970, 1080),
+)
+def test_probabilities_that_underflow(correct: int, errors: int, exponent: float) -> None:
+    # About 2**-exponent: most of these are below the smallest normal double and have few digits.
+    k, n, epsilon = errors, errors + correct, 1 - 2 ** (-exponent / correct)
+    exact = oracles.binomial_cdf(k, n, epsilon)
+    nearest = float(exact)
+    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
+        if delta > 0:
+            assert bool(certifies(k, n, epsilon, delta)) == (exact <= Fraction(delta))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "k"),
+    [
+        (1e-17, 0.05, -1),  # without an error: exp(-0.09) = 0.914
+        (1e-17, 0.92, 0),
+        (SMALLEST_DOUBLE, BELOW_ONE, -1),
+        (1e-15, 2e-3, 1),  # Poisson with mean 9.007: 0.00012, 0.0012, 0.0062
+        (BELOW_ONE, 0.5, LARGEST - 2),  # Poisson successes with mean 1: two or more, 0.264
+    ],
+)
+def test_the_largest_n(epsilon: float, delta: float, k: int) -> None:
+    assert allowed_errors(LARGEST, epsilon, delta) == k
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("delta", [SMALLEST_DOUBLE, 1e-300, 1e-9, 0.05, 0.5, 0.9, BELOW_ONE])
+def test_beyond_exact_sums_the_number_of_errors_is_close(epsilon: float, delta: float) -> None:
+    # Normal quantile and its correction for skewness: what is left out is below 1 in k. The
+    # smallest double has no digits: it stands for everything from 2.5e-324 to 7.4e-324.
+    k = allowed_errors(LARGEST, epsilon, delta)
+    mean = LARGEST * epsilon
+    deviation = math.sqrt(mean * (1 - epsilon))
+    z = float(stats.norm.ppf(delta))
+    quantile = mean + z * deviation + (z * z - 1) / 6 * (1 - 2 * epsilon)
+    assert k == pytest.approx(quantile, rel=1e-9 if delta >= 1e-300 else 1e-5)
+
+
+def test_the_number_of_rounds_is_logarithmic(monkeypatch: pytest.MonkeyPatch) -> None:
+    # SciPy's inverse is thousands off for the smallest delta.
+    rounds = []
+
+    def count(*args: Any) -> Any:
+        rounds.append(args)
+        return certifies(*args)
+
+    monkeypatch.setattr(binomial, "certifies", count)
+    sizes = np.array([10**6, 10**6 + 1, 10**5, 100])
+    *found, none = allowed_errors(sizes, 0.1, SMALLEST_DOUBLE).tolist()
+    assert len(rounds) <= 1 + math.ceil(math.log2(10**6 + 2))
+    for k, n in zip(found, sizes.tolist(), strict=False):
+        assert oracles.large_binomial_cdf(k, n, 0.1) <= SMALLEST_DOUBLE
+        assert oracles.large_binomial_cdf(k + 1, n, 0.1) > SMALLEST_DOUBLE
+    assert none == -1
 
 
 def test_an_array_of_n_gives_an_array() -> None:
@@ -100,6 +217,8 @@ def test_an_array_of_n_gives_an_array() -> None:
     assert isinstance(allowed_errors(29, 0.1, 0.05), int)
     assert isinstance(allowed_errors(np.int64(29), 0.1, 0.05), int)
     assert allowed_errors(np.array([], dtype=int), 0.1, 0.05).shape == (0,)
+    assert clopper_pearson_upper(np.array([], dtype=int), 7, 0.05).shape == (0,)
+    assert task_rank(np.array([], dtype=int), 0.1, 0.05).shape == (0,)
 
 
 def test_no_examples_certify_nothing() -> None:
@@ -133,6 +252,186 @@ def test_clopper_pearson_in_closed_form() -> None:
     assert isinstance(clopper_pearson_upper(1, 7, 0.05), float)
     upper = clopper_pearson_upper(12_345, 10**9, 1e-9)
     assert oracles.large_binomial_cdf(12_345, 10**9, upper) == pytest.approx(1e-9, rel=1e-6)
+
+
+def two_doubles_below(upper: float) -> float:
+    return math.nextafter(math.nextafter(upper, 0), 0)
+
+
+@given(n=st.integers(1, 40), delta=all_probabilities, data=st.data())
+@example(n=5, delta=1e-130, data=None)  # SciPy's inverse is NaN
+@example(n=10, delta=SMALLEST_DOUBLE, data=None)
+@example(n=40, delta=SMALLEST_DOUBLE, data=None)
+@example(n=40, delta=BELOW_ONE, data=None)
+@example(n=1, delta=0.25, data=None)  # a tie
+def test_clopper_pearson_is_the_least_certified_rate(
+    n: int, delta: float, data: st.DataObject | None
+) -> None:
+    for k in range(n) if data is None else [data.draw(st.integers(0, n - 1))]:
+        upper = clopper_pearson_upper(k, n, delta)
+        assert oracles.binomial_cdf(k, n, upper) <= Fraction(delta)
+        assert oracles.binomial_cdf(k, n, two_doubles_below(upper)) > Fraction(delta)
+
+
+@given(
+    n=st.integers(1000, 10**9),
+    few=st.integers(0, 300),
+    mostly_errors=st.booleans(),
+    delta=st.floats(SMALLEST_DOUBLE, 0.999),
+)
+@example(n=843_631_654, few=1, mostly_errors=False, delta=0.3827)  # SciPy: too small by 2.6e-8
+@example(n=1000, few=100, mostly_errors=True, delta=SMALLEST_DOUBLE)  # SciPy: NaN
+def test_clopper_pearson_against_mpmath(
+    n: int, few: int, mostly_errors: bool, delta: float
+) -> None:
+    k = n - 1 - few if mostly_errors else few
+    upper = clopper_pearson_upper(k, n, delta)
+    assert upper == 1 or oracles.large_binomial_cdf(k, n, upper) <= delta
+    assert oracles.large_binomial_cdf(k, n, two_doubles_below(upper)) > delta
+
+
+@pytest.mark.parametrize(
+    ("k", "n"), [(125, 2500), (2250, 2500), (2500, 5001), (12_345, 10**5), (10**4, 10**9)]
+)
+@pytest.mark.parametrize("delta", [SMALLEST_DOUBLE, 1e-300, 1e-9, 0.05, 0.5, 0.9])
+def test_clopper_pearson_for_many_errors_against_mpmath(k: int, n: int, delta: float) -> None:
+    upper = clopper_pearson_upper(k, n, delta)
+    assert oracles.large_binomial_cdf(k, n, upper) <= delta
+    assert oracles.large_binomial_cdf(k, n, two_doubles_below(upper)) > delta
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("delta", [SMALLEST_DOUBLE, 1e-300, 1e-9, 0.05, 0.5, 0.9, BELOW_ONE])
+def test_beyond_exact_sums_clopper_pearson_is_close(share: float, delta: float) -> None:
+    k = int(LARGEST * share)
+    upper = clopper_pearson_upper(k, LARGEST, delta)
+    miss_rate = stats.beta(k + 1, LARGEST - k)
+    lower = upper * (1 - (1e-9 if delta >= 1e-300 else 1e-5))
+    if delta < 0.5:
+        assert miss_rate.sf(upper) <= delta < miss_rate.sf(lower)
+    else:  # where the survival function of SciPy is NaN or has no digits
+        assert miss_rate.cdf(lower) < 1 - delta <= miss_rate.cdf(upper)
+
+
+def test_clopper_pearson_of_arrays() -> None:
+    k = np.array([[0, 3, 3], [7, 0, 2]])
+    upper = clopper_pearson_upper(k, np.array([7, 8, 9]), 0.05)
+    assert upper.dtype == np.float64
+    expected = [
+        [clopper_pearson_upper(int(x), n, 0.05) for x, n in zip(row, (7, 8, 9), strict=True)]
+        for row in k
+    ]
+    assert upper.tolist() == expected
+    assert upper[1, 0] == 1.0
+
+
+@given(n=st.integers(0, 400), epsilon=probabilities, alpha_within=st.floats(1e-6, 0.999))
+@example(n=10, epsilon=0.3, alpha_within=0.999)  # 10 * 0.3 is 3, but the double 0.3 is below it
+@example(n=30, epsilon=0.1, alpha_within=0.825)
+@example(n=3, epsilon=0.1, alpha_within=0.999)  # k = 0 needs no n * epsilon
+@example(n=2, epsilon=0.9, alpha_within=0.005)  # too few examples for any k
+def test_task_rank_by_definition(n: int, epsilon: float, alpha_within: float) -> None:
+    allowed = allowed_errors(n, epsilon, alpha_within)
+    product = n * Fraction(str(epsilon))
+    valid = [k for k in range(allowed + 1) if k == 0 or k + 1 <= product]
+    assert task_rank(n, epsilon, alpha_within) == max(valid, default=-1)
+
+
+@given(
+    n=st.integers(1, LARGEST),
+    epsilon=st.integers(1, 9999).map(lambda part: part / 10**4) | all_probabilities,
+)
+@example(n=100, epsilon=0.29)  # 28.999999999999996 in doubles
+@example(n=10**15, epsilon=0.007)
+@example(n=LARGEST, epsilon=BELOW_ONE)
+@example(n=LARGEST - 1, epsilon=0.5)
+def test_n_times_epsilon_is_exact(n: int, epsilon: float) -> None:
+    sizes = np.array([[n, n // 10 * 10], [n // 1000 * 1000, n - 1]])
+    expected = [[math.floor(int(x) * Fraction(str(epsilon))) for x in row] for row in sizes]
+    assert binomial._floor_of_product(sizes, epsilon).tolist() == expected
+
+
+def test_task_rank_of_arrays() -> None:
+    n = np.array([[0, 3, 30], [10, 2500, 10**6]])
+    found = task_rank(n, 0.1, 0.825)
+    assert found.dtype == np.int64
+    assert found.tolist() == [[task_rank(int(x), 0.1, 0.825) for x in row] for row in n]
+    assert isinstance(task_rank(30, np.float64(0.1), 0.825), int)
+
+
+def poisson_binomial_cdf(k: int, sizes: Sequence[int], misses: Sequence[Fraction]) -> Fraction:
+    """P[count <= k] for independent examples: so many with each of these miss probabilities."""
+    masses = [Fraction(1)]
+    for size, p in zip(sizes, misses, strict=True):
+        for _ in range(size):
+            missed = [Fraction(0), *(mass * p for mass in masses)]
+            kept = [*(mass * (1 - p) for mass in masses), Fraction(0)]
+            masses = [a + b for a, b in zip(missed, kept, strict=True)]
+    return sum(masses[: k + 1], start=Fraction(0))
+
+
+def largest_double_below(mean: Fraction) -> float:
+    """The largest epsilon that is at most the mean, read as a double and as a decimal number."""
+    epsilon = float(mean)
+    while max(Fraction(epsilon), Fraction(str(epsilon))) > mean:
+        epsilon = math.nextafter(epsilon, 0)
+    return epsilon
+
+
+def attained_levels(n: int, epsilon: float) -> list[float]:
+    """The least doubles that allow 0, 1, ... errors: no other level says anything new."""
+    exact = [oracles.binomial_cdf(k, n, epsilon) for k in range(n)]
+    rounded = [(level, float(level)) for level in exact]
+    up = [near if near >= level else math.nextafter(near, 1) for level, near in rounded]
+    return [level for level in up if level < 1]
+
+
+def broken_levels(
+    rule: Callable[[int, float, float], int], sizes: Sequence[int], misses: Sequence[Fraction]
+) -> list[float]:
+    """Levels at which a task that misses epsilon or more passes too often."""
+    n = sum(sizes)
+    mean = sum((size * p for size, p in zip(sizes, misses, strict=True)), start=Fraction(0)) / n
+    epsilon = largest_double_below(mean)
+    ranks = [(level, rule(n, epsilon, level)) for level in attained_levels(n, epsilon)]
+    return [
+        level
+        for level, rank in ranks
+        if poisson_binomial_cdf(rank, sizes, misses) > Fraction(level)
+    ]
+
+
+misses = st.sampled_from([Fraction(0), Fraction(1)]) | st.fractions(0, 1, max_denominator=50)
+
+
+@given(
+    strata=st.lists(st.tuples(st.integers(1, 6), misses), min_size=2, max_size=3).filter(
+        lambda strata: 0 < sum(p for _, p in strata) < len(strata)
+    )
+)
+@example(strata=[(5, Fraction(0)), (5, Fraction(2, 5))])
+@example(strata=[(4, Fraction(0)), (4, Fraction(1, 2)), (4, Fraction(1))])
+def test_task_rank_holds_for_every_stratified_task(strata: list[tuple[int, Fraction]]) -> None:
+    # Every level at once: between two attained levels the rank does not change.
+    sizes, chances = zip(*strata, strict=True)
+    assert broken_levels(task_rank, sizes, chances) == []
+
+
+@pytest.mark.parametrize("balanced", [2, 3, 5, 10, 15])
+def test_negative_control_without_the_cap_stratified_tasks_break_the_level(balanced: int) -> None:
+    # One class is missed with probability 1/5, the other never: epsilon is 1/10.
+    sizes, chances = (balanced, balanced), (Fraction(0), Fraction(1, 5))
+    assert broken_levels(allowed_errors, sizes, chances)
+    assert broken_levels(task_rank, sizes, chances) == []
+
+
+def test_negative_control_of_the_review() -> None:
+    sizes, chances = (15, 15), (Fraction(1, 5), Fraction(0))
+    uncapped, capped = allowed_errors(30, 0.1, 0.825), task_rank(30, 0.1, 0.825)
+    assert (uncapped, capped) == (4, 2)
+    assert float(poisson_binomial_cdf(uncapped, sizes, chances)) == pytest.approx(0.836, abs=5e-4)
+    assert poisson_binomial_cdf(uncapped, sizes, chances) > Fraction(0.825)
+    assert poisson_binomial_cdf(capped, sizes, chances) <= Fraction(0.825)
 
 
 @given(
@@ -203,6 +502,8 @@ def test_too_few_scores_keep_every_label() -> None:
             r"k and n must have matching shapes, got \(2,\) and \(3,\). Pass one of each",
         ),
         (lambda: allowed_errors([[1], [1, 2]], 0.1, 0.1), "n must hold whole numbers from 0"),
+        (lambda: task_rank(-1, 0.1, 0.1), "n must hold whole numbers from 0"),
+        (lambda: task_rank(5, 0.1, 1.0), "alpha_within must be a number .* got 1.0"),
         (lambda: threshold([], epsilon=0.1, delta=0.1), "scores is empty; pass at least one"),
         (
             lambda: threshold([0.1, math.nan], epsilon=0.1, delta=0.1),
@@ -218,3 +519,9 @@ def test_too_few_scores_keep_every_label() -> None:
 def test_bad_input_is_named(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
+
+
+def test_examples_in_docstrings_run() -> None:
+    failed, attempted = doctest.testmod(binomial)
+    assert failed == 0
+    assert attempted > 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from metapac import MetaPS, __version__, load
+from metapac import MetaPS, __version__, load, plan
 from metapac.cli.app import app
 from metapac.demo.setting import GUARANTEE
 from metapac.evaluation import Rows, summarise
@@ -67,13 +67,14 @@ def test_calibrate_says_what_it_promises(scores: Path, tmp_path: Path) -> None:
     result = calibrate(scores, "-o", tmp_path / "p.json")
     text = " ".join(result.output.split())
     assert "from 130 tasks and 3900 examples, written to" in text
-    assert "With probability at least 1 - 1e-05 over the 130 calibration tasks" in text
+    assert "With confidence 99.999% over the draw of the 130 calibration tasks" in text
+    assert result.stderr == ""
     machine = json.loads(calibrate(scores, "-o", tmp_path / "p.json", "--json").output)
     assert machine["tasks"] == 130
     assert machine["threshold"] == load(tmp_path / "p.json").threshold_
 
 
-@pytest.mark.parametrize("split", ["even", "adaptive", "0.3"])
+@pytest.mark.parametrize("split", ["joint", "tight", "even", "0.3"])
 def test_calibrate_knows_every_split(scores: Path, tmp_path: Path, split: str) -> None:
     result = metapac(
         "calibrate", scores, "--task", "site", "--score", "p_true", "--epsilon", 0.3,
@@ -124,20 +125,124 @@ def test_predict_with_other_column_names(promise: Path, tmp_path: Path) -> None:
 def test_plan_prints_every_split() -> None:
     result = metapac("plan", *PROMISE)
     assert result.exit_code == 0
-    for word in ("tight", "116", "even", "225", "adaptive", "126"):
-        assert word in result.output
+    rows = [line.split() for line in result.output.replace("│", " ").splitlines()]
+    assert ["joint,", "fewest", "tasks", "111", "44", "4884"] in rows
+    assert ["joint,", "smallest", "tasks", "244", "7", "1708"] in rows
+    assert ["tight", "116", "29", "3364"] in rows
+    assert ["even", "225", "29", "6525"] in rows
     machine = json.loads(
         metapac("plan", *PROMISE, "--tasks", 40, "--examples", 50, "--json").stdout
     )
     assert machine["tight"]["tasks"] == 116
     assert machine["tight"]["best_alpha"] == pytest.approx(0.29304, abs=1e-4)
     assert machine["tight"]["best_epsilon"] is None
+    assert machine["joint"]["needs"][0] == [111, 44]
+
+
+SIZES = ["200,300,4000", ",".join(["90"] * 48), "5,6"]
+
+
+def test_plan_shows_what_each_split_makes_of_own_tasks() -> None:
+    sizes = [word for text in SIZES for word in ("--sizes", text)]
+    asked = ["--epsilon", 0.1, "--alpha", 0.1, "--delta"]
+    result = metapac("plan", *asked, 0.2, *sizes)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert "What each split makes of 53 tasks of 5 to 4000 examples" in text
+    assert "Recommended: --split" in text
+    machine = json.loads(metapac("plan", *asked, 0.2, *sizes, "--json").stdout)
+    own = [200, 300, 4000, *[90] * 48, 5, 6]
+    found = plan(epsilon=0.1, alpha=0.1, delta=0.2, sizes=own)
+    for option in found.options:
+        if option.delta is not None:
+            assert machine[option.split]["ranks"] == list(option.ranks)
+            small = sum(size < option.examples_per_task for size in own)
+            assert machine[option.split]["too_small"] == small
+    assert machine["recommended"] == "joint"
+    assert machine["ways_out"] is None
+    few = metapac("plan", *asked, "1e-5", *sizes)
+    assert few.exit_code == 0
+    text = " ".join(few.output.split())
+    assert "cannot be guaranteed with split='joint': it takes at least 111 tasks" in text
+    assert "Either use --delta none, a weaker guarantee" in text
+    assert "Recommended" not in text
+    none = metapac("plan", *asked, "none", *sizes)
+    assert "Recommended: --split joint, the default." in none.output
+
+
+def test_plan_counts_the_tasks_of_a_table(scores: Path) -> None:
+    words = ["plan", scores, "--task", "site", *PROMISE]
+    machine = json.loads(metapac(*words, "--sizes", "7,8", "--json").stdout)
+    same = ["--sizes", ",".join(["30"] * 130 + ["7", "8"])]
+    assert machine == json.loads(metapac("plan", *PROMISE, *same, "--json").stdout)
+    assert "of 130 tasks of 30 examples" in metapac(*words).output
+    empty = scores.with_name("empty.csv")
+    empty.write_text("site,p\na,1\n,2\n")
+    result = metapac("plan", empty, "--task", "site")
+    assert result.exit_code == 2
+    assert "line 3: column 'site' is empty; an example must belong to a task" in result.stderr
+
+
+def test_plan_shows_what_own_tasks_can_carry() -> None:
+    words = ["plan", "--tasks", 60, "--examples", 40]
+    machine = json.loads(metapac(*words, "--json").stdout)
+    assert [tuple(row.values()) for row in machine] == plan(sizes=[40] * 60)
+    result = metapac(*words)
+    rows = [line.split() for line in result.output.replace("│", " ").splitlines()]
+    assert ["alpha", "┃", "delta", "0.05", "┃", "delta", "none", "┃"] in [row[1:] for row in rows]
+    by_alpha = {row[0]: row[1:] for row in rows if len(row) == 3}
+    for alpha, delta, epsilon in plan(sizes=[40] * 60):
+        shown = by_alpha[f"{alpha:g}"][0 if delta else 1]
+        assert shown == "-" if epsilon is None else float(shown) >= epsilon
+    one = metapac("plan", "--sizes", "3", "--classes", 2)
+    assert ["0.05", "-", "-"] in [
+        line.replace("│", " ").split() for line in one.output.splitlines()
+    ]
+    each = json.loads(metapac(*words, "--classes", 2, "--json").stdout)
+    assert [tuple(row.values()) for row in each] == plan(sizes=[40] * 60, classes=2)
+    assert each != machine
+
+
+def test_plan_for_each_class() -> None:
+    result = metapac("plan", *PROMISE, "--classes", 2)
+    assert "For each of 2 classes: examples are those of one class" in " ".join(
+        result.output.split()
+    )
+    machine = json.loads(metapac("plan", *PROMISE, "--classes", 2, "--json").stdout)
+    assert (
+        machine["tight"]["tasks"] == plan(epsilon=0.1, alpha=0.1, delta=5e-6, split="tight").tasks
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "pass --epsilon and --alpha and --delta, to see what a guarantee needs"),
+        (["--epsilon", 0.1], "pass --alpha and --delta too"),
+        (["--sizes", "3,x"], "--sizes must be whole numbers separated by commas, such as 743,3875"),
+        (["--sizes", "-3"], "--sizes must be whole numbers separated by commas"),
+        (["--task", "site"], "a table and --task go together"),
+        (["scores.csv"], "a table and --task go together"),
+        (["--sizes", "3", "--tasks", 2, "--examples", 2], "--tasks and --examples are for tasks"),
+        (["--sizes", "3", "--plot", "x.png"], "pass --epsilon and --alpha and --delta, to"),
+        ([*PROMISE[:4], "--delta", "x"], "--delta must be a number, got 'x'."),
+        ([*PROMISE[:4], "--delta", "2"], "delta must be a number strictly between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(words: list[Any], message: str) -> None:
+    result = metapac("plan", *words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_plan_draws(tmp_path: Path) -> None:
-    result = metapac("plan", *PROMISE, "--plot", tmp_path / "plan.png")
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    for delta in ("1e-5", "none"):
+        words = [*PROMISE[:4], "--delta", delta, "--plot", tmp_path / "plan.png"]
+        result = metapac("plan", *words)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+        (tmp_path / "plan.png").unlink()
 
 
 def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
@@ -152,7 +257,7 @@ def test_demo_shows_who_keeps_the_promise(tmp_path: Path) -> None:
     assert len(rows) == 3 * 4 * 50
     sizes = {m: np.mean([float(r["size"]) for r in rows if r["method"] == m]) for m in METHODS}
     assert sizes["PS-Test"] == 5
-    assert sizes["Meta-PS tight"] < sizes["Meta-PS even"]
+    assert sizes["Meta-PS joint"] < sizes["Meta-PS even"]
     again = metapac("demo", "--data", "synthetic", "--draws", 3, "-o", tmp_path / "again")
     assert again.exit_code == 0
     assert (tmp_path / "again/demo.csv").read_text() == (tmp_path / "out/demo.csv").read_text()
@@ -178,14 +283,14 @@ def test_the_demo_table_is_what_it_says() -> None:
     assert [table[method].kept for method in METHODS] == [False, True, True, True]
 
 
-METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS tight")
+METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS joint")
 
 
 def test_too_few_tasks_exit_with_one(scores: Path, tmp_path: Path) -> None:
     few = write_csv(tmp_path / "few.csv", ["site", "p_true"], [["a", 0.1]])
     result = calibrate(few, "-o", tmp_path / "p.json")
     assert result.exit_code == 1
-    assert "metapac: epsilon=0.1, alpha=0.1, delta=1e-05 cannot be promised" in result.stderr
+    assert "metapac: epsilon=0.1, alpha=0.1, delta=1e-05 cannot be guaranteed" in result.stderr
     assert not (tmp_path / "p.json").exists()
 
 
@@ -227,7 +332,7 @@ def test_other_bad_input_exits_with_two(promise: Path, scores: Path, tmp_path: P
         (metapac("predict", promise, good, "-o", good), "good.csv is also the input"),
         (calibrate(scores, "--on-infeasible", "x", "-o", tmp_path / "p.json"), "on_infeasible mu"),
         (calibrate(binary, "-o", tmp_path / "p.json"), "is not UTF-8 text"),
-        (calibrate(scores, "--split", "odd", "-o", tmp_path / "p.json"), "split must be 'tight'"),
+        (calibrate(scores, "--split", "odd", "-o", tmp_path / "p.json"), "split must be 'joint'"),
         (metapac("predict", scores, promise), "scores.csv is not a metapac promise"),
         (metapac("predict", promise, marked), "has a column 'set' already. Rename or drop it."),
         (

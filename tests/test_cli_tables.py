@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from metapac import MetaPS, load
 from metapac.cli.app import app
+from metapac.cli.common import flagged
 from metapac.sites import read_site
 
 PROMISE = ["--epsilon", "0.2", "--alpha", "0.3", "--delta", "0.1"]
@@ -87,11 +88,11 @@ def test_calibrate(frame: pd.DataFrame, table: Path, tmp_path: Path, how: list[s
 def test_calibrate_with_spark(frame: pd.DataFrame, table: Path, tmp_path: Path) -> None:
     connection("spark")
     result = metapac(
-        "calibrate", table, "--task", "site", "--label", "y", *PROMISE, "--split", "adaptive",
+        "calibrate", table, "--task", "site", "--label", "y", *PROMISE, "--split", "joint",
         "--engine", "spark", "--master", "local[2]", "-o", tmp_path / "promise.json", "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["threshold"] == expected(frame, split="adaptive").threshold_
+    assert json.loads(result.stdout)["threshold"] == expected(frame).threshold_
 
 
 def test_globs_and_folders(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_evaluate(frame: pd.DataFrame, table: Path, promise: Path, tmp_path: Pat
     assert true_only["error"] == machine["error"]
 
 
-def test_sites_send_one_number_each(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_sites_send_a_few_numbers_each(frame: pd.DataFrame, tmp_path: Path) -> None:
     files = []
     for name, part in frame.groupby("site"):
         part[["true"]].to_csv(tmp_path / "scores.csv", index=False)
@@ -168,7 +169,9 @@ def test_sites_send_one_number_each(frame: pd.DataFrame, tmp_path: Path) -> None
             "-o", files[-1],
         )  # fmt: skip
         assert result.exit_code == 0, result.output
-    assert "from 80 examples of site site 29, written to" in " ".join(result.output.split())
+    text = " ".join(result.output.split())
+    assert "13 thresholds between " in text
+    assert "from 80 examples of site site 29, written to" in text
     output = tmp_path / "promise.json"
     result = metapac("combine", *files, "-o", output, "--json")
     assert result.exit_code == 0, result.output
@@ -316,7 +319,9 @@ def test_a_site_with_too_few_examples_is_told(tmp_path: Path) -> None:
     words = ["site", tmp_path / "a.csv", "--score", "true", *PROMISE, "-o", tmp_path / "a.json"]
     result = metapac(*words, "--name", " a ")
     assert result.exit_code == 0, result.output
-    assert "1 examples are too few for a threshold: it takes" in " ".join(result.stdout.split())
+    assert "1 examples are too few for a threshold: it takes 4." in " ".join(result.stdout.split())
+    left_out = metapac(*words, "--name", "a", "--min-examples", 9)
+    assert "1 examples are fewer than --min-examples 9: the site is left out." in left_out.stdout
     assert read_site(tmp_path / "a.json").name == "a"
     blank = metapac(*words, "--name", " ")
     assert "name must be the name of the site, which no other has" in blank.stderr
@@ -387,3 +392,218 @@ def test_remedies_are_flags(table: Path, tmp_path: Path) -> None:
     result = metapac("calibrate", table, "--task", "site", *here)
     assert "pass either --score, the column" in result.stderr
     assert ", or --label, the column" in result.stderr
+
+
+PER_CLASS = ["--alpha", "0.4", "--delta", "0.4", "--per-class", "--label", "y"]
+
+
+def by_class(frame: pd.DataFrame, **changes: Any) -> MetaPS:
+    options = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.4, "per_class": True} | changes
+    method = MetaPS(**options)
+    return method.calibrate(frame.true.to_numpy(), frame.site.to_numpy(), frame.y.to_numpy())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [[], ["--score", "true"], ["--columns", "probs", "--classes", "cat,dog,owl"]],
+    ids=" ".join,
+)
+def test_a_guarantee_for_each_class(
+    frame: pd.DataFrame, table: Path, tmp_path: Path, how: list[str]
+) -> None:
+    words = ["calibrate", table, "--task", "site", *PER_CLASS, *how, "-o", tmp_path / "p.json"]
+    rates = ["--epsilon", "cat=0.4", "--epsilon", "owl=0.3", "--epsilon", "dog=0.2"]
+    result = metapac(*words, *rates)
+    assert result.exit_code == 0, result.output
+    found = by_class(frame, epsilon={"cat": 0.4, "owl": 0.3, "dog": 0.2})
+    text = result.stdout
+    assert "one threshold for each of 3 classes from 30 tasks and 2400 examples" in text
+    rows = [line.split() for line in text.replace("│", " ").splitlines()]
+    for label, rate, cut in zip(CLASSES, ("0.4", "0.2", "0.3"), found.thresholds_, strict=True):
+        count = str((frame.y == label).sum())
+        assert [label, rate, repr(float(cut)), "30", count] in rows
+    again = load(tmp_path / "p.json")
+    assert again.thresholds_.tolist() == found.thresholds_.tolist()
+    machine = json.loads(metapac(*words, *rates, "--json").stdout)
+    assert [row["threshold"] for row in machine["thresholds"]] == found.thresholds_.tolist()
+    assert [row["class"] for row in machine["thresholds"]] == CLASSES.tolist()
+    assert [row["left_out"] for row in machine["thresholds"]] == [0, 0, 0]
+    assert machine["remarks"] == []
+    one = json.loads(metapac(*words, "--epsilon", "0.3", "--json").stdout)
+    assert [row["threshold"] for row in one["thresholds"]] == by_class(frame).thresholds_.tolist()
+
+
+def test_sets_and_verdicts_for_each_class(frame: pd.DataFrame, table: Path, tmp_path: Path) -> None:
+    promise = tmp_path / "p.json"
+    least = ["--min-examples", 25]
+    words = ["calibrate", table, "--task", "site", *PER_CLASS, *least, "-o", promise]
+    result = metapac(*words, "--epsilon", 0.3)
+    assert result.exit_code == 0, result.output
+    assert "left out" in result.stdout
+    method = load(promise)
+    assert method.thresholds_.tolist() == by_class(frame, min_examples=25).thresholds_.tolist()
+    assert " ".join(result.stdout.split()).count("at least 25 examples of that class") == 2
+    kept = method.predict_set(frame[["p_cat", "p_dog", "p_owl"]].to_numpy())
+    assert metapac("predict", promise, table, "-o", tmp_path / "s.parquet").exit_code == 0
+    sets = parquet.read_table(tmp_path / "s.parquet")["set"].to_pylist()
+    assert sets == [CLASSES[row].tolist() for row in kept]
+    result = metapac("evaluate", promise, table, "-o", tmp_path / "tasks.csv")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "30 tasks (2400 examples); promised on at least 60% of new tasks for each class" in text
+    machine = json.loads(metapac("evaluate", promise, table, "--json").stdout)
+    with (tmp_path / "tasks.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    for i, (label, row) in enumerate(zip(CLASSES, machine["by_class"], strict=True)):
+        own = (frame.y == label).to_numpy()
+        counts = frame[own].groupby("site").size()
+        judged = counts.index[counts >= 25]
+        errors = pd.Series(~kept[own, i]).groupby(frame.site[own].to_numpy()).mean()[judged]
+        assert row["class"] == label
+        assert (row["tasks"], row["left_out"]) == (len(judged), 30 - len(judged))
+        assert row["within"] == np.mean(errors <= 0.3)
+        assert row["error"] == pytest.approx(errors.mean())
+        shown = f"class {label}: error at most 30% on {row['within']:.2%} of {len(judged)} tasks ("
+        assert shown in text
+        assert f"{row['examples']} examples, {row['left_out']} left out)" in text
+        mine = {line["task"]: float(line["error"]) for line in written if line["class"] == label}
+        assert mine == pytest.approx(errors.to_dict())
+    assert machine["within"] == min(row["within"] for row in machine["by_class"])
+    worst = machine["worst"][0]
+    assert worst["error"] == max(float(line["error"]) for line in written)
+
+
+@pytest.mark.parametrize("split", ["joint", "tight"])
+def test_sites_with_a_guarantee_for_each_class(
+    frame: pd.DataFrame, tmp_path: Path, split: str
+) -> None:
+    files = []
+    words = [*PER_CLASS, "--epsilon", 0.3, "--split", split]
+    for name, part in frame.groupby("site"):
+        part[["y", "p_cat", "p_dog", "p_owl"]].to_csv(tmp_path / "scores.csv", index=False)
+        files.append(tmp_path / f"{name}.json")
+        result = metapac("site", tmp_path / "scores.csv", "--name", name, *words, "-o", files[-1])
+        assert result.exit_code == 0, result.output
+    numbers = "13 numbers" if split == "joint" else "1 numbers"
+    assert f"{numbers} for each of 3 classes from 80 examples of site site 29" in result.stdout
+    site = metapac(
+        "site", tmp_path / "scores.csv", "--name", "x", *words, "-o", tmp_path / "x.json", "--json"
+    )
+    sent = json.loads(site.stdout)
+    assert [row["class"] for row in sent["classes"]] == CLASSES.tolist()
+    assert sum(row["examples"] for row in sent["classes"]) == 80
+    combined = metapac("combine", *files, "-o", tmp_path / "p.json", "--json")
+    assert combined.exit_code == 0, combined.output
+    expected = by_class(frame, split=split).thresholds_.tolist()
+    found = json.loads(combined.stdout)["thresholds"]
+    assert [row["threshold"] for row in found] == expected
+
+
+def test_in_expectation_and_large_tasks_only(
+    frame: pd.DataFrame, table: Path, tmp_path: Path
+) -> None:
+    few = frame.drop(frame.index[:30])  # leaves 50 of the first site
+    few.to_parquet(tmp_path / "few.parquet")
+    words = ["--task", "site", "--score", "true", "--epsilon", 0.2, "--alpha", 0.3]
+    words += ["--delta", "None", "--min-examples", 60, "-o", tmp_path / "p.json"]
+    result = metapac("calibrate", tmp_path / "few.parquet", *words)
+    assert result.exit_code == 0, result.output
+    changes: dict[str, Any] = {"delta": None, "min_examples": 60}
+    assert load(tmp_path / "p.json").threshold_ == expected(few, **changes).threshold_
+    text = " ".join(result.stdout.split())
+    assert "1 tasks with fewer than 60 examples were left out" in text
+    assert "On average over the draw of the 29 calibration tasks" in text
+    judged = metapac("evaluate", tmp_path / "p.json", tmp_path / "few.parquet")
+    assert "1 task with fewer than 60 examples left out" in judged.stdout
+    machine = json.loads(
+        metapac("evaluate", tmp_path / "p.json", tmp_path / "few.parquet", "--json").stdout
+    )
+    assert (machine["tasks"], machine["left_out"]) == (29, 1)
+
+
+def test_a_guarantee_that_says_little_is_one_line_on_stderr(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    true = np.where(rng.random(3000) < 0.4, 0, rng.random(3000))
+    pd.DataFrame({"site": np.repeat(np.arange(60), 50), "true": true}).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    words = ["calibrate", tmp_path / "a.parquet", "--task", "site", "--score", "true", *PROMISE]
+    result = metapac(*words, "-o", tmp_path / "p.json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("metapac: warning: The threshold 0.0 is the lowest score there")
+    assert result.stderr.count("\n") == 1
+    assert "lowest score" not in result.stdout
+    machine = metapac(*words, "-o", tmp_path / "p.json", "--json")
+    assert json.loads(machine.stdout)["remarks"] == load(tmp_path / "p.json").remarks_
+    assert "UserWarning" not in machine.stderr
+    pd.DataFrame({"true": true[:50]}).to_parquet(tmp_path / "b.parquet")
+    site = ["site", tmp_path / "b.parquet", "--score", "true", *PROMISE, "-o", tmp_path / "b.json"]
+    assert metapac(*site, "--name", "b").stderr == ""
+    trivial = metapac(
+        "combine", tmp_path / "b.json", "--on-infeasible", "trivial", "-o", tmp_path / "p.json"
+    )
+    assert trivial.stderr == "metapac: warning: Every label is kept, so it holds trivially.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epsilon", "0.1", "--epsilon", "0.2"], "--epsilon must be one number, got 0.1 and"),
+        (
+            ["--epsilon", "cat=0.1", "--epsilon", "0.2"],
+            "--epsilon must be either one number or CLASS=NUMBER for each class, got '0.2' among",
+        ),
+        (["--epsilon", "=0.1"], "CLASS=NUMBER for each class, got '=0.1'"),
+        (
+            ["--epsilon", "cat=0.1", "--epsilon", "cat=0.2"],
+            "--epsilon gives class 'cat' twice. Give each class once.",
+        ),
+        (["--epsilon", "cat=x"], "--epsilon must be a number, got 'x' in 'cat=x'."),
+        (["--epsilon", "x"], "--epsilon must be a number, got 'x'."),
+        (["--epsilon", "cat=2"], "epsilon['cat'] must be a number strictly between 0 and 1, got 2"),
+        (["--epsilon", "cat=0.1"], "epsilon has no value for class 'dog'; it has 'cat'. Give"),
+        (
+            [w for c in ("cat", "dog", "owl", "fox") for w in ("--epsilon", f"{c}=0.1")],
+            "epsilon names class 'fox', which is none of the classes 'cat', 'dog', 'owl'.",
+        ),
+        (["--epsilon", "0.1", "--delta", "never"], "--delta must be a number, got 'never'."),
+    ],
+)  # fmt: skip
+def test_bad_rates_are_told(table: Path, tmp_path: Path, words: list[str], message: str) -> None:
+    first = ["calibrate", table, "--task", "site", *PER_CLASS, "-o", tmp_path / "p.json"]
+    result = metapac(*first, *words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_ways_out_are_flags(frame: pd.DataFrame, table: Path, tmp_path: Path) -> None:
+    out = ["-o", tmp_path / "p.json"]
+    words = ["calibrate", table, "--task", "site", "--score", "true", *out, "--epsilon"]
+    few = metapac(*words, 0.1, "--alpha", 0.1, "--delta", 0.01)
+    assert few.exit_code == 1
+    assert "Either use --delta none, a weaker guarantee that holds on average" in few.stderr
+    other = metapac(*words, 0.2, "--alpha", 0.3, "--delta", 0.1, "--split", "1e-9")
+    assert other.exit_code == 1
+    assert "Either use --split joint, which carries the same guarantee" in other.stderr
+    small = frame[(frame.groupby("site").cumcount() < 2) | (frame.site > "site 06")]
+    small.to_parquet(tmp_path / "small.parquet")
+    words[1] = tmp_path / "small.parquet"
+    large = metapac(*words, 0.2, "--alpha", 0.2, "--delta", 0.1)
+    assert large.exit_code == 1
+    assert "use --min-examples 3, which keeps 23 of the 30 tasks" in large.stderr
+    mapping = metapac(*words, "cat=0.1", "--alpha", 0.2, "--delta", 0.1)
+    assert mapping.exit_code == 2
+    assert "Pass --per-class to give each class its own." in mapping.stderr
+    unlabelled = metapac(*words, 0.1, "--alpha", 0.2, "--delta", 0.1, "--per-class")
+    assert "--label must name the column with the true label" in unlabelled.stderr
+    assert "Pass --label, with or without --score." in unlabelled.stderr
+    site = ["site", table, "--name", "a", "--score", "true", "--epsilon", 0.2, *PER_CLASS, *out]
+    assert "--classes must name all classes where --score is given" in metapac(*site).stderr
+
+
+@pytest.mark.parametrize("number", ["0.2", "0.123"])
+def test_a_split_that_is_a_number_is_a_flag_too(number: str) -> None:
+    assert flagged(f"Either use split={number}, which carries the same guarantee, or x.") == (
+        f"Either use --split {number}, which carries the same guarantee, or x."
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from typing import Any
 
 import ibis
@@ -13,8 +15,8 @@ from engines import ENGINES, connection, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import PS
-from metapac.tables.cuts import exact, kept, least_kept, total
+from metapac import PS, MetaPS
+from metapac.tables.cuts import cut_of, cuts_of, exact, kept, least_kept, total
 
 EXTREME = [0.1, -0.1, 1 / 3, 0.0, 1.0, 5e-324, -5e-324, 1.7976931348623157e308, 2.0**-1022, 1e23]
 KINDS = [np.float16, np.float32, np.float64]
@@ -62,12 +64,50 @@ def test_the_least_kept_score_is_the_least(
         for _ in range(abs(off)):
             threshold = np.nextafter(threshold, calibrated(np.inf * np.sign(off)))
         found = promise(threshold, calibrated)
-        least = table(least_kept(found, np.dtype(table)))
+        least = table(cut_of(found, np.dtype(table)))
         below = np.nextafter(least, table(-np.inf))
-    assert float(least) == least_kept(found, np.dtype(table))
+    assert float(least) == cut_of(found, np.dtype(table))
     assert found.predict_set([least]).all()
     if least > -np.inf:
         assert not found.predict_set(np.array([below])).any()
+
+
+def of_classes(thresholds: list[float], kind: Any) -> MetaPS:
+    """A promise for each class, whose thresholds are those of equal scores."""
+    scores = np.tile(np.array(thresholds, kind), 500)
+    labels = np.tile([f"c{i}" for i in range(len(thresholds))], 500)
+    tasks = np.repeat(np.arange(50), len(scores) // 50)
+    method = MetaPS(epsilon=0.5, alpha=0.5, delta=0.1, per_class=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of scores that tie at the bottom
+        return method.calibrate(scores, tasks, labels)
+
+
+@pytest.mark.parametrize("calibrated", KINDS)
+@pytest.mark.parametrize("table", [np.float32, np.float64])
+def test_each_class_has_its_own_least_score(calibrated: Any, table: Any) -> None:
+    thresholds = [0.1, -1 / 3, 0.0, 5.0, -1e-7]
+    found = of_classes(thresholds, calibrated)
+    names = [f"c{i}" for i in range(5)]
+    cuts = np.array(cuts_of(found, names, np.dtype(table)), table)
+    assert found.predict_set([cuts]).all()
+    assert not found.predict_set([np.nextafter(cuts, table(-np.inf))]).any()
+    assert cuts_of(found, names[::-1], np.dtype(table)) == cuts[::-1].tolist()
+    with pytest.raises(ValueError, match="classes must be among those of the promise, 'c0', 'c1',"):
+        cuts_of(found, ["c0", "x"], np.dtype(table))
+
+
+def test_twenty_thousand_thresholds_are_one_search() -> None:
+    rng = np.random.default_rng(0)
+    thresholds = rng.normal(size=20_000).astype(np.float32).astype(float)
+    thresholds[:3] = -np.inf, np.inf, 0.0
+    start = time.perf_counter()
+    found = least_kept(thresholds, np.dtype(np.float32), np.dtype(np.float64))
+    assert time.perf_counter() - start < 2
+    with np.errstate(over="ignore"):  # beyond the range of single precision lies infinity
+        assert (found.astype(np.float32) >= thresholds.astype(np.float32)).all()
+        below = np.nextafter(found[1:], -np.inf).astype(np.float32)
+    assert (below < thresholds[1:].astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("cut", [-math.inf, -1.5, 0.1, math.inf])

@@ -124,3 +124,125 @@ def test_an_evaluation_says_what_it_found(promise: MetaPS, frame: pd.DataFrame) 
     assert table["error"].tolist() == found.errors.tolist()
     plain = evaluate_table(promise, frame, task="site", score="true").to_pandas()
     assert list(plain) == ["task", "examples", "error"]
+
+
+def per_class(**changes: Any) -> MetaPS:
+    options: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "per_class": True}
+    rng = np.random.default_rng(5)
+    labels = np.tile(CLASSES, 400)
+    scores = rng.random(1200) ** np.tile([0.5, 1, 2], 400)
+    return MetaPS(**options | changes).calibrate(scores, np.repeat(np.arange(12), 100), labels)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", [{}, {"score": "true"}], ids=["looked up", "a column"])
+@pytest.mark.parametrize("least", [0, 7])
+def test_each_class_is_judged_on_its_own(
+    engine: str, how: dict[str, Any], least: int, scores: NDArray[np.float64], frame: pd.DataFrame
+) -> None:
+    epsilon = {"cat": 0.5, "dog": 0.3, "owl": 0.4}
+    promise = per_class(epsilon=epsilon, min_examples=least)
+    assert len(set(promise.thresholds_.tolist())) == 3
+    mine = frame[~((frame.site == 2) & (frame.y == "owl"))]  # one task lacks a class
+    kept = promise.predict_set(scores)[mine.index]
+    missed = ~kept[np.arange(len(mine)), [list(CLASSES).index(y) for y in mine.y]]
+    found = evaluate_table(promise, put(engine, mine), task="site", label="y", **how)
+    assert found.by_class is not None
+    assert list(found.by_class) == list(CLASSES)
+    shares = []
+    for label, each in found.by_class.items():
+        own = (mine.y == label).to_numpy()
+        counts = mine[own].groupby("site").size()
+        judged = counts[counts >= max(1, least)]
+        assert each.tasks.tolist() == judged.index.tolist()
+        assert each.examples.tolist() == judged.tolist()
+        assert each.left_out == 4 - len(judged)
+        expected = pd.Series(missed[own]).groupby(mine.site[own].to_numpy()).mean()[judged.index]
+        np.testing.assert_allclose(each.errors, expected)
+        assert each.epsilon == epsilon[label]
+        assert each.by_class is None
+        shares.append(np.mean(expected <= epsilon[label]))
+        if how:
+            assert each.sizes is None
+        else:
+            assert each.sizes is not None
+            sizes = pd.Series(kept[own].sum(axis=1)).groupby(mine.site[own].to_numpy()).mean()
+            np.testing.assert_allclose(each.sizes, sizes[judged.index])
+    assert found.within == min(shares)
+    assert found.tasks.tolist() == [0, 1, 2, 3]
+    assert found.examples.sum() == len(mine)
+    np.testing.assert_allclose(found.errors, pd.Series(missed).groupby(mine.site.to_numpy()).mean())
+    table = found.to_pandas()
+    assert list(table)[:4] == ["task", "class", "examples", "error"]
+    assert len(table) == sum(len(each.tasks) for each in found.by_class.values())
+    assert repr(found).startswith("<Evaluation of 4 tasks: error at most its epsilon on at least ")
+
+
+def test_a_class_that_is_not_there_cannot_be_judged(frame: pd.DataFrame) -> None:
+    promise = per_class()
+    found = evaluate_table(promise, frame[frame.y != "owl"], task="site", label="y", score="true")
+    assert found.by_class is not None
+    owl = found.by_class["owl"]
+    assert (len(owl.tasks), owl.left_out) == (0, 4)
+    assert np.isnan(owl.within)
+    assert repr(owl) == "<Evaluation of 0 tasks (4 left out)>"
+    assert found.within == min(found.by_class[name].within for name in ("cat", "dog"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tasks_that_the_promise_does_not_cover_are_left_out(
+    engine: str, promise: MetaPS, frame: pd.DataFrame
+) -> None:
+    sizes = frame.groupby("site").size()
+    least = int(sizes.sort_values().iloc[1])
+    rng = np.random.default_rng(0)
+    large = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, min_examples=least)
+    large.calibrate(rng.random(800), np.repeat(np.arange(10), 80))
+    found = evaluate_table(large, put(engine, frame), task="site", score="true")
+    assert found.left_out == (sizes < least).sum() == 1
+    assert found.tasks.tolist() == sizes.index[sizes >= least].tolist()
+    missed = ~large.predict_set(frame.true.to_numpy())
+    errors = pd.Series(missed).groupby(frame.site.to_numpy()).mean()[found.tasks]
+    np.testing.assert_allclose(found.errors, errors)
+    assert repr(found).startswith("<Evaluation of 3 tasks (1 left out): error at most 0.3 on ")
+
+
+def test_where_no_task_is_covered_it_is_said(frame: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+    large = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, min_examples=80)
+    large.calibrate(rng.random(800), np.repeat(np.arange(10), 80))
+    message = "no task to judge: the promise covers tasks with at least 80 examples, and the 4 task"
+    with pytest.raises(ValueError, match=message):
+        evaluate_table(large, frame, task="site", score="true")
+
+
+def test_a_promise_for_each_class_needs_labels(frame: pd.DataFrame) -> None:
+    promise = per_class()
+    with pytest.raises(
+        ValueError, match="label must name the column with the true label where eac"
+    ):
+        evaluate_table(promise, frame, task="site", score="true")
+    with pytest.raises(
+        ValueError, match="column 'y' must hold one of the classes 'cat', 'dog', 'o"
+    ):
+        evaluate_table(promise, frame.replace({"y": {"cat": "fox"}}), task="site", label="y")
+    with pytest.raises(ValueError, match="classes must be among those of the promise"):
+        evaluate_table(promise, frame, task="site", label="y", score="true", classes=["cat", "x"])
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [False, True]], ids=str)
+def test_labels_of_arrays_are_found_in_tables(labels: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    options: dict[str, Any] = {"epsilon": dict.fromkeys(labels, 0.3), "per_class": True}
+    promise = MetaPS(**options, alpha=0.4, delta=0.3).calibrate(
+        rng.random(1000), np.repeat(np.arange(10), 100), np.tile(labels, 500)
+    )
+    named = np.tile([str(label) for label in labels], 50)
+    true = rng.random(100)
+    found = evaluate_table(
+        promise, pa.table({"g": ["a"] * 100, "y": named, "s": true}), task="g", label="y", score="s"
+    )
+    assert found.by_class is not None
+    for i, label in enumerate(labels):
+        missed = true[i::2] < promise.threshold_of(label)
+        assert found.by_class[label].errors.tolist() == [missed.mean()]

@@ -30,9 +30,11 @@ from metapac.evaluation import (
 )
 from metapac.evaluation.methods import OWN, PER_TASK, POOLED
 from metapac.evaluation.rows import judge
+from metapac.guarantee import JOINT_LEVELS
+from metapac.ranks import Level, joint_ranks
 
 PAPERS = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
-NAMES = ("PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS adaptive", "oracle")
+NAMES = ("PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
 AGAIN = ("Meta-CP", "Meta-PS even", "Meta-PS tight")
 
 coarse = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 0.75, 1.0])
@@ -130,35 +132,40 @@ def test_a_checksum_sees_bytes_shapes_and_types() -> None:
     assert data_checksum(np.arange(12)[::2]) == data_checksum(np.arange(0, 12, 2))
 
 
-def levels(name: str, g: Guarantee) -> list[tuple[float, float, float]]:
-    """The paper's split and ours, written out once more."""
+def levels(name: str, g: Guarantee, tasks: int) -> tuple[list[float], list[int]]:
+    """The levels within tasks of the paper's split and ours, and the ranks across tasks."""
+    delta = g.failure_probability
     if name == "Meta-PS even":
-        return [(g.alpha / 2, g.alpha / 2, g.delta)]
+        return [g.alpha / 2], [oracles.allowed_errors(tasks, g.alpha / 2, delta)]
     if name == "Meta-PS tight":
-        return [(g.alpha / 2, g.alpha * (1 - g.alpha / 2), g.delta)]
-    return [(x, g.alpha * (1 - x), g.delta / 4) for x in (0.02, 0.1, 0.25, 0.5)]
+        across = g.alpha * (1 - g.alpha / 2)
+        return [g.alpha / 2], [oracles.allowed_errors(tasks, across, delta)]
+    shares = tuple(Level(x, g.alpha * (1 - x)) for x in JOINT_LEVELS)
+    return list(JOINT_LEVELS), list(joint_ranks(tasks, shares, delta))
 
 
 def expected(name: str, g: Guarantee, draw: Draw) -> list[float]:
     """The threshold on each new task, by the slow references."""
     scores, tasks, tests = draw.scores.tolist(), draw.tasks.tolist(), draw.tests
+    epsilon, delta = g.miss_rate, g.failure_probability
     if name == "PS":
-        return [oracles.threshold(scores, g.epsilon, g.delta)] * len(tests)
+        return [oracles.threshold(scores, epsilon, delta)] * len(tests)
     if name == "PS-Test":
-        return [oracles.threshold(test.own.tolist(), g.epsilon, g.delta) for test in tests]
+        return [oracles.threshold(test.own.tolist(), epsilon, delta) for test in tests]
     if name == "oracle":
         cuts = [sorted(test.true.tolist()) for test in tests]  # type: ignore[attr-defined]
         return [
-            max(cut for cut in mine if sum(x < cut for x in mine) <= g.epsilon * len(mine))
+            max(cut for cut in mine if sum(x < cut for x in mine) <= epsilon * len(mine))
             for mine in cuts
         ]
     if name == "Meta-CP":
         assert draw.quantiles is not None
         guesses = dict(enumerate(draw.quantiles.tolist()))
-        method = MetaCP(epsilon=g.epsilon, delta=g.delta, over="examples")
+        method = MetaCP(epsilon=epsilon, delta=delta, over="examples")
         method.calibrate(scores, tasks, guesses)
         return [method.threshold(test.quantile or 0.0) for test in tests]
-    return [oracles.meta_ps(scores, tasks, g.epsilon, levels(name, g))] * len(tests)
+    within, ranks = levels(name, g, len(set(tasks)))
+    return [oracles.meta_ps(scores, tasks, g.miss_rate, within, ranks)] * len(tests)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -204,9 +211,12 @@ def known(tasks: int, examples: int, own: tuple[int, ...], **more: Any) -> Draw:
         (known(1, 109, (1,)), Method("PS", POOLED, PAPERS), [False]),
         (known(1, 110, (1,)), Method("PS", POOLED, PAPERS), [True]),
         (known(1, 1, (100, 109, 110)), Method("PS-Test", OWN, PAPERS), [False, False, True]),
-        (known(115, 30, (1,)), Method("tight", PER_TASK, PAPERS), [False]),
-        (known(116, 30, (1,)), Method("tight", PER_TASK, PAPERS), [True]),
-        (known(116, 28, (1,)), Method("tight", PER_TASK, PAPERS), [False]),
+        (known(110, 44, (1,)), Method("joint", PER_TASK, PAPERS), [False]),
+        (known(111, 44, (1,)), Method("joint", PER_TASK, PAPERS), [True]),
+        (known(111, 43, (1,)), Method("joint", PER_TASK, PAPERS), [False]),
+        (known(115, 30, (1,)), Method("tight", PER_TASK, replace(PAPERS, split="tight")), [False]),
+        (known(116, 30, (1,)), Method("tight", PER_TASK, replace(PAPERS, split="tight")), [True]),
+        (known(116, 28, (1,)), Method("tight", PER_TASK, replace(PAPERS, split="tight")), [False]),
         (known(224, 30, (1,)), Method("even", PER_TASK, replace(PAPERS, split="even")), [False]),
         (known(225, 30, (1,)), Method("even", PER_TASK, replace(PAPERS, split="even")), [True]),
     ],

@@ -48,7 +48,7 @@ def names(axes: Any) -> list[str]:
     return [label.get_text() for label in axes.get_xticklabels()]
 
 
-SHOWN = ["PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS adaptive", "oracle"]
+SHOWN = ["PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle"]
 
 
 def test_error_whiskers_end_at_the_10th_and_90th_percentile(rows: Rows, drawn: list[Any]) -> None:

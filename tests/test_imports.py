@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,25 @@ SOURCE = Path(metapac.__file__).parent
 ORDER = [
     "_version",
     "_checks",
+    "_exact",
     "binomial",
+    "ranks",
+    "sentences",
     "guarantee",
+    "demands",
     "planning",
+    "shortage",
     "grouping",
     "sets",
     "persistence",
+    "evidence",
     "_estimator",
     "calibration",
     "corrections",
     "meta_cp",
     "sites",
     "tables.brackets",
+    "tables.keys",
     "tables._checks",
     "tables.layout",
     "tables.upload",
@@ -39,6 +47,7 @@ ORDER = [
     "tables.databases",
     "tables.sources",
     "tables.scores",
+    "tables.sizes",
     "tables.cuts",
     "tables.census",
     "tables.pool",
@@ -182,13 +191,21 @@ def _modules() -> list[Path]:
 def _imports(path: Path) -> set[str]:
     """Return the modules of this package that a file imports, anywhere in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _nodes(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "metapac":
             inside = (node.module or "").removeprefix("metapac").removeprefix(".")
             names = [f"{inside}.{alias.name}".strip(".") for alias in node.names]
             modules = [n for n in names if (SOURCE / (n.replace(".", "/") + ".py")).exists()]
             found |= set(modules) if modules else {inside}
     return found
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk a file, but for what only a type checker sees."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from _nodes(child)
 
 
 def test_every_public_name_is_there_and_documented() -> None:

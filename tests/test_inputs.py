@@ -94,7 +94,6 @@ def test_names_that_differ_in_little_stay_apart() -> None:
         torch.tensor,
         lambda scores: torch.tensor(scores, requires_grad=True),
         lambda scores: torch.tensor(scores, dtype=torch.float16),
-        lambda scores: torch.tensor(scores, dtype=torch.bfloat16),
         lambda scores: np.ma.masked_array(scores, mask=[False] * 6),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from metapac import MetaCP, MetaPS, load
 from metapac.tables import calibrate_table, evaluate_table, predict_table
+from metapac.tables.keys import Keys
 from metapac.tables.layout import Layout, as_calibrated
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.3, "delta": 0.1}
@@ -74,7 +75,7 @@ def test_labels_and_classes_are_remembered(frame: pd.DataFrame, tmp_path: Path) 
 
 
 def test_what_is_said_wins_over_what_is_remembered() -> None:
-    promise = MetaPS(**LEVELS).combine(np.ones(50))
+    promise = MetaPS(**LEVELS, split="tight").combine(np.linspace(0, 1, 50))
     promise.columns_ = {"task": "site", "label": "y", "columns": "q_*", "classes": ["a"]}
     assert as_calibrated(promise)[:5] == ("site", None, "y", "q_*", ["a"])
     assert as_calibrated(promise, task="t", score="s")[:5] == ("t", "s", None, "q_*", ["a"])
@@ -98,11 +99,38 @@ def test_classes_are_kept_as_json_can_hold_them() -> None:
 
 
 def test_arrays_leave_the_task_to_be_said(frame: pd.DataFrame) -> None:
-    promise = MetaPS(**LEVELS).combine(np.ones(50))
+    promise = MetaPS(**LEVELS, split="tight").combine(np.linspace(0, 1, 50))
     with pytest.raises(ValueError, match="task must name a column: the promise was not calibrated"):
         evaluate_table(promise, frame, score="p_true")
 
 
 def test_other_promises_are_refused(frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="must have one threshold .*got MetaCP.* needs a"):
+    with pytest.raises(
+        ValueError, match="must be a calibrated MetaPS or PS, got MetaCP. A MetaCP needs a"
+    ):
         predict_table(MetaCP(epsilon=0.1, delta=0.1), frame)  # type: ignore[arg-type]
+
+
+def test_a_promise_for_each_class_knows_its_classes(frame: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.tile(["cat", "dog"], 1000)
+    promise = MetaPS(**LEVELS, per_class=True).calibrate(
+        rng.random(2000), np.repeat(np.arange(50), 40), labels
+    )
+    assert as_calibrated(promise)[4:] == (("cat", "dog"), (), True)
+    promise.columns_ = {"task": "site", "score": "s", "label": "y"}
+    assert as_calibrated(promise)[:3] == ("site", "s", "y")
+    assert as_calibrated(promise, score="t")[:3] == ("site", "t", "y")
+    assert as_calibrated(promise, label="z")[:3] == ("site", None, "z")
+    assert as_calibrated(promise, classes=["dog"])[4] == ["dog"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_keys_hold_a_class_and_a_task(whole: bool) -> None:
+    keys = Keys(("no", "yes"), whole)
+    found = keys.groups(np.array(["0:12", "1:3", "1:12"], dtype=object))
+    assert found.names.tolist() == ([3, 12] if whole else ["12", "3"])
+    assert found.task.tolist() == ([1, 0, 1] if whole else [0, 1, 0])
+    assert found.label.tolist() == [0, 1, 1]
+    assert keys.words("1:12") == ("12, class 'yes'" if whole else "'12', class 'yes'")
+    assert Keys(("a",), whole=False).words("0:x:y") == "'x:y', class 'a'"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from metapac.learners import MAML, MLP, Conv4
-from metapac.learners.maml import Classifier
+from metapac.learners.maml import AdaptedModel, Classifier
 from metapac.learners.support_norm import SupportNorm
 
 
@@ -160,6 +160,47 @@ def test_a_query_is_scored_alike_whatever_comes_with_it(kind: Any) -> None:
     assert np.abs(together - together[0]).max() > 0.05
     for i in range(len(x)):
         np.testing.assert_allclose(scorer.predict_proba(x[i : i + 1])[0], together[i], atol=1e-6)
+
+
+@pytest.mark.parametrize("backbone", [MLP(3, rng=0), Conv4(1, 16, 8, rng=0)], ids=["mlp", "conv4"])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_no_deployed_score_is_below_the_calibrated_one(backbone: Any, scale: float) -> None:
+    # With a large scale some scores are saturated, others are small.
+    maml = MAML(backbone, classes=4, steps=3, step_size=0.1)
+    rng = np.random.default_rng(0)
+    head = maml.module.get_parameter("head.weight")
+    head.data = torch.from_numpy(scale * rng.normal(size=head.shape)).float()
+    x = rng.normal(size=(40, 3) if isinstance(backbone, MLP) else (40, 16, 16)).astype(np.float32)
+    scorer = maml.adapt(x[:3], [0, 1, 2], classes=4)
+    y, each = np.arange(37) % 4, np.arange(37)
+    calibrated = scorer.lowered_scores(x[3:], y)
+    assert calibrated.dtype == np.float32
+    for batch in (1, 2, 7, 37):
+        parts = [scorer.predict_proba(x[i : i + batch]) for i in range(3, 40, batch)]
+        deployed = np.concatenate(parts)[each, y]
+        assert (calibrated <= deployed).all()
+        assert (calibrated[y == 3] == 0).all()
+        assert (calibrated[deployed > 1e-37] < deployed[deployed > 1e-37]).all()
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0, 100.0])
+def test_scores_allow_for_the_rounding_of_logits(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 3.0e-5 of the largest difference of an example is the most that was ever measured.
+    rng = np.random.default_rng(1)
+    logits = torch.from_numpy(size * rng.normal(size=(500, 3))).float()
+    y = rng.integers(3, size=500)
+    spread = 1 + (logits.amax(1) - logits.amin(1)).numpy()
+    worse = logits.double()
+    worse[np.arange(500), y] -= torch.from_numpy(3.0e-5 * spread)
+    support, labels, _, _ = (part[0] for part in episodes(table))
+    scorer = learner(table).adapt(support, labels, classes=3)
+    monkeypatch.setattr(AdaptedModel, "_logits", lambda self, x: logits)
+    calibrated, deployed = scorer.lowered_scores(None, y), scorer.predict_proba(None)
+    assert (calibrated >= deployed[np.arange(500), y] * np.exp(-6.2e-5 * spread) - 1e-44).all()
+    monkeypatch.setattr(AdaptedModel, "_logits", lambda self, x: worse)
+    assert (calibrated <= scorer.predict_proba(None)[np.arange(500), y]).all()
 
 
 def test_support_norm_on_the_support_set_is_batch_norm() -> None:

@@ -170,15 +170,15 @@ def test_too_few_tasks_keep_every_label_if_told_so() -> None:
     [
         (
             "tasks",
-            "epsilon=0.1, delta=1e-05 cannot be promised on average over tasks: it needs 145 "
-            "tasks, and there are 60 tasks. Either add 85 tasks, or promise epsilon=0.226, or "
-            "promise delta=0.0314, or pass on_infeasible='trivial' to keep every label.",
+            "epsilon=0.1, delta=1e-05 cannot be guaranteed on average over tasks: it takes 145 "
+            "tasks, and there are 60 tasks. Either add 85 tasks, or guarantee epsilon=0.226, or "
+            "guarantee delta=0.0314, or pass on_infeasible='trivial' to keep every label.",
         ),
         (
             "examples",
-            "epsilon=0.1, delta=1e-05 cannot be promised on average over tasks: it needs 341 "
+            "epsilon=0.1, delta=1e-05 cannot be guaranteed on average over tasks: it takes 341 "
             "tasks with at least 20 examples, and there are 60 tasks. Either add 281 tasks with at "
-            "least 20 examples, or promise epsilon=0.275, or promise delta=0.0567, or pass "
+            "least 20 examples, or guarantee epsilon=0.275, or guarantee delta=0.0567, or pass "
             "on_infeasible='trivial' to keep every label.",
         ),
     ],
@@ -193,7 +193,7 @@ def test_infeasible_says_what_is_missing(over: str, message: str) -> None:
     for name in ("epsilon", "delta"):
         value = float(next(w for w in words[20:] if w.startswith(name)).removeprefix(f"{name}="))
         clone(method).set_params(**{name: value}).calibrate(scores, tasks, np.zeros(60))
-    needed = int(words[words.index("needs") + 1])
+    needed = int(words[words.index("takes") + 1])
     method.calibrate(*many(needed), np.zeros(needed))
     with pytest.raises(InfeasibleGuarantee):
         method.calibrate(*many(needed - 1), np.zeros(needed - 1))
@@ -284,15 +284,15 @@ def test_the_promise_says_what_it_is_an_average_of() -> None:
     method = MetaCP(epsilon=Fraction(1, 5), delta=0.1)  # type: ignore[arg-type]
     method.calibrate(scores, tasks, np.zeros(60))
     assert str(method) == (
-        "With probability at least 1 - 0.1 over the 60 calibration tasks and their examples, the "
+        "With confidence 90% over the draw of the 60 calibration tasks and their examples, the "
         f"sets {{label: score >= -(quantile + {method.lambda_!r})}} miss the true label at most "
         "20% of the time on average over new tasks, not on each of them, provided that tasks are "
-        "drawn independently and alike, that no calibration task was seen in training, and that "
-        "one fixed score function and one fixed quantile predictor serve them all."
+        "drawn i.i.d. from one distribution, that no calibration task was seen in training, and "
+        "that one fixed score function and one fixed quantile predictor serve them all."
     )
     assert method.split_ == Split(across=0.1, within=0.0)
     method.set_params(over="examples").calibrate(scores, tasks, np.zeros(60))
-    assert "over the examples of the 60 calibration tasks, the sets" in method.promise_
+    assert "over the draw of the examples of the 60 calibration tasks, the sets" in method.promise_
     assert "on average over the draw of the calibration tasks and of a new one" in method.promise_
     assert method.split_.across + method.split_.within == pytest.approx(0.1)
     assert 0 < method.split_.within < 0.1

@@ -37,7 +37,7 @@ def forge(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(document))
 
 
-@pytest.mark.parametrize("split", ["tight", "even", 0.3, "adaptive"])
+@pytest.mark.parametrize("split", ["joint", "tight", "even", 0.3])
 def test_what_was_saved_comes_back(tmp_path: Path, split: str | float) -> None:
     before = calibrated(split=split, delta=0.01)
     before.save(tmp_path / "promise.json")
@@ -123,7 +123,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
         (lambda path: forge(path, threshold=0.5), "states threshold 0.5, but its evidence gives"),
         (lambda path: forge(path, kind="Oracle"), "does not hold what a promise needs .KeyError"),
         (lambda path: forge(path, evidence={}), "does not hold what a promise needs .KeyError"),
-        (lambda path: forge(path, parameters=[]), "does not hold what a promise needs .TypeError"),
+        (lambda path: forge(path, parameters=[]), "does not hold what a promise needs .Attribute"),
     ],
 )
 def test_a_file_that_is_not_as_it_was_is_refused(tmp_path: Path, damage: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,42 @@ from hypothesis import strategies as st
 
 from metapac import Guarantee, MetaPS, plan
 from metapac.binomial import allowed_errors
-from metapac.planning import feasible, least_size, rounded_up
+from metapac.demands import Demand, least_size, least_tasks, rounded_up
+from metapac.planning import OFFERED_ALPHAS, OFFERED_DELTAS, Offer, Plan
 
-SPLITS: list[str | float] = ["tight", "even", "adaptive", 0.2]
-small = st.floats(0.01, 0.6)
+SPLITS: list[str | float] = ["joint", "tight", "even", 0.2]
+small = st.floats(0.01, 0.5)
+
+
+def planned(**asked: Any) -> Plan:
+    found = plan(**asked)
+    assert isinstance(found, Plan)
+    return found
+
+
+def carries(g: Guarantee, tasks: int, examples: int) -> bool:
+    return Demand(g, np.array([examples]), np.array([tasks])).feasible()
 
 
 def test_numbers_of_the_design() -> None:
-    tight = plan(epsilon=0.1, alpha=0.1, delta=1e-5)
-    even = plan(epsilon=0.1, alpha=0.1, delta=1e-5, split="even")
+    tight = planned(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight")
+    even = planned(epsilon=0.1, alpha=0.1, delta=1e-5, split="even")
     assert (tight.tasks, even.tasks) == (116, 225)
     assert tight.examples_per_task == even.examples_per_task == 29
     assert str(tight).startswith(
         "It takes at least 116 tasks with at least 29 labelled examples each (3364 labels in all) "
-        "to promise: With probability at least 1 - 1e-05"
+        "to guarantee: With confidence 99.999% over"
     )
-    adaptive = plan(epsilon=0.1, alpha=0.1, delta=1e-5, split="adaptive")
-    assert (adaptive.tasks, adaptive.examples_per_task) == (126, 38)
-    assert ", or at least 252 tasks with at least 7 labelled" in str(adaptive)
+    joint = planned(epsilon=0.1, alpha=0.1, delta=1e-5)
+    assert (joint.tasks, joint.examples_per_task, joint.labels) == (111, 44, 111 * 44)
+    assert (joint.needs[-1].examples_per_task, joint.needs[-1].level.alpha_within) == (7, 0.5)
+    assert str(joint).startswith(
+        "It takes at least 111 tasks with at least 44 labelled examples each (4884 labels in all), "
+        f"or {joint.needs[-1].tasks} tasks with at least 7 labelled examples each ("
+    )
+    assert [planned(epsilon=0.1, alpha=0.1, delta=d).tasks for d in (0.1, 0.05, 0.01, None)] == [
+        23, 29, 45, 10,
+    ]  # fmt: skip
 
 
 @given(epsilon=st.floats(1e-6, 0.99), delta=st.floats(1e-12, 0.99), errors=st.integers(0, 200))
@@ -38,54 +57,100 @@ def test_least_size_is_least(epsilon: float, delta: float, errors: int) -> None:
     assert allowed_errors(n - 1, epsilon, delta) < errors
 
 
-@given(epsilon=small, alpha=small, delta=small, split=st.sampled_from(SPLITS))
-def test_a_plan_is_enough_and_nothing_less_is(
-    epsilon: float, alpha: float, delta: float, split: str | float
+@settings(max_examples=60)
+@given(
+    epsilon=small,
+    alpha=small,
+    delta=st.one_of(st.none(), small),
+    split=st.sampled_from(SPLITS),
+)
+def test_every_need_is_enough_and_nothing_less_is(
+    epsilon: float, alpha: float, delta: float | None, split: str | float
 ) -> None:
     g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
-    need = plan(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
+    found = planned(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
+    assert (found.tasks, found.examples_per_task) == found.needs[0][:2]
+    for need in found.needs:
+        assert carries(g, need.tasks, need.examples_per_task)
+        assert need.level in g.levels
+    if len(g.levels) == 1:
+        (need,) = found.needs
+        assert not carries(g, need.tasks - 1, 10**6)
+        assert not carries(g, 10**6, need.examples_per_task - 1)
+    else:  # with more tasks fewer examples do, and nothing does with fewer of either
+        tasks = [need.tasks for need in found.needs]
+        examples = [need.examples_per_task for need in found.needs]
+        assert tasks == sorted(tasks)
+        assert examples == sorted(examples, reverse=True)
+        assert not carries(g, tasks[0] - 1, 10**6)
+        assert not carries(g, 10**6, examples[-1] - 1)
 
-    def carries(tasks: int, examples: int) -> bool:
-        return feasible(g, np.array([examples]), np.array([tasks]))
 
-    assert carries(need.tasks, need.examples_per_task)
-    if split != "adaptive":  # which may do with fewer of one for more of the other
-        assert not carries(need.tasks - 1, 10**6)
-        assert not carries(10**6, need.examples_per_task - 1)
+@settings(max_examples=25)
+@given(
+    alpha=st.floats(0.05, 0.5),
+    delta=st.one_of(st.none(), st.floats(1e-6, 0.5)),
+    few=st.integers(0, 4),
+    split=st.sampled_from(SPLITS),
+)
+def test_least_tasks_allow_some_that_are_too_small(
+    alpha: float, delta: float | None, few: int, split: str | float
+) -> None:
+    g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split=split)
+    for level in {0, len(g.levels) // 2, len(g.levels) - 1}:
+        tasks = least_tasks(g, level, few)
+        assert g.ranks(tasks)[level] >= few
+        if len(g.levels) == 1:
+            assert g.ranks(tasks - 1)[level] < few
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_calibration_agrees_with_the_plan(split: str | float) -> None:
-    promise = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.01, "split": split}
-    need = plan(**promise)  # type: ignore[arg-type]
+@pytest.mark.parametrize("delta", [0.01, None])
+def test_calibration_agrees_with_the_plan(split: str | float, delta: float | None) -> None:
+    promise = {"epsilon": 0.2, "alpha": 0.3, "delta": delta, "split": split}
+    need = planned(**promise)
     scores = np.random.default_rng(0).random(need.labels)
     tasks = np.repeat(np.arange(need.tasks), need.examples_per_task)
     assert MetaPS(**promise).calibrate(scores, tasks).threshold_ > -np.inf  # type: ignore[arg-type]
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(tasks=st.integers(1, 400), examples=st.integers(1, 400), split=st.sampled_from(SPLITS))
 def test_what_is_affordable_is_feasible_and_no_less(
     tasks: int, examples: int, split: str | float
 ) -> None:
-    asked = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-3}
-    best = plan(**asked, split=split).affordable(tasks, examples)._asdict()
-    sizes, counts = np.array([examples]), np.array([tasks])
+    asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-3, "split": split}
+    best = planned(**asked).affordable(tasks, examples)._asdict()
     for name, value in best.items():
         if value is None:
-            hopeless = Guarantee(**asked | {name: 1 - 1e-9}, split=split)
-            assert not feasible(hopeless, sizes, counts)
+            assert not carries(Guarantee(**asked | {name: 1 - 1e-9}), tasks, examples)
         else:
-            assert feasible(Guarantee(**asked | {name: value}, split=split), sizes, counts)
-            less = Guarantee(**asked | {name: value * (1 - 1e-9)}, split=split)
-            assert not feasible(less, sizes, counts)
+            assert carries(Guarantee(**asked | {name: value}), tasks, examples)
+            if split != "joint":  # of which a little less may do, here and there
+                less = Guarantee(**asked | {name: value * (1 - 1e-9)})
+                assert not carries(less, tasks, examples)
+
+
+def test_in_expectation_no_delta_is_asked_for() -> None:
+    best = planned(epsilon=0.1, alpha=0.1, delta=None).affordable(20, 100)
+    assert best.delta is None
+    assert best.epsilon == pytest.approx(1 - 0.05 ** (1 / 100), rel=1e-12)
+    # floor(alpha (1 - alpha / 2) 21) >= 1 from alpha = 1 - sqrt(1 - 2 / 21) on.
+    assert best.alpha == pytest.approx(1 - (1 - 2 / 21) ** 0.5, rel=1e-9)
+
+
+def test_data_that_carry_any_delta_carry_the_smallest() -> None:
+    for split in ("joint", "tight"):
+        best = planned(epsilon=0.1, alpha=0.1, delta=1e-5, split=split).affordable(10**5, 1000)
+        assert best.delta is not None
+        assert 0 < best.delta < 1e-300
 
 
 def test_plan_translates_the_words_of_other_libraries() -> None:
     with pytest.raises(TypeError, match="confidence_level is called otherwise here"):
-        plan(confidence_level=0.9)  # type: ignore[call-arg]
+        plan(confidence_level=0.9)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="alpha is not the miss rate here"):
-        plan(alpha=0.1, delta=0.1)  # type: ignore[call-arg]
+        plan(alpha=0.1, delta=0.1)  # type: ignore[call-overload]
 
 
 @given(value=st.floats(1e-300, 0.999))
@@ -96,7 +161,8 @@ def test_rounding_up_never_promises_more(value: float) -> None:
 
 
 def test_affordable_in_closed_form() -> None:
-    best = plan(epsilon=0.1, alpha=0.1, delta=1e-5).affordable(tasks=200, examples_per_task=50)
+    asked = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5, "split": "tight"}
+    best = planned(**asked).affordable(tasks=200, examples_per_task=50)
     assert best.epsilon == pytest.approx(1 - 0.05 ** (1 / 50), rel=1e-12)
     assert best.delta == pytest.approx(0.905**200, rel=1e-12)
 
@@ -104,18 +170,131 @@ def test_affordable_in_closed_form() -> None:
 @pytest.mark.parametrize("parameter", ["epsilon", "alpha", "delta", "split"])
 def test_curves_are_plans_side_by_side(parameter: str) -> None:
     promise: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5, "split": "tight"}
-    curve = plan(**promise).curve(parameter)
+    curve = planned(**promise).curve(parameter)
     for i in (0, len(curve.values) // 2, -1):
-        one = plan(**promise | {parameter: float(curve.values[i])})
+        one = planned(**promise | {parameter: float(curve.values[i])})
         assert (curve.tasks[i], curve.examples_per_task[i]) == (one.tasks, one.examples_per_task)
-    assert plan(**promise).curve(parameter, [0.3]).values.tolist() == [0.3]
+    assert planned(**promise).curve(parameter, [0.3]).values.tolist() == [0.3]
     if parameter == "delta":
-        assert curve.tasks[0] == plan(**promise | {"delta": 1e-12}).tasks
+        assert curve.tasks[0] == planned(**promise | {"delta": 1e-12}).tasks
     if parameter == "split":
         assert (np.diff(curve.tasks) >= 0).all()
         assert (np.diff(curve.examples_per_task) <= 0).all()
     curve.values[:] = 7  # the caller's own copy
-    assert plan(**promise).curve(parameter).values.max() < 1
+    assert planned(**promise).curve(parameter).values.max() < 1
+
+
+# Tasks of one's own.
+
+
+def test_options_are_what_each_split_makes_of_the_tasks() -> None:
+    asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+    sizes = [200] * 60
+    found = planned(**asked, sizes=sizes)
+    assert [option.split for option in found.options] == ["joint", "tight", "even"]
+    for option in found.options:
+        g = Guarantee(**asked, split=option.split)
+        expected = [rank + 1 for rank in g.ranks(60) if rank >= 0]
+        assert option.ranks == tuple(expected)
+        assert option.feasible == bool(expected)
+    assert found.recommended == found.options[0]
+    assert str(found).endswith("Use split='joint'.")
+    assert planned(**asked).recommended is None
+    assert planned(**asked).options == ()
+    # The rank is that of calibration: the second smallest threshold at the lowest level, or more.
+    assert found.options[1].ranks == (allowed_errors(60, 0.095, 0.05) + 1,)
+
+
+def test_levels_that_tasks_are_too_small_for_are_no_use() -> None:
+    # 10 examples at .1 certify levels from .9 ** 10 = .349 on: the last three.
+    asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.05}
+    found = planned(**asked, sizes=[10] * 100)
+    joint, tight, even = found.options
+    assert len(joint.ranks) == 3
+    assert joint.examples_per_task == 7
+    assert not tight.feasible
+    assert not even.feasible
+    assert tight.examples_per_task == least_size(0.1, 0.1)
+    assert found.recommended == joint
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.integers(0, 120), min_size=1, max_size=60),
+    alpha=st.sampled_from([0.05, 0.1, 0.3]),
+    delta=st.sampled_from([1e-3, 0.05, 0.2, None]),
+    split=st.sampled_from(["joint", "tight", 0.3]),
+)
+def test_the_recommended_option_works_and_none_is_hidden(
+    sizes: list[int], alpha: float, delta: float | None, split: str | float
+) -> None:
+    g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split=split)
+    found = planned(epsilon=0.1, alpha=alpha, delta=delta, split=split, sizes=sizes)
+    demand = Demand.of_sizes(g, sizes)
+    for option in found.options:
+        asked = demand.with_(split=option.split, delta=option.delta)
+        assert option.feasible == asked.feasible()
+    best = found.recommended
+    if best is None:
+        assert not any(demand.with_(split=each).feasible() for each in ("joint", "tight", "even"))
+        assert not demand.with_(delta=None).feasible()
+    else:
+        assert best.feasible
+        assert str(best) in str(found)
+        if best.delta is None and delta is not None:
+            assert not any(demand.with_(split=s).feasible() for s in ("joint", "tight", "even"))
+
+
+def test_few_tasks_are_offered_a_guarantee_in_expectation() -> None:
+    found = planned(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 15)
+    assert found.recommended is not None
+    assert found.recommended.delta is None
+    assert re.search(r"Use split='joint', delta=None\.$", str(found))
+
+
+def test_offers_are_the_smallest_epsilon() -> None:
+    sizes = [50] * 20 + [400] * 20
+    found = plan(sizes=sizes)
+    assert isinstance(found, list)
+    assert [(o.alpha, o.delta) for o in found] == [
+        (alpha, delta) for alpha in OFFERED_ALPHAS for delta in OFFERED_DELTAS
+    ]
+    assert OFFERED_DELTAS == (0.05, None)
+    for offer in found:
+        if offer.epsilon is None:
+            g = Guarantee(epsilon=1 - 1e-9, alpha=offer.alpha, delta=offer.delta)
+            assert not Demand.of_sizes(g, sizes).feasible()
+            continue
+        g = Guarantee(epsilon=offer.epsilon, alpha=offer.alpha, delta=offer.delta)
+        demand = Demand.of_sizes(g, sizes)
+        assert demand.feasible()
+        assert not demand.with_(epsilon=offer.epsilon * (1 - 1e-9)).feasible()
+    # 40 tasks are too few at alpha = .05, delta = .05, and enough in expectation.
+    assert found[0] == Offer(0.05, 0.05, None)
+    assert found[1].epsilon is not None
+
+
+def test_with_several_classes_each_has_its_share() -> None:
+    asked = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+    five = planned(**asked, classes=5)
+    assert five.needs == planned(**asked | {"delta": 0.01}).needs
+    assert five.guarantee.delta == 0.01
+    # In expectation nothing is divided.
+    assert planned(**asked | {"delta": None}, classes=5).tasks == 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "plan needs epsilon and alpha and delta too. Pass epsilon, alpha and delta; or only"),
+        ({"epsilon": 0.1, "alpha": 0.1}, "plan needs delta too"),
+        ({"epsilon": 0.1, "delta": None}, "plan needs alpha too"),
+        ({"epsilon": 0.1, "sizes": [4]}, "plan needs alpha and delta too"),
+    ],
+)
+def test_what_is_left_out_is_named(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        plan(**asked)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +309,14 @@ def test_curves_are_plans_side_by_side(parameter: str) -> None:
         (lambda it: plan(epsilon=5e-324, alpha=0.1, delta=0.1), "needs more than 2..53 examples"),
         (lambda it: it.affordable(0, 10), "tasks must hold whole numbers from 1"),
         (lambda it: it.affordable(10, 2.5), "examples_per_task must hold whole numbers from 1"),
+        (
+            lambda it: plan(epsilon=0.1, alpha=0.1, delta=0.1, sizes=[1.5]),
+            "sizes must hold whole numbers from 0",
+        ),
+        (
+            lambda it: plan(epsilon=0.1, alpha=0.1, delta=0.1, classes=0),
+            "classes must hold whole numbers from 1",
+        ),
         (lambda it: it.affordable([1, 2], 5), r"tasks must be one whole number, got \[1, 2\]"),
     ],
 )

@@ -17,7 +17,7 @@ from engines import ENGINES, connection, put
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from metapac import MetaPS, label_lists
+from metapac import MetaPS, label_lists, load
 from metapac.tables import predict_table
 from metapac.tables.sources import open_source
 
@@ -312,3 +312,68 @@ def test_blanks_around_text_are_kept(promise: MetaPS, tmp_path: Path) -> None:
         predict_table(promise, table, output=tmp_path / f"{engine}.csv")
         found = open_source(tmp_path / f"{engine}.csv")
         assert sorted(found.run(found.table)["site"].to_pylist()) == [" a ", "a"]
+
+
+def of_classes(labels: NDArray[Any], kind: Any = np.float64) -> MetaPS:
+    """A promise for each class, with thresholds far apart."""
+    rng = np.random.default_rng(0)
+    codes = np.unique(labels, return_inverse=True)[1]
+    scores = (codes * 0.2 + 0.1 * rng.random(len(labels))).astype(kind)
+    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, per_class=True)
+    return method.calibrate(scores, np.repeat(np.arange(20), len(labels) // 20), labels)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_each_class_has_its_own_threshold(engine: str, kind: Any) -> None:
+    promise = of_classes(np.tile(CLASSES, 500), kind)
+    rng = np.random.default_rng(1)
+    scores = rng.random((60, 4)) * 0.8
+    scores[0] = promise.thresholds_
+    scores[1] = np.nextafter(promise.thresholds_, 0)
+    ordered = list(promise.classes_ or ())
+    assert ordered != CLASSES
+    kept = promise.predict_set(scores)
+    assert len(set(kept.mean(axis=0))) > 2
+    # The columns stand in another order than the classes of the promise.
+    place = {name: ordered.index(name) for name in CLASSES}
+    frame = pd.DataFrame(
+        {"id": np.arange(60), **{f"p_{name}": scores[:, place[name]] for name in CLASSES}}
+    )
+    found = predict_table(promise, put(engine, frame), booleans=True).to_pyarrow().to_pylist()
+    rows = sorted(found, key=lambda row: row["id"])
+    assert [[bool(row[f"in_{name}"]) for name in ordered] for row in rows] == kept.tolist()
+    some = predict_table(promise, put(engine, frame), classes=[CLASSES[2], CLASSES[0]]).to_pyarrow()
+    sizes = dict(zip(some["id"].to_pylist(), some["set_size"].to_pylist(), strict=True))
+    both = kept[:, place[CLASSES[2]]].astype(int) + kept[:, place[CLASSES[0]]]
+    assert [sizes[i] for i in range(60)] == both.tolist()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [False, True], ["no", "yes"]], ids=str)
+def test_classes_of_arrays_are_found_in_tables(labels: list[Any], tmp_path: Path) -> None:
+    of_classes(np.tile(labels, 1000)).save(tmp_path / "p.json")
+    promise = load(tmp_path / "p.json")
+    assert list(promise.classes_) == labels
+    scores = np.random.default_rng(0).random((40, 2)) * 0.4
+    kept = promise.predict_set(scores)
+    assert 0 < kept.sum() < kept.size
+    columns = pa.table(
+        {f"p_{label}": scores[:, i] for i, label in enumerate(labels)} | {"p_x": [0.0] * 40}
+    )
+    names = [str(label) if isinstance(label, bool) else label for label in labels]
+    lists = pa.table({"probs": list(scores)})
+    for found in (predict_table(promise, columns), predict_table(promise, lists, columns="probs")):
+        assert found.to_pyarrow()["set"].to_pylist() == label_lists(kept, names)
+
+
+def test_other_classes_than_those_of_the_promise() -> None:
+    promise = of_classes(np.tile(["a", "b"], 1000))
+    table = pa.table({"p_a": [1.0], "p_c": [1.0]})
+    with pytest.raises(ValueError, match="has no column 'p_b'; it has: p_a, p_c"):
+        predict_table(promise, table)
+    with pytest.raises(
+        ValueError, match="classes must be among those of the promise, 'a', 'b', go"
+    ):
+        predict_table(promise, table, classes=["a", "c"])
+    with pytest.raises(ValueError, match="must have one score for each of 2 classes, got length 3"):
+        predict_table(promise, pa.table({"l": [[1.0, 2.0, 3.0]]}), columns="l")

@@ -175,6 +175,21 @@ def test_rows_are_float32_and_sum_to_one() -> None:
     np.testing.assert_allclose(found.astype(np.float64).sum(1), 1, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_probabilities_are_rounded_once(scale: float, offset: float) -> None:
+    # To the nearest float32, from float64: a softmax in float32 is off by more, near 1 above all.
+    rng = np.random.default_rng(12)
+    x = (scale * rng.normal(size=(400, 20)) + offset).astype(np.float32)
+    labels = np.arange(40) % 8
+    found = ProtoNet(nn.Identity()).adapt(x[:40], labels).predict_proba(x[40:])
+    logits = by_loop(x[:40], labels, x[40:], 8)
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    exact = weights / weights.sum(1, keepdims=True)
+    half = np.spacing(found).astype(np.float64) / 2
+    assert (np.abs(found - exact) <= half * (1 + 1e-4)).all()
+
+
 def test_order_and_naming_of_the_support_set_do_not_matter() -> None:
     rng = np.random.default_rng(6)
     x, labels = rng.normal(size=(30, 5)), np.array([0, 0, 0, 0, 1, 2, 2, 1, 0, 2])

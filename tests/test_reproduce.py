@@ -45,7 +45,7 @@ def test_the_claims_of_the_paper_hold_on_glyphs(small: Path) -> None:
     assert [verdict.claim.partition(":")[0] for verdict in found] == [
         "Meta-PS even",
         "Meta-PS tight",
-        "Meta-PS adaptive",
+        "Meta-PS joint",
         "PS",
         "Meta-CP",
         "PS-Test",
@@ -186,7 +186,7 @@ def test_own_examples_are_of_each_class() -> None:
     (task,) = pool.tasks(1, ways=2, shots=3, queries=5, rng=0)
     bank = PrototypeBank(torch.from_numpy(x), x)
     (found,) = judged(e, bank, [task], guess(6))
-    true = bank.scores([task])
+    true = bank.predict_proba(task)[np.arange(10), task.query_y]
     np.testing.assert_array_equal(found.own, true[[0, 1, 5, 6]])
     np.testing.assert_array_equal(found.true, true[[2, 3, 4, 7, 8, 9]])
 

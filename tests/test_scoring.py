@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 from metapac import BadArtefact, MetaPS
-from metapac.learners import FixedModel, ProtoNet, SklearnLearner
+from metapac.learners import CallableLearner, FixedModel, ProtoNet, SklearnLearner
+from metapac.learners.bank import PrototypeBank
+from metapac.learners.contract import lower_scores
+from metapac.learners.protonet import PrototypeScorer
 from metapac.scoring import Stored, read_stored, score_tasks, store
 from metapac.tasks import ClassPool, GroupPool, Task
 
@@ -60,7 +68,9 @@ def test_scores_are_those_of_the_true_label() -> None:
     fixed = FixedModel(lambda x: x)
     task = Task.of(table[:2], [0, 1], table[2:6], [2, 0, 1, 1], name="a", classes=3)
     scores, tasks = score_tasks(fixed, [task])
-    assert scores.tolist() == [table[2, 2], table[3, 0], table[4, 1], table[5, 1]]
+    expected = np.array([table[2, 2], table[3, 0], table[4, 1], table[5, 1]])
+    assert (scores < expected).all()  # not probabilities, so by rounding alone
+    np.testing.assert_allclose(scores, expected, rtol=1e-14)
     assert tasks.tolist() == ["a"] * 4
 
 
@@ -89,7 +99,179 @@ def test_pools_may_alternate() -> None:
     scores, names = score_tasks(protonet(), mixed)
     for task in mixed:
         alone, _ = score_tasks(protonet(), [task])
-        np.testing.assert_allclose(scores[names == task.name], alone, atol=1e-6)
+        np.testing.assert_allclose(scores[names == task.name], alone, atol=1e-5)
+
+
+# One score function: what is calibrated is what is deployed.
+
+BATCHES = (1, 2, 7, 64)
+
+
+def points(kind: str, rng: np.random.Generator) -> tuple[Any, Any]:
+    """60 examples of 4 classes as (n, 16) float32, and their classes."""
+    y = np.arange(60) % 4
+    if kind == "saturated":  # probabilities of 1 - 1.2 * 2**-24: the next float32 below 1
+        edge = np.sqrt((24 * np.log(2) - np.log(1.2)) / 2)
+        return np.eye(16, dtype=np.float32)[y] * np.float32(edge), y
+    if kind == "tied":
+        return rng.integers(0, 2, (60, 16)).astype(np.float32), y
+    x = rng.normal(size=(4, 16))[y] + 0.5 * rng.normal(size=(60, 16))
+    scale, offset = {"ordinary": (1, 0), "small": (1e-3, 0), "large": (1e3, 0), "far": (1, 1e4)}[
+        kind
+    ]
+    return (scale * x + offset).astype(np.float32), y
+
+
+def network(kind: str, seed: int) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        if kind == "mlp":  # few outputs of wide layers: rounding shows
+            return nn.Sequential(nn.Linear(16, 256), nn.ReLU(), nn.Linear(256, 2))
+        if kind == "conv":
+            image = nn.Unflatten(1, (1, 4, 4))
+            layers = nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten()
+            return nn.Sequential(image, *layers, nn.Linear(512, 8))
+        return nn.Identity()
+
+
+def drawn_task(x: Any, y: Any, rng: np.random.Generator) -> Task:
+    """Three labels, of which the support set may lack one; unequal shots."""
+    order = rng.permutation(np.flatnonzero(y < 3))
+    return Task("a", x, order[:8], y[order[:8]], order[8:28], y[order[8:28]], 3)
+
+
+def deployed_scores(scorer: Any, task: Task, batch: int) -> Any:
+    """The probabilities of the true labels, ``batch`` examples at a time."""
+    parts = range(0, len(task.query), batch)
+    x = task.query_x
+    found = np.concatenate([scorer.predict_proba(x[i : i + batch]) for i in parts])
+    return found[np.arange(len(x)), task.query_y]
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    kind=st.sampled_from(["ordinary", "small", "large", "far", "saturated", "tied"]),
+    backbone=st.sampled_from(["identity", "mlp", "conv"]),
+    batch=st.sampled_from(BATCHES),
+)
+def test_no_deployed_score_is_below_the_calibrated_one(
+    seed: int, kind: str, backbone: str, batch: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = points(kind, rng)
+    learner, task = ProtoNet(network(backbone, seed)), drawn_task(x, y, rng)
+    alone = Task.of(task.support_x, task.support_y, task.query_x, task.query_y, classes=3)
+    calibrated = [
+        PrototypeBank(learner.embed(x, batch), x).scores([task]),  # by the Gram matrix
+        PrototypeBank(learner.embed(x, batch), x, memory=0).scores([task]),
+        score_tasks(learner, [task])[0],
+        score_tasks(learner, [alone])[0],  # by adapting
+    ]
+    labels = torch.from_numpy(task.support_y)
+    for size in BATCHES:
+        support = learner.embed(task.support_x, size)
+        for scorer in (
+            PrototypeScorer(learner, support, labels, 3),
+            learner.adapt(task.support_x, task.support_y, classes=3),
+        ):
+            deployed = deployed_scores(scorer, task, size)
+            for scores in calibrated:
+                assert (scores <= deployed).all()
+
+
+def test_saturated_scores_are_not_missed() -> None:
+    # All scores are the float32 next to 1: a digit lost in deployment would miss every example.
+    edge = np.sqrt((24 * np.log(2) - np.log(1.2)) / 2)
+    x = np.repeat(np.eye(10, dtype=np.float32) * np.float32(edge), 60, axis=0)
+    learner, pool = ProtoNet(nn.Identity()), ClassPool(x, np.repeat(np.arange(10), 60))
+    shape: dict[str, Any] = {"ways": 2, "shots": 5, "queries": 25}
+    scores, _ = score_tasks(learner, pool.tasks(150, **shape, rng=0))
+    assert scores.max() < 1
+    for task in pool.tasks(50, **shape, rng=1):
+        scorer = learner.adapt(task.support_x, task.support_y, classes=2)
+        assert (deployed_scores(scorer, task, 50) >= scores.max()).all()
+
+
+def test_lowering_ordinary_scores_costs_little() -> None:
+    learner = protonet()
+    for task in episodes():
+        scorer = learner.adapt(task.support_x, task.support_y, classes=3)
+        deployed = deployed_scores(scorer, task, 60).astype(np.float64)
+        (calibrated, _), grain = score_tasks(learner, [task]), 2.0**-23
+        assert (calibrated >= (1 - 1e-3) * deployed).all()
+        assert (1 - calibrated <= (1 + 1e-3) * (1 - deployed) + grain).all()
+
+
+def softmax(logits: Any) -> Any:
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    return weights / weights.sum(1, keepdims=True)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    precision=st.sampled_from([np.float32, np.float64]),
+    gain=st.sampled_from([0.1, 1.0, 5.0]),
+    batch=st.sampled_from(BATCHES),
+)
+def test_other_learners_are_safe_at_any_batch_size(
+    seed: int, precision: Any, gain: float, batch: int
+) -> None:
+    # A softmax in the learner's own precision, saturated where the gain is large.
+    rng = np.random.default_rng(seed)
+    x, y = points("ordinary", rng)
+    weights = [rng.normal(size=shape) / np.sqrt(shape[0]) for shape in ((16, 300), (300, 3))]
+
+    def function(support_x: Any, support_y: Any, new: Any) -> Any:
+        first, second = (w.astype(precision) for w in weights)
+        return softmax(np.maximum(new.astype(precision) @ first, 0) @ (gain * second))
+
+    def same(support_x: Any, support_y: Any, new: Any) -> Any:
+        return function(support_x, support_y, new).astype(precision)
+
+    learner, task = CallableLearner(same), drawn_task(x, y, rng)
+    calibrated = score_tasks(learner, [task])[0]
+    assert calibrated.dtype == precision
+    scorer = learner.adapt(task.support_x, task.support_y, classes=3)
+    deployed = deployed_scores(scorer, task, batch)
+    assert (calibrated <= deployed).all()
+    np.testing.assert_allclose(calibrated, deployed, rtol=1e-4)
+
+
+def test_votes_stay_votes() -> None:
+    groups = np.arange(480) % 4
+    forest = SklearnLearner(RandomForestClassifier(10, max_depth=2, random_state=0))
+    (task, *_) = GroupPool(X, Y % 2, groups).tasks(shots=8, rng=0)
+    scorer = forest.adapt(task.support_x, task.support_y, classes=2)
+    votes, scores = deployed_scores(scorer, task, 200), score_tasks(forest, [task])[0]
+    assert (scores <= votes).all()
+    np.testing.assert_allclose(scores, votes, rtol=1e-12)
+
+
+@given(  # multiples of 2**-10, so that adding them rounds nothing
+    logits=arrays.arrays(np.int64, 4, elements=st.integers(-60 * 1024, 60 * 1024)),
+    move=arrays.arrays(np.int64, 4, elements=st.integers(-512, 512)),
+    precision=st.sampled_from([np.float16, np.float32, np.float64]),
+)
+def test_lowered_scores_are_below_every_rounding(logits: Any, move: Any, precision: Any) -> None:
+    slack = max(0.0, float((move[1:] - move[0]).max())) / 1024
+    own, moved = softmax(logits[None] / 1024)[0, :1], softmax((logits + move)[None] / 1024)[0, 0]
+    found = lower_scores(own, slack, precision=precision, steps=8)
+    assert found.dtype == precision
+    assert found[0] <= moved.astype(precision)
+    wide = found.astype(np.float64)
+    least = own / (own + (1 - own) * np.exp(slack))
+    np.testing.assert_allclose(wide, least, rtol=10 * np.finfo(precision).eps, atol=1e-6)
+
+
+@given(arrays.arrays(np.float64, 5, elements=st.floats(0, 1)))
+def test_scores_are_rounded_down(scores: Any) -> None:
+    found = lower_scores(scores, precision=np.float32)
+    assert (found.astype(np.float64) <= scores).all()
+    assert (found[scores > 1e-44] < scores[scores > 1e-44]).all()
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found, scores, rtol=2.0**-22, atol=1e-44)
 
 
 def test_store_keeps_scores_and_where_they_come_from(tmp_path: Path) -> None:
@@ -164,7 +346,9 @@ def test_bad_input_is_named() -> None:
         def predict_proba(self, x: Any) -> Any:
             return np.ones((len(x), 2))
 
-    with pytest.raises(
-        ValueError, match=r"predict_proba must return shape \(60, 3\) on task 'pool"
-    ):
+    with pytest.raises(ValueError, match=r"predict_proba on task 'pool-0' must .* \(60, 3\), got"):
         score_tasks(Narrow(), episodes(1))
+    logits = FixedModel(lambda x: x)
+    logits.adapt = lambda *_, **__: type("Scorer", (), {"predict_proba": lambda _, x: x[:, :3]})()  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="predict_proba on task .* none negative and none NaN"):
+        score_tasks(logits, episodes(1))

@@ -1,4 +1,4 @@
-"""Sites that send one number each get what one table of all their scores would get."""
+"""Sites that send a few numbers each get what one table of all their scores would get."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def send(name: str, values: Any, folder: Path, **changes: Any) -> Path:
     return folder / f"{name}.json"
 
 
-@pytest.mark.parametrize("split", ["tight", "adaptive", 0.2])
+@pytest.mark.parametrize("split", ["joint", "tight", 0.2])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_sites_give_what_one_table_gives(tmp_path: Path, split: Any, kind: Any) -> None:
     data = {name: values.astype(kind) for name, values in scores().items()}
@@ -52,18 +52,27 @@ def test_sites_give_what_one_table_gives(tmp_path: Path, split: Any, kind: Any) 
     assert load(tmp_path / "promise.json").threshold_ == expected.threshold_
 
 
-def test_the_file_holds_one_number_and_no_scores(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("split", "count"), [("joint", 13), ("tight", 1)])
+def test_the_file_holds_a_number_for_each_level_and_no_scores(
+    tmp_path: Path, split: str, count: int
+) -> None:
     values = scores()["site 0"]
-    document = json.loads(send("ohio", values, tmp_path).read_text())
+    document = json.loads(send("ohio", values, tmp_path, split=split).read_text())
+    method = MetaPS(**PROMISE, split=split)
     assert document["format"] == "metapac site"
     assert document["site"] == "ohio"
-    assert document["examples"] == 80
-    assert document["parameters"] == PROMISE | {"split": "tight"}
-    assert document["levels"] == [0.15]
-    assert document["thresholds"] == [MetaPS(**PROMISE).task_threshold(values)]
+    assert document["examples"] == [80]
+    assert document["parameters"] == PROMISE | {
+        "split": split,
+        "per_class": False,
+        "min_examples": 0,
+    }
+    assert document["levels"] == [lv.alpha_within for lv in method._guarantee().levels]
+    assert len(document["levels"]) == count
+    assert document["thresholds"] == [np.atleast_1d(method.task_threshold(values)).tolist()]
     assert document.keys() == {
-        "format", "schema", "metapac", "site", "examples", "parameters", "levels", "thresholds",
-        "precision", "checksum",
+        "format", "schema", "metapac", "site", "examples", "parameters", "levels", "classes",
+        "thresholds", "precision", "checksum",
     }  # fmt: skip
 
 
@@ -71,13 +80,93 @@ def test_a_label_beside_class_scores(tmp_path: Path) -> None:
     frame = pd.DataFrame({"y": ["a", "b"] * 40, "p_a": np.linspace(0, 1, 80), "p_b": 0.5})
     site = site_table(frame, name="x", label="y", **PROMISE)
     true = np.where(frame.y == "a", frame.p_a, frame.p_b)
-    assert site.thresholds == (MetaPS(**PROMISE).task_threshold(true),)
+    assert site.thresholds == (tuple(MetaPS(**PROMISE).task_threshold(true).tolist()),)
 
 
 def test_a_small_site_has_no_evidence_and_still_counts() -> None:
     site = site_table(pd.DataFrame({"p": [0.5]}), name="small", score="p", **PROMISE)
-    assert site.thresholds == (-np.inf,)
-    assert site.examples == 1
+    assert site.thresholds == ((-np.inf,) * 13,)
+    assert site.examples == (1,)
+
+
+def labelled(count: int = 30) -> pd.DataFrame:
+    """Sites with a common class, and a rare one that some of them lack."""
+    rng = np.random.default_rng(0)
+    rows = count * 90
+    site = np.repeat([f"site {i:02d}" for i in range(count)], 90)
+    rare = rng.random(rows) < np.repeat(rng.choice([0.0, 0.2, 0.3], count), 90)
+    yes = np.where(rare, 0.4, 0.1) + 0.3 * rng.random(rows)
+    label = np.where(rare, "yes", "no")
+    true = np.where(rare, yes, 1 - yes)
+    frame = {"site": site, "y": label, "p_no": 1 - yes, "p_yes": yes, "true": true}
+    return pd.DataFrame(frame)
+
+
+PER_CLASS: list[dict[str, Any]] = [
+    {"label": "y"},
+    {"label": "y", "classes": ["yes", "no"]},
+    {"label": "y", "score": "true", "classes": ["no", "yes"]},
+    {"label": "y", "score": "true", "epsilon": {"yes": 0.3, "no": 0.2}},
+]
+
+
+@pytest.mark.parametrize("how", PER_CLASS, ids=lambda how: " ".join(how))
+@pytest.mark.parametrize("least", [0, 10])
+def test_sites_with_a_guarantee_for_each_class(
+    tmp_path: Path, how: dict[str, Any], least: int
+) -> None:
+    options = PROMISE | {"per_class": True, "min_examples": least, "delta": 0.4} | how
+    frame, there = labelled(), connection("duckdb")
+    files = []
+    for name, part in frame.groupby("site"):
+        files.append(tmp_path / f"{name}.json")
+        site_table(part, name=name, connection=there, **options).save(files[-1])
+    combined = combine_sites(files, on_infeasible="trivial")
+    expected = calibrate_table(
+        frame, task="site", connection=there, on_infeasible="trivial", **options
+    )
+    assert sorted(combined.classes_ or ()) == sorted(expected.classes_ or ()) == ["no", "yes"]
+    for label in ("no", "yes"):
+        assert combined.threshold_of(label) == expected.threshold_of(label)
+    if combined.classes_ == expected.classes_:
+        assert combined.task_sizes_.tolist() == expected.task_sizes_.tolist()
+        assert (combined._evidence.thresholds == expected._evidence.thresholds).all()
+        assert np.array_equal(combined.left_out_, expected.left_out_)
+    assert (expected.task_sizes_ == 0).any()
+    combined.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").thresholds_.tolist() == combined.thresholds_.tolist()
+
+
+def test_sites_must_have_the_same_classes(tmp_path: Path) -> None:
+    frame = labelled()
+    options = PROMISE | {"per_class": True, "label": "y"}
+    sites = [
+        site_table(frame, name=str(i), classes=classes, **options)
+        for i, classes in enumerate([["no", "yes"], ["yes", "no"]])
+    ]
+    with pytest.raises(ValueError, match="site '1' was computed with classes=.'yes', 'no'., but"):
+        combine_sites(sites)
+    with pytest.raises(ValueError, match="classes must name all classes where score is given: the"):
+        site_table(frame, name="a", score="true", **options)
+    with pytest.raises(ValueError, match="epsilon names class 'x', which is none of the classes"):
+        site_table(frame, name="a", **options | {"epsilon": {"x": 0.1, "no": 0.1}})
+    with pytest.raises(ValueError, match="epsilon has no value for class 'yes'; it has 'no'. Give"):
+        site_table(frame, name="a", **options | {"epsilon": {"no": 0.1}})
+    with pytest.raises(ValueError, match="column 'y' must hold one of the classes 'no', got 'yes'"):
+        site_table(frame, name="a", score="true", classes=["no"], **options)
+
+
+@pytest.mark.parametrize("delta", [None, 0.1])
+def test_sites_in_expectation_and_large_ones_only(tmp_path: Path, delta: float | None) -> None:
+    data = scores(30)
+    options = {"delta": delta, "min_examples": 60}
+    files = [send(name, values, tmp_path, **options) for name, values in data.items()]
+    combined = combine_sites(files)
+    names = np.repeat(list(data), [len(values) for values in data.values()])
+    expected = MetaPS(**PROMISE | options).calibrate(np.concatenate(list(data.values())), names)
+    assert combined.threshold_ == expected.threshold_ > -np.inf
+    assert combined.left_out_ == expected.left_out_ == 9
+    assert combined.promise_ == expected.promise_
 
 
 def test_precisions_of_sites_may_differ(tmp_path: Path) -> None:
@@ -99,8 +188,13 @@ def test_precisions_of_sites_may_differ(tmp_path: Path) -> None:
         ({"delta": 0.2}, "b.json was computed with delta=0.2, but .*a.json with delta=0.1"),
         (
             {"split": "even"},
-            "b.json was computed with split='even', but .*a.json with split='tight'",
+            "b.json was computed with split='even', but .*a.json with split='joint'",
         ),
+        (
+            {"min_examples": 3},
+            "b.json was computed with min_examples=3, but .*a.json with min_examples=0",
+        ),
+        ({"delta": None}, "b.json was computed with delta=None, but .*a.json with delta=0.1"),
     ],
 )
 def test_sites_at_different_levels_are_refused(
@@ -123,7 +217,7 @@ def test_a_site_counts_once(tmp_path: Path) -> None:
 
 def test_too_few_sites_are_told() -> None:
     site = site_table(pd.DataFrame({"p": scores()["site 0"]}), name="a", score="p", **PROMISE)
-    with pytest.raises(InfeasibleGuarantee, match="cannot be promised"):
+    with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
         combine_sites([site])
     assert combine_sites([site], on_infeasible="trivial").threshold_ == -np.inf
     with pytest.raises(ValueError, match="sites is empty; pass at least one file written by"):
@@ -142,16 +236,18 @@ def forge(path: Path, **changes: Any) -> None:
     [
         (
             {"levels": [0.02]},
-            r"has 1 thresholds at levels \[0.02\], where this metapac has \[0.15\]",
+            r"has 1 rows of thresholds at levels \[0.02\], where this metapac has 1 at \[0.15\] ",
         ),
-        ({"thresholds": []}, "has 0 thresholds at levels"),
-        ({"examples": 0}, "does not hold what a site sends .ValueError: examples must hold"),
+        ({"thresholds": []}, "has 0 rows of thresholds at levels"),
+        ({"thresholds": [[0.5, 0.6]]}, "has 1 rows of thresholds at levels"),
+        ({"classes": ["a", "b"]}, "has 1 rows of thresholds at .* has 2 at"),
+        ({"examples": [-1]}, "does not hold what a site sends .ValueError: examples must hold"),
         ({"parameters": {}}, "does not hold what a site sends .TypeError"),
         ({"precision": "x"}, "does not hold what a site sends .TypeError"),
     ],
 )
 def test_a_file_that_does_not_add_up(tmp_path: Path, changes: Any, message: str) -> None:
-    path = send("a", scores()["site 0"], tmp_path)
+    path = send("a", scores()["site 0"], tmp_path, split="tight")
     forge(path, **changes)
     with pytest.raises(BadArtefact, match=message):
         read_site(path)
@@ -159,7 +255,7 @@ def test_a_file_that_does_not_add_up(tmp_path: Path, changes: Any, message: str)
 
 def test_files_of_another_kind_and_edited_ones(tmp_path: Path) -> None:
     path = send("a", scores()["site 0"], tmp_path)
-    path.write_text(path.read_text().replace('"examples": 80', '"examples": 81'))
+    path.write_text(path.read_text().replace('"examples": [80]', '"examples": [81]'))
     with pytest.raises(BadArtefact, match="was edited or damaged: its checksum does not match"):
         read_site(path)
     MetaPS(**PROMISE, on_infeasible="trivial").calibrate([0.5], ["a"]).save(path)
@@ -174,6 +270,6 @@ def test_files_of_another_kind_and_edited_ones(tmp_path: Path) -> None:
 
 def test_a_threshold_that_its_size_cannot_have_is_refused() -> None:
     good = site_table(pd.DataFrame({"p": scores()["site 0"]}), name="a", score="p", **PROMISE)
-    bad = Site("b", 1, (0.5,), good.guarantee, good.precision)
+    bad = Site("b", good.guarantee, (1,), ((0.5,) * 13,), good.precision)
     with pytest.raises(ValueError, match="holds 0.5 for task 'b', whose 1 examples are too few"):
         combine_sites([good, bad])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
+
 import numpy as np
 import pytest
 from oracles import FALSE_ALARM
 from scipy import stats
 
+from metapac import Guarantee, MetaPS
+from metapac.evidence import ranks_within
 from metapac.tasks.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
 
 FAMILIES: list[tuple[Family, float]] = [
@@ -65,3 +70,30 @@ def test_the_same_seed_gives_the_same_draw() -> None:
         np.testing.assert_array_equal(
             family.draw_scores(tasks, 6, rng=7), family.draw_scores(tasks, 6, rng=7)
         )
+
+
+@pytest.mark.filterwarnings("ignore:The threshold 0.0 is the lowest score")
+@pytest.mark.parametrize("split", ["joint", "tight", 0.5])
+@pytest.mark.parametrize("delta", [0.6, 0.35, None])
+def test_the_chance_of_one_by_running_every_calibration_there_is(
+    split: str | float, delta: float | None
+) -> None:
+    # 3 tasks of 6 examples: a task is good, or bad with 0 to 6 misses. Each of the 8 ** 3 data
+    # sets is calibrated on by MetaPS itself.
+    family, tasks, examples = TwoPointFamily(bad=0.6, miss=0.4), 3, 6
+    guarantee = {"epsilon": 0.4, "alpha": 0.6, "delta": delta, "split": split}
+    method = MetaPS(**guarantee, on_infeasible="trivial")  # type: ignore[arg-type]
+    names = np.repeat(np.arange(tasks), examples)
+    kinds = [(0, 1 - family.bad)]
+    for misses in range(examples + 1):
+        kinds.append((misses, family.bad * stats.binom.pmf(misses, examples, family.miss)))
+    chance = 0.0
+    for data in product(kinds, repeat=tasks):
+        scores = [np.arange(examples) >= misses for misses, _ in data]
+        found = method.calibrate(np.concatenate(scores).astype(float), names).threshold_
+        chance += float(found == 1) * math.prod(float(each) for _, each in data)
+    g = Guarantee(**guarantee)  # type: ignore[arg-type]
+    assert family.chance_of_one(g, tasks=tasks, examples=examples) == pytest.approx(chance)
+    within = ranks_within(np.array([examples]), g)[0]
+    used = {int(k) for k, rank in zip(within, g.ranks(tasks), strict=True) if min(k, rank) >= 0}
+    assert len(used) == (2 if split == "joint" and delta else 1)

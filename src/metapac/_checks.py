@@ -65,6 +65,11 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be {words}, got {value!r}.")
 
 
+def true_or_false(name: str, value: object) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
+
+
 def whole_numbers(name: str, value: Any, *, least: int) -> NDArray[np.int64]:
     """Return ``value`` as int64 of any shape, none of them below ``least``."""
     try:
@@ -114,6 +119,23 @@ def score_array(name: str, scores: ArrayLike) -> Floats:
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     return array.astype(np.float64)
+
+
+def calibration_scores(name: str, scores: ArrayLike) -> Floats:
+    """Return scores to calibrate on; those of bfloat16, which NumPy has not, as float32.
+
+    A bfloat16 stands for all numbers that round to it, so the least of them is taken: half a step
+    below. Whatever precision is deployed, a score that rounds to the same bfloat16 is kept.
+    """
+    array = score_array(name, scores)
+    if str(getattr(scores, "dtype", "")) != "torch.bfloat16":
+        return array
+    step = np.int32(1 << 16)  # of the float32 whose upper half a bfloat16 is
+    finite = np.isfinite(array)
+    bits = np.where(finite, array, np.float32(0)).view(np.int32)
+    below = np.where(array > 0, bits - step, np.where(array < 0, bits + step, -(2**31) + step))
+    down = np.maximum(below.astype(np.int32).view(np.float32), np.finfo(np.float32).min)
+    return np.where(finite, array / 2 + down / 2, array)
 
 
 def flat(name: str, array: Array) -> None:
@@ -328,6 +350,52 @@ def threshold_table(thresholds: Floats, *, levels: int) -> Floats:
         )
     no_nan("task_thresholds", table, lambda i: f"in task number {i // levels}")
     return table
+
+
+def class_codes(labels: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
+    """Return the classes, sorted, and the number of the class of each label."""
+    array = np.asarray(_on_host(labels))
+    if array.ndim != 1 or not len(array):
+        raise ValueError(
+            f"labels must be one-dimensional, one true label for each example, got shape "
+            f"{array.shape}."
+        )
+    if array.dtype.kind == "O":
+        missing = sum(_is_missing(label) for label in array)
+        kinds = {_kind(label) for label in array}
+        if missing or len(kinds) > 1 or not kinds <= {"str", "int", "bool"}:
+            found = f"{missing} missing" if missing else " and ".join(sorted(kinds))
+            raise _bad_labels(found)
+        array = array.astype({"str": str, "int": np.int64, "bool": bool}[kinds.pop()])
+    if array.dtype.kind not in "iuUb":
+        raise _bad_labels(str(array.dtype))
+    classes, codes = np.unique(array, return_inverse=True)
+    return tuple(classes.tolist()), codes.astype(np.int64)
+
+
+def _bad_labels(found: str) -> ValueError:
+    return ValueError(
+        f"labels must hold strings, integers or booleans of one type, none missing, got {found}. "
+        "Convert them, for example with [str(label) for label in labels]."
+    )
+
+
+def precisions(values: Any) -> list[np.dtype[Any]]:
+    """Return the precision of each number or array in a list; a plain number's is float64.
+
+    An array of them all would have the finest, and certified labels would be lost to it.
+    """
+    each = [values] if hasattr(values, "dtype") or not len(values) else values
+    return [score_array("task_thresholds", value).dtype for value in each]
+
+
+def task_sizes(sizes: Any, names: Array) -> NDArray[np.int64]:
+    """Return the number of examples of each task, out of an array or a mapping from task."""
+    if isinstance(sizes, Mapping):
+        sizes = in_order("sizes", sizes, "task_thresholds", names.tolist())
+    counts = whole_numbers("sizes", sizes, least=1)
+    same_shape("sizes", counts, "tasks", names)
+    return counts
 
 
 def unhashable_task(error: TypeError) -> ValueError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import numbers
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,11 @@ class Calibrated(ABC):
     """One number with a promise. Subclasses find it; this class keeps it and its parameters."""
 
     precision_: np.dtype[np.floating[Any]]
-    _found: ClassVar[str]  # the name of that number
+
+    @property
+    @abstractmethod
+    def _found(self) -> str:
+        """The name of that number."""
 
     @property
     @abstractmethod
@@ -41,20 +44,24 @@ class Calibrated(ABC):
                 "kind": self._kind(),
                 "parameters": self._plain_parameters(),
                 "promise": self.promise_,
-                self._found: persistence.encode(getattr(self, f"{self._found}_")),
+                self._found: self._number(),
                 "precision": self.precision_.name,
                 **self._body(),
             },
         )
+
+    def _number(self) -> Any:
+        """Return that number, or the list of them, as JSON can hold it."""
+        found = getattr(self, f"{self._found}_")
+        return persistence.encode_all(np.asarray(found, dtype=float).tolist())
 
     def _kind(self) -> str:
         """Return the name by which ``load`` knows this class: for a subclass, its parent's."""
         return next(name for name, kind in _kinds().items() if isinstance(self, kind))
 
     def _plain_parameters(self) -> dict[str, Any]:
-        """Return the parameters with every kind of number as a float, which JSON can hold."""
-        params = self.get_params().items()
-        return {name: float(v) if isinstance(v, numbers.Real) else v for name, v in params}
+        """Return the parameters as JSON can hold them."""
+        return {name: persistence.plain(value) for name, value in self.get_params().items()}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's parameters, as scikit-learn expects."""
@@ -76,8 +83,7 @@ class Calibrated(ABC):
     def _parameter_names(cls) -> tuple[str, ...]:
         return tuple(inspect.signature(cls).parameters)
 
-    def _calibrated(self, number: float, precision: np.dtype[Any]) -> Self:
-        setattr(self, f"{self._found}_", number)
+    def _calibrated(self, precision: np.dtype[Any]) -> Self:
         self.precision_ = precision
         self._parameters = self._promised()
         return self
@@ -105,38 +111,96 @@ class Calibrated(ABC):
     def __str__(self) -> str:
         return self.promise_ if hasattr(self, f"{self._found}_") else repr(self)
 
-    def _kept(self, scores: ArrayLike, threshold: float) -> NDArray[np.bool_]:
+    def _kept(self, scores: ArrayLike, threshold: ArrayLike) -> NDArray[np.bool_]:
         """Return which scores are at least ``threshold``, in the coarser of both precisions."""
         array = np.atleast_1d(_checks.score_array("scores", scores))
         _checks.no_nan("scores", array, lambda i: f"in row {np.unravel_index(i, array.shape)[0]}")
         coarse = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
         with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
-            return np.asarray(array.astype(coarse, copy=False) >= coarse.type(threshold))
+            return np.asarray(
+                array.astype(coarse, copy=False) >= np.asarray(threshold).astype(coarse)
+            )
 
 
 class ThresholdSets(Calibrated):
-    """One threshold for all new tasks. Subclasses calibrate it; this class uses it."""
+    """A threshold for all new tasks, or one for each class. Subclasses calibrate it."""
 
-    epsilon: float
+    epsilon: Any
     threshold_: float
+    thresholds_: NDArray[np.float64]  # with a guarantee per class, of each of classes_
+    classes_: tuple[Any, ...] | None = None
     columns_: dict[str, Any] | None = None  # of the table it was calibrated on, if it was one
-    _found = "threshold"
+
+    @property
+    def _found(self) -> str:
+        return "thresholds" if getattr(self, "per_class", False) else "threshold"
+
+    def threshold_of(self, label: Any) -> float:
+        """Return the threshold that decides whether a label is kept.
+
+        Parameters
+        ----------
+        label : object
+            One of ``classes_`` with a guarantee per class; else any label, since all share one.
+        """
+        self._check_calibrated()
+        if self.classes_ is None:
+            return self.threshold_
+        if label not in self.classes_:
+            raise ValueError(
+                f"label must be one of the classes {', '.join(map(repr, self.classes_))}, got "
+                f"{label!r}."
+            )
+        return float(self.thresholds_[self.classes_.index(label)])
 
     def predict_set(self, scores: ArrayLike) -> NDArray[np.bool_]:
-        """Return which labels are kept: ``scores >= threshold_``, in the shape of ``scores``.
+        """Return which labels are kept: those whose score is at least the threshold.
 
         The comparison is made in the coarser of the precisions of these scores and of the
         calibration scores: rounding keeps order, so no label that was certified is lost to it.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores of labels, usually of shape (n, classes). With a guarantee per class, the last
+            axis holds the classes in the order of ``classes_``.
+
+        Returns
+        -------
+        ndarray of bool
+            Whether each label is kept, in the shape of ``scores``.
         """
         self._check_calibrated()
-        return self._kept(scores, self.threshold_)
+        if self.classes_ is None:
+            return self._kept(scores, self.threshold_)
+        shape = np.shape(_checks.score_array("scores", scores))
+        if not shape or shape[-1] != len(self.classes_):
+            raise ValueError(
+                f"scores must have a column for each of the {len(self.classes_)} classes "
+                f"{', '.join(map(repr, self.classes_))}, in this order, got shape {shape}."
+            )
+        return self._kept(scores, self.thresholds_)
 
     def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
         """Return for each prediction the interval of all y kept, if calibrated on residual scores.
 
-        Shape: that of ``prediction``, with lower and upper end added as a last axis.
+        Parameters
+        ----------
+        prediction : array_like
+            Predicted values.
+        scale : array_like, default 1.0
+            Scale of each residual, as in ``residual_scores``.
+
+        Returns
+        -------
+        ndarray
+            Shape of ``prediction``, with lower and upper end added as a last axis.
         """
         self._check_calibrated()
+        if self.classes_ is not None:
+            raise ValueError(
+                "predict_interval needs one threshold, and per_class=True has several."
+            )
         return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
 
 
@@ -149,10 +213,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Return the calibrated object that ``save`` wrote; refuse a file that is not as it was."""
     body = persistence.read(path)
     try:
-        calibrated: Any = _kinds()[body["kind"]](**body["parameters"])
+        parameters = persistence.restored(body["parameters"])
+        calibrated: Any = _kinds()[body["kind"]](**parameters)
         calibrated._restore(body)
-        name = calibrated._found
-        stated, evident = float(body[name]), getattr(calibrated, f"{name}_")
+        stated, evident = body[calibrated._found], calibrated._number()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise persistence.BadArtefact(
             f"{path} does not hold what a promise needs ({type(error).__name__}: {error}). "
@@ -160,6 +224,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         ) from error
     if stated != evident:
         raise persistence.BadArtefact(
-            f"{path} states {name} {stated:g}, but its evidence gives {evident:g}. Calibrate again."
+            f"{path} states {calibrated._found} {stated}, but its evidence gives {evident}. "
+            "Calibrate again."
         )
     return calibrated

@@ -1,25 +1,24 @@
 """The inequality: how many errors in n examples still certify an error rate.
 
-PS-Binom of the paper (Appendix B), solved for the number of errors instead of walked on a grid.
+This is PS-Binom of the paper (Appendix B), solved for the number of errors instead of searched on a
+grid of thresholds.
 """
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac import _checks
+from metapac import _checks, _exact
 
-# SciPy's probabilities are good to 3e-11 for n up to 1e9; nearer than this to delta, they are
-# summed anew: in integers up to this n, with fifty digits beyond.
-_DOUBTFUL = 1e-9
-_LARGEST_INTEGER_SUM = 5_000
-_DIGITS = 50
+# Relative error granted to SciPy's probabilities: n * 1e-15 between these limits, 30 times the
+# largest errors measured (2e-11 up to n = 1e6, 4e-8 at 2e9, 7e-8 at 2**53). A probability nearer to
+# delta is summed again, to forty digits.
+_LEAST_DOUBT, _DOUBT, _MOST_DOUBT = 1e-9, 1e-15, 3e-6
 
 
 @overload
@@ -29,87 +28,195 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> NDArray[np.int
 def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[np.int64]:
     """Return the largest k with P[Binomial(n, epsilon) <= k] <= delta, or -1 if there is none.
 
-    Seeing at most that many errors in ``n`` independent examples certifies, with probability at
-    least ``1 - delta``, an error rate of at most ``epsilon``. Exact for ``n`` from 0 to 1e9, but
-    that beyond n = 5000 a tie between probability and ``delta`` is not certified. ``n`` may be an
-    array.
+    Observing at most that many errors in ``n`` i.i.d. examples certifies, with confidence
+    ``1 - delta``, an error rate of at most ``epsilon``.
+
+    Parameters
+    ----------
+    n : int or array_like of int
+        Number of examples, from 0 to 2**53.
+    epsilon : float
+        Error rate to certify, strictly between 0 and 1.
+    delta : float
+        Failure probability of the certificate, strictly between 0 and 1.
+
+    Returns
+    -------
+    int or ndarray of int64
+        The number of errors, in the shape of ``n``; -1 where ``n`` examples are too few to certify
+        ``epsilon`` even without an error.
+
+    Raises
+    ------
+    ValueError
+        If ``n`` is not a whole number in that range, or a probability is not between 0 and 1.
+
+    Notes
+    -----
+    The comparison with ``delta`` is exact for ``n`` up to 1e9, with one exception: beyond n = 5000
+    a probability that agrees with ``delta`` in forty digits counts as larger. Beyond 1e9 the result
+    is never too large; it is too small by at most one part in 1e9, or 1e5 for ``delta`` below
+    1e-300.
+
+    Examples
+    --------
+    >>> from metapac import allowed_errors
+    >>> allowed_errors(500, 0.1, 0.05)
+    38
+    >>> allowed_errors([28, 29, 100], 0.1, 0.05)
+    array([-1,  0,  4])
     """
     sizes = _checks.whole_numbers("n", n, least=0)
     epsilon = _checks.probability("epsilon", epsilon)
     delta = _checks.probability("delta", delta)
-    # The real k of probability delta, rounded down: the answer, or next to it.
+    if sizes.ndim == 0:
+        return int(_allowed_errors(sizes.reshape(1), epsilon, delta)[0])
+    distinct, position = np.unique(sizes, return_inverse=True)
+    return np.take(_allowed_errors(distinct, epsilon, delta), position).reshape(sizes.shape)
+
+
+def _allowed_errors(sizes: NDArray[np.int64], epsilon: float, delta: float) -> NDArray[np.int64]:
+    """Check SciPy's answer and search only where it is wrong."""
+    # bdtrik is the real k of probability delta. It is NaN where 1 - epsilon rounds to 1, and fmax
+    # prefers 0 to NaN.
     real = special.bdtrik(delta, np.maximum(sizes, 1), epsilon)
-    k = np.clip(np.ceil(real), 0, sizes).astype(np.int64) - 1
-    while True:
-        enough, more = certifies(np.stack([k, k + 1]), sizes, epsilon, delta)
-        if (enough & ~more).all():
-            return int(k) if k.ndim == 0 else k
-        k = k - ~enough + more
+    k: NDArray[np.int64] = np.minimum(np.fmax(np.ceil(real), 0), sizes).astype(np.int64) - 1
+    enough, more = certifies(k + np.array([[0], [1]]), sizes, epsilon, delta)
+    wrong = ~enough | more
+    if wrong.any():
+        k[wrong] = _search_allowed_errors(sizes[wrong], epsilon, delta)
+    return k
+
+
+def _search_allowed_errors(
+    sizes: NDArray[np.int64], epsilon: float, delta: float
+) -> NDArray[np.int64]:
+    """Bisect between k = -1, which is always certified, and k = n, which never is."""
+    low, high = np.full_like(sizes, -1), sizes
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        certified = certifies(middle, sizes, epsilon, delta)
+        low, high = np.where(certified, middle, low), np.where(certified, high, middle)
+    return low
+
+
+@overload
+def task_rank(n: int, epsilon: float, alpha_within: float) -> int: ...
+@overload
+def task_rank(n: ArrayLike, epsilon: float, alpha_within: float) -> NDArray[np.int64]: ...
+def task_rank(n: ArrayLike, epsilon: float, alpha_within: float) -> int | NDArray[np.int64]:
+    """Return how many of a task's n scores may lie below its threshold, balanced tasks included.
+
+    This is ``allowed_errors(n, epsilon, alpha_within)``, capped so that it also holds where the
+    examples of a task are independent but not identically distributed.
+
+    Parameters
+    ----------
+    n : int or array_like of int
+        Number of examples in the task, from 0 to 2**53.
+    epsilon : float
+        Miss rate to certify, strictly between 0 and 1.
+    alpha_within : float
+        Probability, over the examples of the task, that the certificate is wrong.
+
+    Returns
+    -------
+    int or ndarray of int64
+        The largest k with ``k <= allowed_errors(n, epsilon, alpha_within)`` and either
+        ``k + 1 <= n * epsilon`` or ``k = 0``; -1 where the task is too small to certify
+        ``epsilon``. The task's threshold is its (k + 1)-th smallest score.
+
+    Raises
+    ------
+    ValueError
+        If ``n`` is not a whole number in that range, or a probability is not between 0 and 1.
+
+    Notes
+    -----
+    Few-shot tasks have equally many examples of each class, and classes differ in how often they
+    are missed. The number of misses is then Poisson-binomial with mean at least ``n * epsilon``
+    instead of binomial. Hoeffding (1956, Theorem 4) shows that it is at most k with no larger
+    probability than the binomial count if ``k <= n * epsilon - 1``; for k = 0 the inequality of
+    arithmetic and geometric means shows it for every n. See docs/guarantee.md#balanced-tasks.
+    For ``epsilon`` up to 0.1 the cap takes effect only at levels above 1/3.
+
+    ``n * epsilon`` is computed exactly, with ``epsilon`` read as the decimal number that it prints
+    as: ten examples at 0.3 make 3.
+
+    Examples
+    --------
+    >>> from metapac.binomial import allowed_errors, task_rank
+    >>> task_rank(500, 0.1, 0.05)
+    38
+    >>> allowed_errors(30, 0.1, 0.825), task_rank(30, 0.1, 0.825)
+    (4, 2)
+    """
+    sizes = _checks.whole_numbers("n", n, least=0)
+    epsilon = _checks.probability("epsilon", epsilon)
+    alpha_within = _checks.probability("alpha_within", alpha_within)
+    cap = np.maximum(_floor_of_product(sizes, epsilon) - 1, 0)
+    rank = np.minimum(allowed_errors(sizes, epsilon, alpha_within), cap)
+    return int(rank) if rank.ndim == 0 else rank
+
+
+def _floor_of_product(n: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]:
+    """Return floor(n * epsilon) for the decimal number that epsilon prints as."""
+    product = n * epsilon
+    floor = np.asarray(np.floor(product).astype(np.int64))
+    # Decimal to double and the product round by 2.3e-16 at most: only here can the floor be wrong.
+    close = np.abs(product - np.rint(product)) <= 1e-15 * product
+    if close.any():
+        numerator, denominator = Fraction(repr(epsilon)).as_integer_ratio()
+        floor[close] = n[close].astype(object) * numerator // denominator
+    return floor
 
 
 def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArray[np.bool_]:
-    """Return whether P[Binomial(n, epsilon) <= k] <= delta, decided exactly (k = -1 always is)."""
+    """Return whether k errors in n examples certify an error rate of at most ``epsilon``.
+
+    They do if P[Binomial(n, epsilon) <= k] <= delta, which is decided exactly.
+
+    Parameters
+    ----------
+    k : int or array_like of int
+        Number of errors; ``k = -1`` certifies every rate, ``k >= n`` certifies none.
+    n : int or array_like of int
+        Number of examples, of a shape that broadcasts with ``k``.
+    epsilon : float
+        Error rate to certify, strictly between 0 and 1. Not checked here.
+    delta : float
+        Failure probability of the certificate, strictly between 0 and 1. Not checked here.
+
+    Returns
+    -------
+    ndarray of bool
+        One answer for each pair. ``allowed_errors`` states how exact it is.
+
+    Examples
+    --------
+    >>> from metapac.binomial import certifies
+    >>> certifies(0, [28, 29], 0.1, 0.05)
+    array([False,  True])
+    """
     k, n = np.broadcast_arrays(k, n)
-    # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon.
-    chance = special.betaincc(np.maximum(k, 0) + 1.0, np.maximum(n - k, 1.0), epsilon)
-    sure = np.asarray(((chance <= delta) & (k < n)) | (k < 0))
-    doubtful = (np.abs(chance - delta) <= _DOUBTFUL * delta) & (k >= 0) & (k < n)
+    # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon. The lower one
+    # keeps its digits for delta near 1, and is not slow or NaN around 1/2 for the largest n.
+    a, b = np.maximum(k, 0) + 1.0, np.maximum(n - k, 1.0)
+    if delta <= 0.25:
+        tail, limit = special.betaincc(a, b, epsilon), delta
+        enough = tail <= limit
+    else:
+        tail, limit = special.betainc(a, b, epsilon), 1 - delta
+        enough = tail >= limit
+    possible = (k >= 0) & (k < n)
+    certified = np.asarray((enough & possible) | (k < 0))
+    doubt = np.minimum(np.maximum(n * _DOUBT, _LEAST_DOUBT), _MOST_DOUBT) * limit
+    doubtful = ~(np.abs(tail - limit) > doubt) & possible  # so that NaN is doubtful too
     if doubtful.any():
         for place in np.argwhere(doubtful):
             at = tuple(place)
-            sure[at] = _certifies_exactly(int(k[at]), int(n[at]), epsilon, delta)
-    return sure
-
-
-def _certifies_exactly(k: int, n: int, epsilon: float, delta: float) -> bool:
-    if n > _LARGEST_INTEGER_SUM:
-        return _certifies_to_fifty_digits(k, n, epsilon, delta)
-    return _certifies_in_integers(k, n, epsilon, delta)
-
-
-def _certifies_in_integers(k: int, n: int, epsilon: float, delta: float) -> bool:
-    """Compare the binomial sum with delta over the common denominator of epsilon."""
-    a, whole = epsilon.as_integer_ratio()
-    b = whole - a
-    term = b**n
-    total = term
-    for j in range(k):
-        term = term * (n - j) * a // ((j + 1) * b)
-        total += term
-    numerator, denominator = delta.as_integer_ratio()
-    return bool(total * denominator <= numerator * whole**n)
-
-
-def _certifies_to_fifty_digits(k: int, n: int, epsilon: float, delta: float) -> bool:
-    """Sum the terms from k downwards until they no longer count.
-
-    Forty equal digits are taken for a tie, and not certified: should the probability be above
-    delta after all, the promise would not hold.
-    """
-    with localcontext(prec=_DIGITS):
-        p = Decimal(epsilon)
-        logarithm = _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k)
-        term = (logarithm + k * p.ln() + (n - k) * (1 - p).ln()).exp()
-        total, odds, limit = term, (1 - p) / p, Decimal(delta)
-        for j in range(k, 0, -1):
-            term *= odds * j / (n - j + 1)
-            total += term
-            if j < n * epsilon and term < total.scaleb(-_DIGITS):
-                break
-        return total < limit * (1 - Decimal(10) ** -40)
-
-
-def _log_factorial(n: int) -> Decimal:
-    """Return log n! by Stirling's series, whose next term is below 1e-36 from n = 1000 on."""
-    if n < 1000:
-        return Decimal(math.factorial(n)).ln()
-    x = Decimal(n)
-    series = sum((Decimal(1) / c / x**power for c, power in _STIRLING), start=Decimal(0))
-    return x * x.ln() - x + (_TWO_PI * x).ln() / 2 + series
-
-
-_STIRLING = ((12, 1), (-360, 3), (1260, 5), (-1680, 7), (1188, 9))
-_TWO_PI = Decimal("6.2831853071795864769252867665590057683943387987502116419498892")
+            certified[at] = _exact.certifies_exactly(int(k[at]), int(n[at]), epsilon, delta)
+    return certified
 
 
 @overload
@@ -117,10 +224,43 @@ def clopper_pearson_upper(k: int, n: int, delta: float) -> float: ...
 @overload
 def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> NDArray[np.float64]: ...
 def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | NDArray[np.float64]:
-    """Return the error rate that k errors in n examples rule out exceeding.
+    """Return the least error rate that k errors in n examples certify.
 
-    With probability at least ``1 - delta`` over the examples the true rate is at most the
-    returned value (Clopper and Pearson, one-sided). ``k = n`` gives 1.
+    With confidence ``1 - delta``, the true error rate is at most the returned value (the one-sided
+    interval of Clopper and Pearson).
+
+    Parameters
+    ----------
+    k : int or array_like of int
+        Number of errors observed, from 0 to ``n``.
+    n : int or array_like of int
+        Number of i.i.d. examples, from 1 to 2**53, of a shape that broadcasts with ``k``.
+    delta : float
+        Failure probability of the interval, strictly between 0 and 1.
+
+    Returns
+    -------
+    float or ndarray of float64
+        The least u with P[Binomial(n, u) <= k] <= delta, rounded up; 1 where ``k = n``.
+
+    Raises
+    ------
+    ValueError
+        If ``k`` or ``n`` is not a whole number in its range, if their shapes do not match, or if
+        ``delta`` is not between 0 and 1.
+
+    Notes
+    -----
+    The result is never below the exact bound. It exceeds it by at most one unit in the last place
+    for ``n`` up to 1e9; beyond, by at most one part in 1e9, or 1e5 for ``delta`` below 1e-300.
+
+    Examples
+    --------
+    >>> from metapac import clopper_pearson_upper
+    >>> round(clopper_pearson_upper(3, 100, 0.05), 4)
+    0.0757
+    >>> clopper_pearson_upper([0, 5], 5, 0.05).round(4)
+    array([0.4507, 1.    ])
     """
     errors, sizes = _checks.paired(
         "k", _checks.whole_numbers("k", k, least=0), "n", _checks.whole_numbers("n", n, least=1)
@@ -131,24 +271,78 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
             f"k must be at most n, got k={int(errors[errors > sizes][0])} errors among "
             f"n={int(sizes[errors > sizes][0])} examples."
         )
-    rest = sizes - errors
-    upper = special.betainccinv(errors + 1.0, np.maximum(rest, 1.0), delta)
-    upper = np.where(rest == 0, 1.0, upper)
+    both = np.stack([errors.ravel(), sizes.ravel()])
+    pairs, position = np.unique(both, axis=1, return_inverse=True)
+    # Starts for Newton's method, good to 1e-8; for the smallest delta NaN or off by 1e-3.
+    starts = special.betainccinv(pairs[0] + 1.0, np.maximum(pairs[1] - pairs[0], 1.0), delta)
+    each = zip(*pairs.tolist(), starts.tolist(), strict=True)
+    upper = np.array([_least_certified(k, n, delta, start) for k, n, start in each], dtype=float)
+    upper = upper[position].reshape(errors.shape)
     return float(upper) if upper.ndim == 0 else upper
 
 
+def _least_certified(k: int, n: int, delta: float, start: float) -> float:
+    """Return the least double that k errors in n examples certify."""
+    if k == n:
+        return 1.0
+    if 0 < start < 1 and _exact.sum_is_too_long(k, n, start):
+        return _bisect(k, n, delta)
+    return _exact.least_certified(k, n, delta, start)
+
+
+def _bisect(k: int, n: int, delta: float) -> float:
+    """Return the least double that ``certifies`` accepts."""
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if certifies(k, n, middle, delta) else (middle, high)
+    return high
+
+
 def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
-    """Return the largest cut-off whose miss rate is certified below ``epsilon``.
+    """Return the largest cut-off whose miss rate is certified to be at most ``epsilon``.
 
-    With probability at least ``1 - delta`` over the draw of ``scores``, a fresh score from the
-    same distribution falls below the returned value with probability at most ``epsilon``. No
-    assumption is made on that distribution; ties are allowed.
+    With confidence ``1 - delta`` over the draw of ``scores``, a new score from the same
+    distribution falls below the returned value with probability at most ``epsilon``. Nothing is
+    assumed about that distribution; ties are allowed.
 
-    Too few scores give ``-inf``: every label is kept, and the statement still holds.
+    Parameters
+    ----------
+    scores : array_like of float, shape (n,)
+        Scores of the true labels of n i.i.d. examples; higher means more plausible.
+    epsilon : float
+        Miss rate to certify, strictly between 0 and 1.
+    delta : float
+        Probability, over the draw of ``scores``, that the certificate is wrong.
+
+    Returns
+    -------
+    float
+        The cut-off, one of the scores; ``-inf`` if n is too small to certify ``epsilon``, so that
+        every label is kept and the guarantee still holds.
+
+    Raises
+    ------
+    ValueError
+        If ``scores`` is empty, not one-dimensional or holds NaN, or if a probability is not between
+        0 and 1.
+
+    Notes
+    -----
+    The cut-off is the (k + 1)-th smallest score, with k from ``allowed_errors``. The proof is in
+    docs/guarantee.md#the-inequality-once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import threshold
+    >>> threshold(np.arange(100), epsilon=0.1, delta=0.05)
+    4.0
+    >>> threshold(np.arange(28), epsilon=0.1, delta=0.05)
+    -inf
     """
-    array = _checks.score_array("scores", scores)
+    array = _checks.calibration_scores("scores", scores)
     _checks.flat("scores", array)
     _checks.no_nan("scores", array)
     k = allowed_errors(len(array), epsilon, delta)
-    # Of zeros that tie, which sign is picked is left to chance: adding 0.0 makes it plus.
+    # Among tied zeros the sign that is picked is arbitrary; adding 0.0 makes it positive.
     return -np.inf if k < 0 else float(np.partition(array, k)[k]) + 0.0

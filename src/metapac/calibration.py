@@ -3,121 +3,186 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, persistence, planning
+from metapac import _checks, evidence, sentences, shortage
 from metapac._checks import own_words
 from metapac._estimator import ThresholdSets
-from metapac.binomial import allowed_errors, certifies, threshold
-from metapac.grouping import group, task_thresholds
-from metapac.guarantee import Guarantee, InfeasibleGuarantee, Level, Split, pooled_sentence
+from metapac.binomial import allowed_errors, threshold
+from metapac.evidence import UNKNOWN, Evidence, Outcome
+from metapac.guarantee import Epsilon, Guarantee, InfeasibleGuarantee, Split
+from metapac.ranks import Level
 
 ON_INFEASIBLE = ("raise", "trivial")
-TRIVIAL = "Every label is kept, so it holds trivially."
-_UNKNOWN = -1
-
-
-class Evidence(NamedTuple):
-    """What the second step sees of the calibration tasks: N numbers, no scores."""
-
-    names: NDArray[Any]  # (tasks,)
-    sizes: NDArray[np.int64]  # (tasks,), _UNKNOWN where a site did not say
-    thresholds: NDArray[np.float64]  # (tasks, levels)
-    precision: np.dtype[Any]
-    columns: dict[str, Any] | None = None  # of the table that they come from
-
-    def sizes_and_counts(self, g: Guarantee) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the distinct sizes and their counts; an unsaid size is what its thresholds need.
-
-        A threshold above ``-inf`` shows that its task was large enough for that level.
-        """
-        sizes = self.sizes
-        if (sizes == _UNKNOWN).any():
-            needs = [planning.least_size(g.epsilon, level.alpha_within) for level in g.levels]
-            shown = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
-            sizes = np.where(sizes == _UNKNOWN, shown, sizes)
-        return np.unique(sizes, return_counts=True)
-
-    def refuse_uncertified(self, g: Guarantee) -> None:
-        """Refuse a threshold that no task of its size can have sent at these levels."""
-        for level, within in zip(g.levels, self.thresholds.T, strict=True):
-            certified = certifies(0, self.sizes, g.epsilon, level.alpha_within)
-            bad = np.flatnonzero(~certified & (within > -np.inf) & (self.sizes != _UNKNOWN))
-            if len(bad):
-                raise ValueError(
-                    f"task_thresholds holds {within[bad[0]]:g} for task "
-                    f"{self.names.tolist()[bad[0]]!r}, whose {self.sizes[bad[0]]} examples are too "
-                    "few for any. Was it computed with another epsilon, alpha or split?"
-                )
 
 
 class MetaPS(ThresholdSets):
-    """Prediction sets that keep their promise on each of at least ``1 - alpha`` of new tasks.
+    """Prediction sets with a guarantee for each of at least ``1 - alpha`` of new tasks.
 
-    With probability at least ``1 - delta`` over the calibration tasks, at least a fraction
-    ``1 - alpha`` of new tasks, each with its own adaptation examples, have sets that miss the
-    true label at most a fraction ``epsilon`` of the time. Scores from a model that is not adapted
-    are used in the same way.
+    With confidence ``1 - delta`` over the calibration tasks, at least a fraction ``1 - alpha`` of
+    new tasks, each with its own adaptation examples, have sets that miss the true label at most a
+    fraction ``epsilon`` of the time. Scores from a model that is not adapted are used in the same
+    way. The proof is in docs/guarantee.md.
 
-    ``on_infeasible="trivial"`` keeps every label where the data are too few, instead of raising
-    ``InfeasibleGuarantee``.
+    Parameters
+    ----------
+    epsilon : float or mapping from class to float
+        Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
+    alpha : float
+        Fraction of new tasks that may miss more often.
+    delta : float or None
+        Failure probability of the guarantee. None gives a guarantee in expectation, which is
+        weaker and needs far fewer tasks: 10 at ``alpha=0.1``.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How ``alpha`` is shared between the two steps. "joint" gives the smallest sets; "tight" lets
+        a site send a single number; "even" is the paper's. A number, at most 1/2, is the level
+        within tasks and has to be chosen before the data are seen.
+    per_class : bool, default False
+        Whether to bound the miss rate of each class separately, with a threshold for each, so that
+        a rare class cannot be missed unnoticed. ``delta`` is divided among the classes.
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
+        covers tasks like those that have at least as many.
+    on_infeasible : {"raise", "trivial"}, default "raise"
+        What to do where the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Keep a label when its score is at least this. Not there with ``per_class``.
+    thresholds_, classes_ : ndarray, tuple
+        With ``per_class``, the threshold of each class, and the classes in the order of columns.
+    tasks_ : ndarray
+        Calibration tasks; those left out by ``min_examples`` are not among them.
+    task_sizes_, task_thresholds_ : ndarray
+        Size and threshold of each task; with ``per_class``, one column for each class.
+    left_out_ : int or ndarray
+        Number of tasks that ``min_examples`` left out; with ``per_class``, of each class.
+    guarantee_, level_ : Guarantee, Level or tuple of Level
+        What is guaranteed, and the levels whose threshold was the largest.
+    promise_ : str
+        The guarantee in one sentence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import MetaPS
+    >>> rng = np.random.default_rng(0)
+    >>> scores, hospitals = rng.random(120 * 50), np.repeat(np.arange(120), 50)
+    >>> promise = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
+    >>> promise.predict_set([[0.9, 0.5, 0.001]])
+    array([[ True,  True, False]])
     """
 
     guarantee_: Guarantee
-    level_: Level
+    level_: Level | tuple[Level, ...]
     tasks_: NDArray[Any]
     task_sizes_: NDArray[np.int64]
     task_thresholds_: NDArray[np.float64]
+    left_out_: int | NDArray[np.int64]
 
     @own_words
     def __init__(
         self,
         *,
-        epsilon: float,
+        epsilon: Epsilon,
         alpha: float,
-        delta: float,
-        split: Split = "tight",
+        delta: float | None,
+        split: Split = "joint",
+        per_class: bool = False,
+        min_examples: int = 0,
         on_infeasible: str = "raise",
     ) -> None:
         self.epsilon = epsilon
         self.alpha = alpha
         self.delta = delta
         self.split = split
+        self.per_class = per_class
+        self.min_examples = min_examples
         self.on_infeasible = on_infeasible
 
-    def calibrate(self, scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Self:
-        """Find the threshold from the true labels' scores and the task id of each."""
-        return self._conclude(self._within(scores, tasks))
+    def calibrate(
+        self,
+        scores: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        labels: ArrayLike | None = None,
+    ) -> Self:
+        """Find the threshold from labelled examples of the calibration tasks.
 
-    def add(self, scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Self:
+        Parameters
+        ----------
+        scores : array_like, shape (n,)
+            Scores of the true labels; higher means more plausible.
+        tasks : array_like, shape (n,)
+            Task of each example: strings, integers, or anything hashable.
+        labels : array_like, shape (n,), optional
+            True label of each example. Needed with ``per_class``, and only then.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+        """
+        return self._conclude(evidence.of_scores(self._guarantee(), scores, tasks, labels))
+
+    def add(
+        self,
+        scores: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        labels: ArrayLike | None = None,
+    ) -> Self:
         """Take in new tasks: the result is that of calibrating on all tasks from scratch.
 
-        Of scores of two precisions the coarser decides sets.
+        Each guarantee is for a number of tasks that was fixed beforehand. Adding tasks until the
+        result pleases multiplies ``delta``, by up to 8 with 500 tasks and 18 with 2000. If you
+        want to look while adding, calibrate look j with ``delta / (j * (j + 1))``: that is valid
+        for any number of looks.
+
+        Parameters
+        ----------
+        scores, tasks, labels : array_like
+            As in ``calibrate``, of tasks that were not there before. Of scores of two precisions,
+            the coarser decides sets.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated on all tasks.
         """
         self._check_calibrated()
-        old, new = self._evidence, self._within(scores, tasks)
-        return self._conclude(
-            Evidence(
-                _checks.new_names(old.names, new.names),
-                np.concatenate([old.sizes, new.sizes]),
-                np.concatenate([old.thresholds, new.thresholds]),
-                min(old.precision, new.precision, key=lambda dtype: dtype.itemsize),
-                old.columns,
-            )
-        )
+        new = evidence.of_scores(self._guarantee(), scores, tasks, labels)
+        return self._conclude(self._evidence.joined(new))
 
     def task_threshold(self, scores: ArrayLike) -> Any:
-        """Return all that one site has to send to ``combine``: one number (adaptive: one a level).
+        """Return all that one site has to send to ``combine``: one number for each level.
 
-        Its own scores never leave it. The number has their precision.
+        Its own scores never leave it. With ``split="tight"`` it is a single number.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,)
+            Scores of the true labels of one task.
+
+        Returns
+        -------
+        scalar or ndarray, shape (levels,)
+            The numbers, in the precision of the scores.
         """
-        g, array = self._guarantee(), _checks.score_array("scores", scores)
-        found = [threshold(array, epsilon=g.epsilon, delta=lv.alpha_within) for lv in g.levels]
-        return np.array(found if len(found) > 1 else found[0], dtype=array.dtype)[()]
+        self._refuse_per_class("task_threshold")
+        array = _checks.calibration_scores("scores", scores)
+        found = evidence.of_scores(self._guarantee(), array, np.zeros(array.shape, np.int64), None)
+        sent = found.thresholds[0, 0].astype(array.dtype)
+        return sent if len(sent) > 1 else sent[0]
 
     def combine(
         self,
@@ -126,118 +191,179 @@ class MetaPS(ThresholdSets):
         *,
         sizes: ArrayLike | Mapping[Any, int] | None = None,
     ) -> Self:
-        """Find the threshold from one ``task_threshold`` per task, or a mapping from task to it.
+        """Find the threshold from what ``task_threshold`` returned at each site.
 
-        The result is that of ``calibrate`` on all scores, if every site had these parameters: a
-        bare number cannot tell. Without ``sizes``, the numbers of examples behind each, a
-        threshold of ``-inf`` is taken for that of a task too small.
+        The result is that of ``calibrate`` on all scores, if every site had these parameters: bare
+        numbers cannot tell. Files that can are written by ``metapac site``.
+
+        Parameters
+        ----------
+        task_thresholds : array_like or mapping from task
+            What each task sent. Of several precisions, the coarsest decides sets.
+        tasks : array_like, optional
+            Names of the tasks; by default 0, 1, and so on. Not with a mapping.
+        sizes : array_like or mapping from task, optional
+            Number of examples of each task. Without it, a threshold of ``-inf`` is taken for that
+            of a task too small.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated.
         """
+        self._refuse_per_class("combine")
         guarantee = self._guarantee()
         if isinstance(task_thresholds, Mapping):
             if tasks is not None:
                 raise ValueError("tasks must be left out where task_thresholds is a mapping.")
             tasks = list(task_thresholds)
             task_thresholds = list(task_thresholds.values())
+        precision = evidence.coarsest(_checks.precisions(task_thresholds))
         found = _checks.score_array("task_thresholds", task_thresholds)
         found = _checks.threshold_table(found, levels=len(guarantee.levels))
         names = np.arange(len(found)) if tasks is None else _checks.task_ids(tasks)
         _checks.same_length("task_thresholds", found, "tasks", names)
         _checks.distinct(names.tolist())
-        if isinstance(sizes, Mapping):
-            sizes = _checks.in_order("sizes", sizes, "task_thresholds", names.tolist())
-        counts = np.full(len(found), _UNKNOWN)
+        counts = np.full(len(found), UNKNOWN)
         if sizes is not None:
-            counts = _checks.whole_numbers("sizes", sizes, least=1)
-            _checks.same_shape("sizes", counts, "tasks", names)
-        names = _checks.task_names(names.tolist())
-        evidence = Evidence(names, counts, found.astype(np.float64), found.dtype)
-        evidence.refuse_uncertified(guarantee)
-        return self._conclude(evidence)
+            counts = _checks.task_sizes(sizes, names)
+        thresholds = found.astype(np.float64)[:, None]
+        sent = Evidence(
+            _checks.task_names(names.tolist()),
+            counts[:, None],
+            thresholds,
+            evidence.lowest_sent(thresholds),
+            precision,
+        )
+        sent.refuse_uncertified(guarantee)
+        return self._conclude(sent)
 
     @property
     def promise_(self) -> str:
-        """The promise in one sentence, with its numbers and its assumptions."""
+        """The guarantee in one sentence, and what makes it say little where that is so."""
         self._check_calibrated()
-        sentence = self.guarantee_.sentence(tasks=len(self.tasks_), threshold=self.threshold_)
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {TRIVIAL}"
+        g = self.guarantee_
+        if self.classes_ is None:
+            cuts: sentences.Thresholds = self.threshold_
+        else:
+            cuts = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
+        # Of tasks that are left out class by class there is no one number.
+        tasks = None if g.per_class and g.min_examples else len(self.tasks_)
+        sentence = g.sentence(tasks=tasks, threshold=cuts)
+        return " ".join([sentence, *self.remarks_])
+
+    @property
+    def remarks_(self) -> list[str]:
+        """What makes the guarantee say little: too few data, or scores that tie at the bottom."""
+        self._check_calibrated()
+        return [remark for each in self._outcomes if (remark := each.remark())]
 
     def _guarantee(self) -> Guarantee:
-        return Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=self.delta, split=self.split)
+        return Guarantee(
+            epsilon=self.epsilon,
+            alpha=self.alpha,
+            delta=self.delta,
+            split=self.split,
+            per_class=self.per_class,
+            min_examples=self.min_examples,
+        )
 
     def _check_parameters(self) -> Guarantee:
         _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         return self._guarantee()
 
-    def _within(self, scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Evidence:
-        """The first step: a threshold for each task, at each level."""
-        guarantee = self._guarantee()
-        grouped = group(scores, tasks)
-        alphas = [level.alpha_within for level in guarantee.levels]
-        found = task_thresholds(grouped, guarantee.epsilon, alphas)
-        return Evidence(grouped.names, grouped.sizes, found, grouped.scores.dtype)
+    def _refuse_per_class(self, method: str) -> None:
+        if self.per_class:
+            raise ValueError(
+                f"{method} sends numbers for one guarantee, and per_class=True has one for each "
+                "class. Use metapac.tables.site_table and metapac.sites.combine_sites."
+            )
 
-    def _conclude(self, evidence: Evidence) -> Self:
-        """The second step, if these tasks can carry the promise at all."""
+    def _conclude(self, found: Evidence) -> Self:
+        """The second step, if these tasks can carry the guarantee at all."""
         guarantee = self._check_parameters()
-        sizes, counts = evidence.sizes_and_counts(guarantee)
-        if self.on_infeasible == "raise" and not planning.feasible(guarantee, sizes, counts):
-            said = bool((evidence.sizes != _UNKNOWN).all())
-            raise InfeasibleGuarantee(planning.shortage(guarantee, sizes, counts, said=said))
-        return self._settle(evidence)
+        demands = [part.demand() for part in found.parts(guarantee)]
+        carried = [demand.feasible() for demand in demands]
+        if self.on_infeasible == "raise" and not all(carried):
+            raise InfeasibleGuarantee(shortage.of_tasks(demands))
+        self._settle(found)
+        for outcome, feasible in zip(self._outcomes, carried, strict=True):
+            if feasible and (remark := outcome.remark()):
+                warnings.warn(remark, UserWarning, stacklevel=3)
+        return self
 
-    def _settle(self, evidence: Evidence) -> Self:
+    def _settle(self, found: Evidence) -> Self:
         """The second step: the threshold of the thresholds; the largest over the levels wins."""
         guarantee = self._guarantee()
-        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
-        across = [
-            threshold(within, epsilon=level.alpha_across, delta=level.delta)
-            for within, level in zip(evidence.thresholds.T, guarantee.levels, strict=True)
-        ]
-        best = int(np.argmax(across))
-        self.guarantee_ = guarantee
-        self.level_ = guarantee.levels[best]
-        self.tasks_ = evidence.names
-        self.task_sizes_ = evidence.sizes
-        self.task_thresholds_ = evidence.thresholds[:, best].copy()
-        self.columns_ = evidence.columns
-        self._evidence = evidence
-        return self._calibrated(across[best], evidence.precision)
+        found = found._replace(thresholds=found.thresholds + 0.0)  # no negative zero
+        outcomes = [part.outcome() for part in found.parts(guarantee)]
+        self.guarantee_, self.columns_ = guarantee, found.columns
+        self._evidence, self._outcomes = found, outcomes
+        if found.classes is None:
+            self._keep_one(found, outcomes[0])
+        else:
+            self._keep_each(found, found.classes, outcomes)
+        return self._calibrated(found.precision)
+
+    def _keep_one(self, found: Evidence, outcome: Outcome) -> None:
+        used = outcome.used
+        self.threshold_ = outcome.threshold
+        self.level_ = self.guarantee_.levels[outcome.level]
+        self.tasks_, self.task_sizes_ = found.names[used], found.sizes[used, 0]
+        self.task_thresholds_ = found.thresholds[used, 0, outcome.level]
+        self.left_out_ = int(np.count_nonzero(~used))
+
+    def _keep_each(
+        self, found: Evidence, classes: tuple[Any, ...], outcomes: list[Outcome]
+    ) -> None:
+        used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
+        levels = [outcome.level for outcome in outcomes]
+        self.classes_ = classes
+        self.thresholds_ = np.array([outcome.threshold for outcome in outcomes])
+        self.level_ = tuple(self.guarantee_.levels[level] for level in levels)
+        self.tasks_, self.task_sizes_ = found.names, found.sizes
+        own = found.thresholds[:, np.arange(len(classes)), levels]
+        self.task_thresholds_ = np.where(used, own, np.nan)
+        self.left_out_ = np.count_nonzero(~used, axis=0)
 
     def _body(self) -> dict[str, Any]:
-        return {
-            "columns": self.columns_,
-            "evidence": {
-                "tasks": _checks.json_names(self.tasks_),
-                "sizes": self._evidence.sizes.tolist(),
-                "thresholds": [
-                    [persistence.encode(value) for value in row]
-                    for row in self._evidence.thresholds.tolist()
-                ],
-            },
-        }
+        return {"columns": self.columns_, "evidence": self._evidence.to_json()}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        evidence = body["evidence"]
-        self._settle(
-            Evidence(
-                _checks.task_names(evidence["tasks"]),
-                np.array(evidence["sizes"], dtype=np.int64),
-                np.array([[float(value) for value in row] for row in evidence["thresholds"]]),
-                np.dtype(body["precision"]),
-                body.get("columns"),
-            )
-        )
+        precision = np.dtype(body["precision"])
+        found = Evidence.from_json(body["evidence"], len(self._guarantee().levels), precision)
+        self._settle(found._replace(columns=body.get("columns")))
 
 
 class PS(ThresholdSets):
     """Prediction sets for one distribution of examples: the inequality once.
 
-    With probability at least ``1 - delta`` over the calibration examples, the sets miss the true
-    label of a new example from the same distribution at most a fraction ``epsilon`` of the time.
-    On scores pooled over tasks this says nothing of any one task; on a test task's own labelled
-    examples it is the paper's PS-Test.
+    With confidence ``1 - delta`` over the calibration examples, the sets miss the true label of a
+    new example from the same distribution at most a fraction ``epsilon`` of the time. On scores
+    pooled over tasks this says nothing of any one task; on a test task's own labelled examples it
+    is the paper's PS-Test.
+
+    Parameters
+    ----------
+    epsilon : float
+        Miss rate allowed.
+    delta : float
+        Failure probability of the guarantee.
+    on_infeasible : {"raise", "trivial"}, default "raise"
+        What to do where the examples are too few: raise ``InfeasibleGuarantee``, or keep every
+        label.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Keep a label when its score is at least this.
+    n_examples_ : int
+        Number of calibration examples.
+    promise_ : str
+        The guarantee in one sentence.
     """
 
+    epsilon: float
     n_examples_: int
 
     @own_words
@@ -247,28 +373,45 @@ class PS(ThresholdSets):
         self.on_infeasible = on_infeasible
 
     def calibrate(self, scores: ArrayLike) -> Self:
-        """Find the threshold from the true labels' scores."""
+        """Find the threshold from labelled examples.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,)
+            Scores of the true labels; higher means more plausible.
+
+        Returns
+        -------
+        PS
+            The object itself, calibrated.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the examples are too few; the message says what would work.
+        """
         _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        array = _checks.score_array("scores", scores)
+        array = _checks.calibration_scores("scores", scores)
         found = threshold(array, epsilon=self.epsilon, delta=self.delta)
         n = len(array)
         if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
-            raise InfeasibleGuarantee(planning.pooled_shortage(self.epsilon, self.delta, n))
-        self.n_examples_ = n
-        return self._calibrated(found, array.dtype)
+            raise InfeasibleGuarantee(shortage.of_examples(self.epsilon, self.delta, n))
+        self.n_examples_, self.threshold_ = n, found
+        return self._calibrated(array.dtype)
 
     @property
     def promise_(self) -> str:
-        """The promise in one sentence, with its numbers and its assumptions."""
+        """The guarantee in one sentence, with its numbers and its assumptions."""
         self._check_calibrated()
-        sentence = pooled_sentence(
+        sentence = sentences.of_examples(
             self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
         )
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {TRIVIAL}"
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {sentences.TRIVIAL}"
 
     def _body(self) -> dict[str, Any]:
         return {"evidence": {"examples": self.n_examples_}}
 
     def _restore(self, body: dict[str, Any]) -> None:
         self.n_examples_ = _checks.whole_number("examples", body["evidence"]["examples"])
-        self._calibrated(float(body["threshold"]), np.dtype(body["precision"]))
+        self.threshold_ = float(body["threshold"])
+        self._calibrated(np.dtype(body["precision"]))

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import planning
+from metapac import demands
+from metapac import shortage as shortages
 from metapac.binomial import clopper_pearson_upper
 
 Counts = NDArray[np.int64]
@@ -67,7 +68,7 @@ def over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:
         divergence = (1 - miss) * gain + miss * math.log1p(-share)
         return tasks * divergence >= -math.log(delta)
 
-    share = planning.least_value(enough)
+    share = demands.least_value(enough)
     return Correction(math.inf if share is None else epsilon * share, Split(delta, 0.0))
 
 
@@ -109,4 +110,4 @@ def shortage(over: str, epsilon: float, delta: float, tasks: int, least: int) ->
         return found.leaves_room(epsilon, tasks)
 
     each = "" if over == "tasks" else f" with at least {least} example{'s' if least > 1 else ''}"
-    return planning.average_shortage(epsilon, delta, tasks, works, each)
+    return shortages.of_average(epsilon, delta, tasks, works, each)

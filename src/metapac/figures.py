@@ -25,7 +25,7 @@ _COLOURS = {
     "Meta-CP": "#d55e00",
     "Meta-PS even": "#56b4e9",
     "Meta-PS tight": "#3a86c8",
-    "Meta-PS adaptive": "#009e73",
+    "Meta-PS joint": "#009e73",
     "oracle": "#bbbbbb",
 }
 _OTHER, _STRICT, _LOOSE = "#dddddd", "#3a86c8", "#f0e442"
@@ -54,15 +54,15 @@ def draw_figures(
 
 def error(rows: Rows, guarantee: Guarantee, *, title: str, path: str | os.PathLike[str]) -> None:
     """Draw figure (a): the error of each method over new tasks, beside epsilon."""
-    shown = _at(rows, guarantee.delta)
+    shown = _at(rows, guarantee.failure_probability)
     figure, (axes,) = new_figure(1, width=9, height=5)
-    _limit(axes, guarantee.epsilon)
+    _limit(axes, guarantee.miss_rate)
     _columns(axes, shown, [mine.error for mine in shown], (10, 90))
     axes.set_ylabel("error on a new task")
     _note(axes, _PER_TASK + _PERCENTILES)
     _above(axes, 0.3, "tasks within\nepsilon:", INK)
     for i, mine in enumerate(shown, start=1):
-        broken = float(np.mean(mine.error > guarantee.epsilon))
+        broken = float(np.mean(mine.error > guarantee.miss_rate))
         _above(axes, i, f"{1 - broken:.1%}", LIMIT if broken > guarantee.alpha else INK)
         if short := _shortfall(mine, guarantee):
             _say(axes, i, float(np.quantile(mine.error, 0.9)), short, up=True)
@@ -72,7 +72,7 @@ def error(rows: Rows, guarantee: Guarantee, *, title: str, path: str | os.PathLi
 
 def size(rows: Rows, guarantee: Guarantee, *, title: str, path: str | os.PathLike[str]) -> None:
     """Draw figure (b): the size of each method's sets over new tasks."""
-    shown = _at(rows, guarantee.delta)
+    shown = _at(rows, guarantee.failure_probability)
     figure, (axes,) = new_figure(1, width=9, height=5)
     _columns(axes, shown, [mine.size for mine in shown], (0, 100))
     axes.set_ylabel("mean set size on a new task")
@@ -90,7 +90,7 @@ def error_per_set(
     rows: Rows, guarantee: Guarantee, *, title: str, path: str | os.PathLike[str], sets: int = 20
 ) -> None:
     """Draw figure (c): error given each of some calibration sets, Meta-PS beside Meta-CP."""
-    here = {str(mine.method[0]): mine for mine in _at(rows, guarantee.delta)}
+    here = {str(mine.method[0]): mine for mine in _at(rows, guarantee.failure_probability)}
     panels = [
         [_Series(here[name], name, _COLOURS[name]) for name in (meta, "Meta-CP") if name in here]
         for meta in _META
@@ -104,7 +104,7 @@ def error_per_delta(
 ) -> None:
     """Draw figure (d): error of Meta-PS given each of some calibration sets, for two deltas."""
     known = rows.methods()
-    colours = {SECOND_DELTA: _LOOSE, guarantee.delta: _STRICT}
+    colours = {SECOND_DELTA: _LOOSE, guarantee.failure_probability: _STRICT}
     panels = [
         [
             _Series(rows.of(meta, delta), f"{meta}, delta = {delta:g}", colours[delta])
@@ -112,7 +112,7 @@ def error_per_delta(
             if (meta, delta) in known
         ]
         for meta in _META
-        if (meta, guarantee.delta) in known
+        if (meta, guarantee.failure_probability) in known
     ]
     _per_set(panels, guarantee, title, path, sets)
 
@@ -134,13 +134,14 @@ def _per_set(
 ) -> None:
     if not panels:
         raise ValueError(
-            f"rows hold neither {' nor '.join(_META)} at delta={guarantee.delta:g}, which this "
-            "figure shows. Evaluate with paper_methods(guarantee)."
+            f"rows hold neither {' nor '.join(_META)} at delta="
+            f"{guarantee.failure_probability:g}, which this figure shows. Evaluate with "
+            "paper_methods(guarantee)."
         )
     figure, stacked = new_figure(1, rows=len(panels), width=11, height=0.8 + 3 * len(panels))
     for axes, panel in zip(stacked, panels, strict=True):
         _grouped(axes, panel, guarantee, sets)
-        _limit(axes, guarantee.epsilon)
+        _limit(axes, guarantee.miss_rate)
         axes.set_ylabel("error on a new task")
     _from_zero(stacked[0])
     stacked[-1].set_xlabel("calibration set")

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks
-from metapac.binomial import allowed_errors
 
 # Ids are turned into Python objects this many at a time, so that a dict can number them without a
 # second copy of the whole column in memory.
@@ -32,18 +31,19 @@ class Grouped(NamedTuple):
 
         def where(position: int) -> str:
             task = np.searchsorted(ends, position, side="right")
-            return f"in task {self.names.tolist()[task]!r}"
+            name = self.names.tolist()[task]
+            return (
+                f"in task {name!r}"
+                if not isinstance(name, tuple)
+                else "in task {!r}, class {!r}".format(*name)
+            )
 
         _checks.no_nan("scores", self.scores, where)
 
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     """Check scores and task ids and lay the scores out task after task."""
-    _checks.aligned("scores", scores, "tasks", tasks)
-    array = _checks.score_array("scores", scores)
-    _checks.flat("scores", array)
-    ids = _checks.task_ids(tasks)
-    _checks.same_length("scores", array, "tasks", ids)
+    array, ids = _paired(scores, tasks)
     starts = _run_starts(ids)
     if starts is None:
         names, codes = _number(ids)
@@ -53,10 +53,59 @@ def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
         if len(names) == len(runs):  # every task is one run: nothing to move
             return Grouped(names, lengths, array)
         codes = np.repeat(runs, lengths)
-    sizes = np.bincount(codes)
-    # NumPy sorts 16-bit integers by radix, which is linear; wider ones by merging.
-    codes = codes.astype(np.min_scalar_type(len(names) - 1))
-    return Grouped(names, sizes, array[np.argsort(codes, kind="stable")])
+    codes = _narrowed(codes, len(names))
+    return _laid_out(names, codes, array)
+
+
+class GroupedByClass(NamedTuple):
+    """Scores laid out by task and class: the groups are the pairs that occur."""
+
+    names: NDArray[Any]  # (tasks,)
+    classes: tuple[Any, ...]
+    task: NDArray[np.int64]  # (groups,), the number of its task
+    label: NDArray[np.int64]  # (groups,), the number of its class
+    groups: Grouped
+
+
+def group_by_class(
+    scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: ArrayLike
+) -> GroupedByClass:
+    """Check scores, task ids and labels and lay the scores out by task and class."""
+    array, ids = _paired(scores, tasks)
+    _checks.aligned("scores", scores, "labels", labels)
+    classes, label = _checks.class_codes(labels)
+    _checks.same_length("scores", array, "labels", label)
+    names, task = _number(ids)
+    keys, codes = np.unique(task.astype(np.int64) * len(classes) + label, return_inverse=True)
+    codes = _narrowed(codes, len(keys))
+    task, label = np.divmod(keys, len(classes))
+    pairs = np.fromiter(
+        ((names[t], classes[c]) for t, c in zip(task, label, strict=True)), object, len(keys)
+    )
+    return GroupedByClass(names, classes, task, label, _laid_out(pairs, codes, array))
+
+
+def _paired(
+    scores: ArrayLike, tasks: ArrayLike | Iterable[object]
+) -> tuple[_checks.Floats, _checks.Array]:
+    _checks.aligned("scores", scores, "tasks", tasks)
+    array = _checks.calibration_scores("scores", scores)
+    _checks.flat("scores", array)
+    ids = _checks.task_ids(tasks)
+    _checks.same_length("scores", array, "tasks", ids)
+    return array, ids
+
+
+def _narrowed(codes: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the numbers of ``count`` groups in the narrowest type, to be sorted.
+
+    NumPy sorts 16-bit integers by radix, which is linear; wider ones by merging.
+    """
+    return codes.astype(np.min_scalar_type(count - 1))
+
+
+def _laid_out(names: NDArray[Any], codes: NDArray[Any], scores: _checks.Floats) -> Grouped:
+    return Grouped(names, np.bincount(codes), scores[np.argsort(codes, kind="stable")])
 
 
 def _run_starts(ids: _checks.Array) -> NDArray[np.intp] | None:
@@ -94,26 +143,64 @@ def _number(ids: _checks.Array) -> tuple[_checks.Array, NDArray[np.int32]]:
 
 
 def task_thresholds(
-    grouped: Grouped, epsilon: float, alphas_within: Iterable[float]
-) -> NDArray[np.float64]:
-    """Return for each task and each level the threshold of PS-Binom, shape (tasks, levels).
+    grouped: Grouped, ranks: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the scores of some ranks of each group, and its lowest: (groups, levels), (groups,).
 
-    The rank depends on the size of a task only, so that tasks of one size are selected together.
-    A task too small to certify has ``-inf``. NaN is refused with the name of its task.
+    ``ranks``, from 0, has a row for each group and a column for each level; -1 gives ``-inf``.
+    Groups of one size and the same ranks are selected together. NaN is refused with the name of
+    its group.
     """
-    order = np.argsort(grouped.sizes, kind="stable")
-    sizes, first = np.unique(grouped.sizes[order], return_index=True)
-    ranks = np.stack([allowed_errors(sizes, epsilon, within) for within in alphas_within], axis=1)
-    found = np.empty((len(order), ranks.shape[1]))
+    found, lowest = np.empty(ranks.shape), np.empty(len(ranks))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
-    for size, rank, mine in zip(sizes.tolist(), ranks, np.split(order, first[1:]), strict=True):
-        for block in _blocks(mine, size):
+    for alike in _alike(grouped.sizes, ranks):
+        size, rank = int(grouped.sizes[alike[0]]), ranks[alike[0]]
+        for block in _blocks(alike, size):
             rows = _rows(grouped.scores, starts, block, size)
-            if np.isnan(rows.min()):
+            bottom = rows.min(axis=1)
+            if np.isnan(bottom).any():
                 grouped.refuse_nan()
-            rows.partition(np.maximum(rank, 0), axis=1)
-            found[block] = rows[:, rank]
-        found[np.ix_(mine, rank < 0)] = -np.inf
+            lowest[block], found[block] = bottom, _selected(rows, rank)
+    return found, lowest
+
+
+def _selected(rows: _checks.Floats, ranks: NDArray[np.int64]) -> _checks.Floats:
+    """Return the values of some ranks of each row, reordering it; ``-inf`` for a rank of -1."""
+    usable = ranks[ranks >= 0]
+    if not len(usable):
+        return np.full((len(rows), len(ranks)), -np.inf)
+    # One pass over the row for the highest rank; the others lie close together to its left. Given
+    # all ranks at once, NumPy makes a pass for each where it has vector instructions.
+    low, high = int(usable.min()), int(usable.max())
+    rows.partition(high, axis=1)
+    if low < high:
+        left = rows[:, :high]
+        left.partition(low, axis=1)
+        left[:, low:].sort(axis=1)
+    found = rows[:, ranks]
+    if len(usable) < len(ranks):
+        found[:, ranks < 0] = -np.inf
+    return found
+
+
+def _alike(sizes: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+    """Return the numbers of the groups of each kind: those of one size and the same ranks."""
+    order = np.argsort(sizes, kind="stable")
+    sizes_change = _changes([sizes], order)
+    changes = sizes_change | _changes(list(ranks.T), order)
+    if (changes != sizes_change).any():  # groups of one size with different ranks
+        columns = [sizes, *ranks.T]
+        order = np.lexsort(columns[::-1])
+        changes = _changes(columns, order)
+    return np.split(order, np.flatnonzero(changes) + 1)
+
+
+def _changes(columns: Iterable[NDArray[Any]], order: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return where neighbours differ in some column once they are in this order."""
+    found = np.zeros(len(order) - 1, dtype=bool)
+    for column in columns:
+        ordered = column[order]
+        found |= ordered[1:] != ordered[:-1]
     return found
 
 

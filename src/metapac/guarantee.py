@@ -1,151 +1,233 @@
-"""The promise as a value and as a sentence. Proofs are in docs/guarantee.md."""
+"""The guarantee as a value and as a sentence. Proofs are in docs/guarantee.md."""
 
 from __future__ import annotations
 
+import functools
+import math
 import numbers
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
-from metapac import _checks
+from metapac import _checks, sentences
+from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
 
-# Fixed before any data are seen, which is what makes the adaptive split valid. Four values within
-# a factor of 25 lose little to a finer list, whose length would be paid for in delta.
-ADAPTIVE_CANDIDATES = (0.02, 0.1, 0.25, 0.5)
+# Levels within tasks of the joint split, fixed before any data are seen. Where tasks are small few
+# errors are possible, and each number of them should find a level just above its probability.
+JOINT_LEVELS = (0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.27, 0.35, 0.42, 0.5)
+SPLITS = ("joint", "tight", "even")
 
 Split = str | float
-
-
-class Level(NamedTuple):
-    """What the two steps are run at: within each task, then across tasks."""
-
-    alpha_within: float
-    alpha_across: float
-    delta: float
+Epsilon = float | Mapping[Any, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """A meta-PAC promise: sets miss at most ``epsilon``, on ``1 - alpha`` of tasks, surely.
+    """A guarantee for new tasks: sets miss at most ``epsilon`` on at least ``1 - alpha`` of them.
 
-    With probability at least ``1 - delta`` over the calibration tasks, at least a fraction
-    ``1 - alpha`` of new tasks have sets that miss the true label at most a fraction ``epsilon``
-    of the time. ``split`` says how ``alpha`` is shared between the two steps; it changes the
-    threshold, never the promise.
+    With confidence ``1 - delta`` over the calibration tasks, at least a fraction ``1 - alpha`` of
+    new tasks have sets that miss the true label at most a fraction ``epsilon`` of the time.
+
+    Parameters
+    ----------
+    epsilon : float or mapping from class to float
+        Miss rate allowed on a task. A mapping gives each class its own and needs ``per_class``.
+    alpha : float
+        Fraction of new tasks that may miss more often.
+    delta : float or None
+        Failure probability of the guarantee. None for a guarantee in expectation, which counts an
+        unlucky calibration among the fraction ``alpha``.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How ``alpha`` is shared between the two steps; it changes the threshold, never the
+        guarantee. A number, at most 1/2, is the level within tasks.
+    per_class : bool, default False
+        Whether the miss rate is bounded for the examples of each class separately.
+    min_examples : int, default 0
+        Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
+        guarantee covers tasks like those that have at least as many.
     """
 
-    epsilon: float
+    epsilon: Epsilon
     alpha: float
-    delta: float
-    split: Split = "tight"
+    delta: float | None
+    split: Split = "joint"
+    per_class: bool = False
+    min_examples: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "alpha", "delta"):
-            object.__setattr__(self, name, _checks.probability(name, getattr(self, name)))
-        if isinstance(self.split, numbers.Real):
-            object.__setattr__(self, "split", _checks.probability("split", self.split))
-        elif self.split not in ("tight", "even", "adaptive"):
-            raise ValueError(
-                "split must be 'tight', 'even', 'adaptive' or a number strictly between 0 and 1, "
-                f"got {self.split!r}. The default 'tight' is right for most data."
-            )
+        self._set("epsilon", _checked_epsilon(self.epsilon, per_class=self.per_class))
+        self._set("alpha", _checks.probability("alpha", self.alpha))
+        if self.delta is not None:
+            self._set("delta", _checks.probability("delta", self.delta))
+        self._set("split", _checked_split(self.split))
+        if self.delta is not None and self.split == "joint":
+            _share(self.delta, len(JOINT_LEVELS), "levels")
+        _checks.true_or_false("per_class", self.per_class)
+        least = _checks.whole_number("min_examples", self.min_examples, least=0)
+        self._set("min_examples", least)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     @property
-    def levels(self) -> tuple[Level, ...]:
-        """Return the levels to run; all promises hold together and the largest threshold wins."""
-        if self.split == "even":
-            return (Level(self.alpha / 2, self.alpha / 2, self.delta),)
-        if self.split == "adaptive":
-            share = self.delta / len(ADAPTIVE_CANDIDATES)
-            return tuple(self._level(within, share) for within in ADAPTIVE_CANDIDATES)
-        within = self.alpha / 2 if self.split == "tight" else float(self.split)
-        return (self._level(within, self.delta),)
+    def miss_rate(self) -> float:
+        """``epsilon`` as one number; an error where each class has its own."""
+        if isinstance(self.epsilon, float):
+            return self.epsilon
+        raise ValueError(
+            f"epsilon is a mapping, {dict(self.epsilon)!r}, so there is no single miss rate. "
+            "Take the guarantee of one class with .of_class(label, classes)."
+        )
 
-    def _level(self, within: float, delta: float) -> Level:
-        # A task that breaks the promise shows a threshold that is too low with probability at
-        # least 1 - within, so certifying alpha * (1 - within) of low thresholds certifies alpha.
-        return Level(within, self.alpha * (1 - within), delta)
+    @property
+    def failure_probability(self) -> float:
+        """``delta`` as a number; an error where the guarantee is in expectation."""
+        if self.delta is not None:
+            return self.delta
+        raise ValueError(
+            "delta must be a number here, got None: a guarantee in expectation has no confidence "
+            "of its own. Pass delta=0.05, for example."
+        )
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels to run, ascending; the largest threshold over them is the result."""
+        return _levels(self.split, self.alpha, self.delta is None)
+
+    def ranks(self, tasks: int) -> tuple[int, ...]:
+        """Return for each level how many of so many task thresholds may be too low, or -1."""
+        if self.delta is not None:
+            return joint_ranks(tasks, self.levels, self.delta)
+        # Read as the decimals that they print as, so that 0.3 x 0.85 of 200 is 51.
+        alpha, within = Fraction(repr(self.alpha)), Fraction(repr(self.alpha_within))
+        share = alpha / 2 if self.split == "even" else alpha * (1 - within)
+        return (expectation_rank(tasks, share),)
 
     @property
     def alpha_within(self) -> float:
+        """The level within tasks; an error where there are several."""
         return self._only_level().alpha_within
 
     @property
     def alpha_across(self) -> float:
+        """The share across tasks; an error where there are several."""
         return self._only_level().alpha_across
 
     def _only_level(self) -> Level:
         if len(self.levels) > 1:
             raise ValueError(
-                f"split='adaptive' runs {len(self.levels)} levels, so there is no single one. "
+                f"split='joint' runs {len(self.levels)} levels, so there is no single one. "
                 "See .levels, or .level_ of the calibrated object."
             )
         return self.levels[0]
 
+    def of_class(self, label: Any, classes: Sequence[Any]) -> Guarantee:
+        """Return the part of the guarantee that is for one of ``classes``.
+
+        Together, the parts of all classes hold with confidence ``1 - delta``, because each fails
+        with probability at most ``delta`` divided by their number. In expectation, each class has
+        a guarantee of its own.
+        """
+        epsilon = self.epsilon
+        if isinstance(epsilon, Mapping):
+            if label not in epsilon:
+                raise ValueError(
+                    f"epsilon has no value for class {label!r}; it has "
+                    f"{', '.join(map(repr, epsilon))}. Give every class one."
+                )
+            epsilon = epsilon[label]
+        share = None if self.delta is None else _share(self.delta, len(classes), "classes")
+        return replace(self, epsilon=epsilon, delta=share, per_class=False)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the parameters, those that are at their defaults and rarely used left out."""
+        rare = {"per_class": False, "min_examples": 0}
+        own = asdict(self).items()
+        return {name: value for name, value in own if name not in rare or value != rare[name]}
+
     def __str__(self) -> str:
         return self.sentence()
 
-    def sentence(self, *, tasks: int | None = None, threshold: float | None = None) -> str:
-        """Return the promise in one plain sentence, with its numbers and its assumptions."""
-        over = "the calibration tasks" if tasks is None else f"the {tasks} calibration tasks"
-        return (
-            f"With probability at least 1 - {self.delta} over {over}, {_sets(threshold)} miss the "
-            f"true label at most {percent(self.epsilon)} of the time on at least "
-            f"{percent(self.alpha, but=True)} of new tasks (each with its own adaptation examples, "
-            "if any), provided that tasks are drawn independently and alike, that no calibration "
-            "task was seen in training, and that one fixed score function serves them all."
+    def sentence(self, *, tasks: int | None = None, threshold: sentences.Thresholds = None) -> str:
+        """Return the guarantee in one sentence, with its numbers and its assumptions.
+
+        Parameters
+        ----------
+        tasks : int, optional
+            Number of calibration tasks.
+        threshold : float or mapping from class to float, optional
+            Threshold that carries the guarantee; with ``per_class``, that of each class.
+
+        Returns
+        -------
+        str
+            The sentence.
+        """
+        return sentences.of_guarantee(self, tasks=tasks, threshold=threshold)
+
+
+def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, float]:
+    if not isinstance(epsilon, Mapping):
+        return _checks.probability("epsilon", epsilon)
+    if not per_class:
+        raise ValueError(
+            f"epsilon must be one number, got a mapping, {dict(epsilon)!r}. Pass per_class=True to "
+            "give each class its own."
         )
+    if not epsilon:
+        raise ValueError("epsilon must map every class to a number, got an empty mapping.")
+    return {label: _checks.probability(f"epsilon[{label!r}]", x) for label, x in epsilon.items()}
 
 
-def pooled_sentence(
-    epsilon: float, delta: float, *, examples: int | None = None, threshold: float | None = None
-) -> str:
-    """Return the promise of ``PS``, which speaks of examples and of no task in particular."""
-    over = "the" if examples is None else f"the {examples}"
-    return (
-        f"With probability at least 1 - {delta} over {over} calibration examples, "
-        f"{_sets(threshold)} miss the true label at most {percent(epsilon)} of the time on new "
-        "examples, provided that "
-        "these are drawn independently from the same distribution, that no calibration example "
-        "was seen in training, and that the score function is fixed; nothing is said of any one "
-        "task inside that distribution."
+def _checked_split(split: Any) -> Split:
+    if isinstance(split, numbers.Real) and not isinstance(split, bool) and 0 < float(split) <= 0.5:
+        return float(split)
+    if split in SPLITS:
+        return str(split)
+    raise ValueError(
+        f"split must be 'joint', 'tight', 'even' or a number above 0 and at most 0.5, got "
+        f"{split!r}. The default 'joint' is right for most data."
     )
 
 
-def average_sentence(over: str, epsilon: float, delta: float, *, tasks: int, offset: float) -> str:
-    """Return the promise of ``MetaCP``, which speaks of an average over tasks and of none of them.
-
-    ``offset`` is its lambda.
-    """
-    sets = f"the sets {{label: score >= -(quantile + {offset!r})}}"
-    rate = f"miss the true label at most {percent(epsilon)} of the time on average over"
-    if over == "tasks":
-        who = f"the {tasks} calibration tasks and their examples, {sets} {rate} new tasks"
+@functools.lru_cache(maxsize=1024)
+def _levels(split: Split, alpha: float, in_expectation: bool) -> tuple[Level, ...]:
+    """Return the levels to run, ascending. In expectation there is only one."""
+    if split == "joint" and not in_expectation:
+        within: tuple[float, ...] = JOINT_LEVELS
     else:
-        who = (
-            f"the examples of the {tasks} calibration tasks, {sets} are at least as large as sets "
-            f"that {rate} the draw of the calibration tasks and of a new one"
-        )
-    return (
-        f"With probability at least 1 - {delta} over {who}, not on each of them, provided that "
-        "tasks are drawn independently and alike, that no calibration task was seen in training, "
-        "and that one fixed score function and one fixed quantile predictor serve them all."
+        within = (alpha / 2 if isinstance(split, str) else split,)
+    return tuple(Level(each, _across(split, alpha, each)) for each in within)
+
+
+def _across(split: Split, alpha: float, within: float) -> float:
+    if split == "even":
+        return alpha / 2
+    # A task that breaks the guarantee shows a threshold that is too low with probability at
+    # least 1 - within, so certifying alpha (1 - within) of low thresholds certifies alpha.
+    return _rounded_down(Fraction(alpha) * (1 - Fraction(within)))
+
+
+def _rounded_down(value: Fraction) -> float:
+    """Return the largest float that is not above ``value``."""
+    near = float(value)
+    return near if Fraction(near) <= value else math.nextafter(near, 0.0)
+
+
+def _share(delta: float, parts: int, name: str) -> float:
+    share = equal_share(delta, parts)
+    if share > 0:
+        return share
+    raise ValueError(
+        f"delta={delta:g} cannot be divided among {parts} {name}: the share underflows to 0. "
+        "Pass a larger delta."
     )
-
-
-def _sets(threshold: float | None) -> str:
-    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
-
-
-def percent(fraction: float, *, but: bool = False) -> str:
-    """Return ``fraction``, or all but it, in percent and to its last digit: no claim is rounded."""
-    exact = Decimal(repr(fraction)) * 100
-    shown = f"{100 - exact if but else exact:f}"
-    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}%"
 
 
 class InfeasibleGuarantee(ValueError):
-    """The data are too few for the promise; the message says what is missing and what is not."""
+    """The data are too few for the guarantee; the message says what is missing and what works."""
 
 
 class NotCalibrated(ValueError, AttributeError):

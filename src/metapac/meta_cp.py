@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, corrections
+from metapac import _checks, corrections, sentences
 from metapac._checks import own_words
 from metapac._estimator import Calibrated
-from metapac.calibration import ON_INFEASIBLE, TRIVIAL
+from metapac.calibration import ON_INFEASIBLE
 from metapac.corrections import Correction, Split
 from metapac.grouping import Grouped, group
-from metapac.guarantee import InfeasibleGuarantee, average_sentence
+from metapac.guarantee import InfeasibleGuarantee
 
 
 class MetaCP(Calibrated):
@@ -44,7 +44,10 @@ class MetaCP(Calibrated):
     tasks_: NDArray[Any]
     task_sizes_: NDArray[np.int64]
     quantiles_: NDArray[np.float64]
-    _found = "lambda"
+
+    @property
+    def _found(self) -> str:
+        return "lambda"
 
     @own_words
     def __init__(
@@ -81,7 +84,8 @@ class MetaCP(Calibrated):
             raise InfeasibleGuarantee(corrections.shortage(over, epsilon, delta, count, least))
         self.tasks_, self.task_sizes_, self.quantiles_ = grouped.names, grouped.sizes, predicted
         self.correction_, self.split_ = correction
-        return self._calibrated(found, grouped.scores.dtype)
+        self.lambda_ = found
+        return self._calibrated(grouped.scores.dtype)
 
     def threshold(self, quantile: float) -> float:
         """Return the cut-off for scores on a task of this predicted quantile.
@@ -100,10 +104,11 @@ class MetaCP(Calibrated):
 
     @property
     def promise_(self) -> str:
-        """The promise in one sentence, with its numbers and its assumptions."""
+        """The guarantee in one sentence, with its numbers and its assumptions."""
         self._check_calibrated()
-        sentence = average_sentence(*self._promise(), tasks=len(self.tasks_), offset=self.lambda_)
-        return sentence if self.lambda_ < math.inf else f"{sentence} {TRIVIAL}"
+        count = len(self.tasks_)
+        sentence = sentences.of_average(*self._promise(), tasks=count, offset=self.lambda_)
+        return sentence if self.lambda_ < math.inf else f"{sentence} {sentences.TRIVIAL}"
 
     def _promise(self) -> tuple[str, float, float]:
         """Return over what, epsilon and delta, checked."""
@@ -131,7 +136,8 @@ class MetaCP(Calibrated):
         _checks.same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)
         self.quantiles_ = _checks.task_quantiles(evidence["quantiles"], self.tasks_.tolist())
         self.correction_, self.split_ = self._correction(self.task_sizes_)
-        self._calibrated(float(body["lambda"]), np.dtype(body["precision"]))
+        self.lambda_ = float(body["lambda"])
+        self._calibrated(np.dtype(body["precision"]))
 
 
 def _least_offset(grouped: Grouped, quantiles: NDArray[np.float64], need: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import numbers
 import os
 import secrets
 import shutil
@@ -117,6 +118,28 @@ def _open(path: Path, binary: bool) -> IO[Any]:
     if binary:
         return path.open("wb")
     return path.open("w", encoding="utf-8", newline="")
+
+
+def plain(parameter: Any) -> Any:
+    """Return a parameter as JSON can hold it: a mapping, whose keys may be numbers, as pairs."""
+    if isinstance(parameter, Mapping):
+        return {"by_class": [[label, float(value)] for label, value in parameter.items()]}
+    if isinstance(parameter, bool | numbers.Integral):
+        return bool(parameter) if isinstance(parameter, bool) else int(parameter)
+    return float(parameter) if isinstance(parameter, numbers.Real) else parameter
+
+
+def restored(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that ``plain`` made ready for JSON."""
+    return {
+        name: dict(value["by_class"]) if isinstance(value, dict) else value
+        for name, value in parameters.items()
+    }
+
+
+def encode_all(values: Any) -> Any:
+    """Return nested lists of floats as JSON can hold them."""
+    return [encode_all(each) for each in values] if isinstance(values, list) else encode(values)
 
 
 def encode(value: float) -> float | str:

@@ -1,4 +1,4 @@
-"""Sites that may not share data: each writes one number, a coordinator combines them."""
+"""Sites that may not share data: each sends a few numbers, a coordinator combines them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from metapac import _checks, persistence
-from metapac.calibration import Evidence, MetaPS
+from metapac.calibration import MetaPS
+from metapac.evidence import Evidence, coarsest, lowest_sent
 from metapac.guarantee import Guarantee
 from metapac.persistence import BadArtefact
 
@@ -19,45 +20,104 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Site:
-    """What a site sends: its threshold at each level, and how many examples are behind it."""
+    """What a site sends: its threshold at each level, and how many examples are behind it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the site; no two may share it.
+    guarantee : Guarantee
+        What all sites agreed on.
+    examples : tuple of int
+        Number of examples; with a guarantee per class, of each class.
+    thresholds : tuple of tuple of float
+        One number for each level; with a guarantee per class, a row for each class.
+    precision : numpy.dtype
+        Precision of the scores.
+    classes : tuple or None
+        The classes, where the guarantee is per class.
+    """
 
     name: str
-    examples: int
-    thresholds: tuple[float, ...]  # one for each level of the guarantee
     guarantee: Guarantee
+    examples: tuple[int, ...]
+    thresholds: tuple[tuple[float, ...], ...]
     precision: np.dtype[Any]
+    classes: tuple[Any, ...] | None = None
+
+    @classmethod
+    def of_evidence(cls, name: str, guarantee: Guarantee, found: Evidence) -> Site:
+        """Return what a site sends whose scores are those of one task."""
+        return cls(
+            name,
+            guarantee,
+            tuple(found.sizes[0].tolist()),
+            tuple(tuple(row) for row in found.thresholds[0].tolist()),
+            found.precision,
+            found.classes,
+        )
 
     def save(self, path: Path) -> None:
-        """Write the site as versioned JSON, atomically. No score but the thresholds is in it."""
+        """Write the site as versioned JSON, atomically. No score but the thresholds is in it.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write.
+        """
         body = {
             "site": self.name,
-            "examples": self.examples,
-            "parameters": asdict(self.guarantee),
+            "parameters": _parameters(self.guarantee),
             "levels": _levels(self.guarantee),
-            "thresholds": [persistence.encode(value) for value in self.thresholds],
+            "classes": None if self.classes is None else list(self.classes),
+            "examples": list(self.examples),
+            "thresholds": persistence.encode_all([list(row) for row in self.thresholds]),
             "precision": self.precision.name,
         }
         persistence.write(path, body, persistence.SITE)
 
 
 def read_site(path: Path) -> Site:
-    """Return what ``Site.save`` wrote; refuse a file that is not as it was."""
+    """Return what ``Site.save`` wrote; refuse a file that is not as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        File to read.
+
+    Returns
+    -------
+    Site
+        The site.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is not a site's, is damaged, or was written by another version of metapac.
+    """
     body = persistence.read(path, persistence.SITE)
     try:
-        guarantee = Guarantee(**body["parameters"])
-        thresholds = tuple(float(value) for value in body["thresholds"])
-        examples = _checks.whole_number("examples", body["examples"])
-        site = Site(str(body["site"]), examples, thresholds, guarantee, np.dtype(body["precision"]))
-        levels = body["levels"]
+        site = Site(
+            str(body["site"]),
+            Guarantee(**persistence.restored(body["parameters"])),
+            tuple(_checks.whole_numbers("examples", body["examples"], least=0).tolist()),
+            tuple(tuple(float(value) for value in row) for row in body["thresholds"]),
+            np.dtype(body["precision"]),
+            None if body["classes"] is None else tuple(body["classes"]),
+        )
+        levels, expected = body["levels"], _levels(site.guarantee)
+        count = 1 if site.classes is None else len(site.classes)
     except (KeyError, TypeError, ValueError) as error:
         raise BadArtefact(
             f"{path} does not hold what a site sends ({type(error).__name__}: {error}). "
             "Write it again with 'metapac site'."
         ) from error
-    if levels != _levels(guarantee) or len(thresholds) != len(levels):
+    shape = [len(site.examples), *{len(row) for row in site.thresholds}, len(site.thresholds)]
+    if levels != expected or shape != [count, len(levels), count]:
         raise BadArtefact(
-            f"{path} has {len(thresholds)} thresholds at levels {levels}, where this metapac has "
-            f"{_levels(guarantee)} for split={guarantee.split!r}. Use one version at all sites."
+            f"{path} has {len(site.thresholds)} rows of thresholds at levels {levels}, where this "
+            f"metapac has {count} at {expected} for split={site.guarantee.split!r}. Use one "
+            "version at all sites."
         )
     return site
 
@@ -65,8 +125,17 @@ def read_site(path: Path) -> Site:
 def combine_sites(sites: Iterable[Site | Path], *, on_infeasible: str = "raise") -> MetaPS:
     """Return what ``MetaPS.calibrate`` returns on the scores of all sites, tasks sorted by name.
 
-    ``sites`` are ``Site`` values or their files. A site counts once, and all must have the same
-    epsilon, alpha, delta and split.
+    Parameters
+    ----------
+    sites : iterable of Site or path
+        The sites or their files. A site counts once, and all must agree on the guarantee.
+    on_infeasible : {"raise", "trivial"}, default "raise"
+        What to do where the sites are too few.
+
+    Returns
+    -------
+    MetaPS
+        The calibrated object.
     """
     named = [
         (str(each), read_site(each))
@@ -79,30 +148,38 @@ def combine_sites(sites: Iterable[Site | Path], *, on_infeasible: str = "raise")
     _refuse_different(named)
     _refuse_repeated(named)
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
-    evidence = Evidence(
+    thresholds = np.array([site.thresholds for site in ordered])
+    found = Evidence(
         _checks.task_names([site.name for site in ordered]),
         np.array([site.examples for site in ordered]),
-        np.array([site.thresholds for site in ordered]),
-        min((site.precision for site in ordered), key=lambda dtype: dtype.itemsize),
+        thresholds,
+        lowest_sent(thresholds),
+        coarsest(site.precision for site in ordered),
+        ordered[0].classes,
     )
     guarantee = ordered[0].guarantee
-    evidence.refuse_uncertified(guarantee)
-    return MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)._conclude(evidence)
+    found.refuse_uncertified(guarantee)
+    return MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)._conclude(found)
 
 
 def _levels(guarantee: Guarantee) -> list[float]:
     return [level.alpha_within for level in guarantee.levels]
 
 
+def _parameters(guarantee: Guarantee) -> dict[str, Any]:
+    return {name: persistence.plain(value) for name, value in asdict(guarantee).items()}
+
+
 def _refuse_different(named: list[tuple[str, Site]]) -> None:
     first_where, first = named[0]
     for where, site in named[1:]:
-        ours, theirs = asdict(first.guarantee), asdict(site.guarantee)
+        ours = asdict(first.guarantee) | {"classes": first.classes}
+        theirs = asdict(site.guarantee) | {"classes": site.classes}
         for key in ours:
             if ours[key] != theirs[key]:
                 raise ValueError(
                     f"{where} was computed with {key}={theirs[key]!r}, but {first_where} with "
-                    f"{key}={ours[key]!r}. Run 'metapac site' with the same levels everywhere."
+                    f"{key}={ours[key]!r}. Run 'metapac site' with the same options everywhere."
                 )
 
 

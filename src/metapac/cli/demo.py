@@ -12,12 +12,13 @@ from rich.table import Table
 
 from metapac import plots
 from metapac.cli.common import console, errors, told
+from metapac.demands import least_size
 from metapac.demo import setting, synthetic
 from metapac.evaluation.draws import Study
 from metapac.evaluation.rows import Rows
 from metapac.evaluation.summary import Summary, summarise
 from metapac.evaluation.trials import evaluate
-from metapac.planning import least_size
+from metapac.sentences import percent
 
 if TYPE_CHECKING:
     from metapac.demo import glyphs
@@ -95,12 +96,12 @@ def _bar() -> Progress:
 def _table(summaries: list[Summary]) -> Table:
     g = setting.GUARANTEE
     table = Table(
-        title=f"Promise: error at most {g.epsilon:g} on at least {1 - g.alpha:.0%} of tasks, "
-        f"but for a chance of {g.delta:g}",
+        title=f"Guarantee: error at most {g.miss_rate:g} on at least {1 - g.alpha:.0%} of tasks, "
+        f"with confidence {percent(g.failure_probability, but=True)}",
         title_justify="left",
     )
     table.add_column("method")
-    for name in ("mean size", "error, 90th pct", "tasks within", "promise"):
+    for name in ("mean size", "error, 90th pct", "tasks within", "guarantee"):
         table.add_column(name, justify="right")
     for each in summaries:
         table.add_row(
@@ -118,7 +119,7 @@ def _explanation() -> str:
     return (
         "PS pools all tasks: near epsilon on average, above it on too many tasks.\n"
         f"PS-Test has the paper's {setting.OWN_EXAMPLES} labels of the new task itself and needs "
-        f"{least_size(g.epsilon, g.delta)}: it keeps every label.\n"
-        "Meta-PS needs no calibration label of the new task; the tight split, the default,\n"
+        f"{least_size(g.miss_rate, g.failure_probability)}: it keeps every label.\n"
+        "Meta-PS needs no calibration label of the new task; the joint split, the default,\n"
         "has smaller sets than the paper's even one."
     )

@@ -31,8 +31,8 @@ from metapac.cli.tables import (
     class_names,
     opened,
 )
-from metapac.guarantee import percent
 from metapac.persistence import replacing
+from metapac.sentences import percent
 
 if TYPE_CHECKING:
     from metapac.tables import Evaluation
@@ -50,7 +50,8 @@ def evaluate(
     columns: ColumnsAgain = None,
     classes: Classes = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV with a row for each task.")
+        Path | None,
+        typer.Option("--output", "-o", help="CSV to write, with a row for each task (and class)."),
     ] = None,
     table: TableOption = None,
     engine: EngineOption = Engine.duckdb,
@@ -59,10 +60,10 @@ def evaluate(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how often the sets of each task miss the true label, and how large they are.
+    """Show how often the sets of each task miss the true label, and how large they are.
 
-    Columns left out are those that the promise was calibrated on. Sizes need a score for each
-    class: pass --label, not --score.
+    Columns left out are those that the promise was calibrated on. Set sizes need a score for each
+    class: pass --label, not --score. A promise for each class is judged class by class.
     """
     calibrated = load(promise)
     how = Reading(table, engine, master, memory_limit, threads)
@@ -88,22 +89,40 @@ def evaluate(
         return
     _tell(calibrated, found)
     if output is not None:
-        console.print(f"{len(found.tasks)} tasks written to {output}", markup=False, soft_wrap=True)
+        _line(f"{len(found.tasks)} tasks written to {output}")
 
 
-def _rows(found: Evaluation) -> list[list[Any]]:
-    """Return task, examples, error and size of each task, the worst first."""
-    sizes = [None] * len(found.tasks) if found.sizes is None else found.sizes.tolist()
-    columns = (found.tasks.tolist(), found.examples.tolist(), found.errors.tolist(), sizes)
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return sorted(rows, key=lambda row: -row[2])
+def _rows(found: Evaluation) -> list[dict[str, Any]]:
+    """Return task, class, examples, error and size of all that was judged, the worst first.
+
+    With a guarantee for each class, the worst is what exceeds its epsilon most.
+    """
+    parts = {None: found} if found.by_class is None else found.by_class
+    rows = [row for label, part in parts.items() for row in _rows_of(label, part)]
+    return [row for _excess, row in sorted(rows, key=lambda pair: -pair[0])]
+
+
+def _rows_of(label: Any, part: Evaluation) -> list[tuple[float, dict[str, Any]]]:
+    """Return how far each task exceeds epsilon, and what is shown of it."""
+    sizes = [None] * len(part.tasks) if part.sizes is None else part.sizes.tolist()
+    columns = (part.tasks.tolist(), part.examples.tolist(), part.errors.tolist(), sizes)
+    return [
+        (
+            error - part.epsilon,
+            {"task": task}
+            | ({} if label is None else {"class": label})
+            | {"examples": examples, "error": error, "set_size": size},
+        )
+        for task, examples, error, size in zip(*columns, strict=True)
+    ]
 
 
 def _write(found: Evaluation, path: Path) -> None:
+    rows = _rows(found)
     with replacing(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "examples", "error", "set_size"])
-        writer.writerows(_rows(found))
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _seen(calibrated: ThresholdSets, found: Evaluation) -> int:
@@ -113,35 +132,47 @@ def _seen(calibrated: ThresholdSets, found: Evaluation) -> int:
 
 
 def _summary(calibrated: ThresholdSets, found: Evaluation) -> dict[str, Any]:
+    summary = _figures(found) | {"calibrated_on": _seen(calibrated, found)}
+    if found.by_class is not None:
+        summary["by_class"] = [
+            {"class": label} | _figures(part) for label, part in found.by_class.items()
+        ]
+    return summary | {"worst": _rows(found)[:_WORST]}
+
+
+def _figures(found: Evaluation) -> dict[str, Any]:
+    """Return the figures of an evaluation, as JSON can hold them: null where nothing was judged."""
+    judged = len(found.tasks) > 0
     return {
         "tasks": len(found.tasks),
-        "calibrated_on": _seen(calibrated, found),
+        "left_out": found.left_out,
         "examples": int(found.examples.sum()),
         "epsilon": found.epsilon,
-        "within": found.within,
-        "error": float(np.mean(found.errors)),
-        "set_size": None if found.sizes is None else float(np.mean(found.sizes)),
-        "worst": [
-            dict(zip(("task", "examples", "error", "set_size"), row, strict=True))
-            for row in _rows(found)[:_WORST]
-        ],
+        "within": found.within if judged else None,
+        "error": float(np.mean(found.errors)) if judged else None,
+        "set_size": float(np.mean(found.sizes)) if judged and found.sizes is not None else None,
     }
 
 
 def _tell(calibrated: ThresholdSets, found: Evaluation) -> None:
     alpha = getattr(calibrated, "alpha", None)
-    promised = (
-        "" if alpha is None else f"; promised on at least {percent(alpha, but=True)} of new tasks"
-    )
+    by_class = found.by_class or {}
+    promised = ""
+    if alpha is not None:
+        each = " for each class" * bool(by_class)
+        promised = f"; promised on at least {percent(alpha, but=True)} of new tasks{each}"
+    whole = f"{_tasks(len(found.tasks))} ({found.examples.sum()} examples)"
+    _line(f"{whole}{promised}" if by_class else f"{_share(found)} of {whole}{promised}")
+    for label, part in by_class.items():
+        few = f", {part.left_out} left out" if part.left_out else ""
+        tasks = f"{_tasks(len(part.tasks))} ({part.examples.sum()} examples{few})"
+        _line(f"class {label}: {_share(part)} of {tasks}")
+    if found.left_out:
+        least = max(1, getattr(calibrated, "min_examples", 0))
+        every = " of every class" * bool(by_class)
+        _line(f"{_tasks(found.left_out)} with fewer than {least} examples{every} left out")
     size = "" if found.sizes is None else f", of the set size {np.mean(found.sizes):.4g}"
-    console.print(
-        f"error at most {percent(found.epsilon)} on {found.within:.2%} of {len(found.tasks)} tasks "
-        f"({found.examples.sum()} examples){promised}",
-        f"mean over tasks of the error {np.mean(found.errors):.2%}{size}",
-        sep="\n",
-        markup=False,
-        soft_wrap=True,
-    )
+    _line(f"mean over tasks of the error {np.mean(found.errors):.2%}{size}")
     if seen := _seen(calibrated, found):
         console.print(
             f"{seen} of these tasks carry the name of a task that it was calibrated on: judge the "
@@ -153,11 +184,28 @@ def _tell(calibrated: ThresholdSets, found: Evaluation) -> None:
         console.print("Set sizes need a score for each class: pass --label.", markup=False)
 
 
+def _share(found: Evaluation) -> str:
+    """Return on what share of tasks the sets miss no more than they may, in words."""
+    share = f"{found.within:.2%}" if len(found.tasks) else "none"
+    return f"error at most {percent(found.epsilon)} on {share}"
+
+
 def _worst(found: Evaluation) -> Table:
     table = Table("task", title="Worst tasks", title_justify="left")
+    if found.by_class is not None:
+        table.add_column("class")
     for name in ("examples", "error", "set size")[: 2 if found.sizes is None else 3]:
         table.add_column(name, justify="right", overflow="fold")
-    for task, examples, error, size in _rows(found)[:_WORST]:
-        numbers = [str(examples), f"{error:.2%}", *([] if size is None else [f"{size:.4g}"])]
-        table.add_row(Text(str(task)), *numbers)
+    for row in _rows(found)[:_WORST]:
+        names = [Text(str(row[name])) for name in ("task", "class") if name in row]
+        size = [] if row["set_size"] is None else [f"{row['set_size']:.4g}"]
+        table.add_row(*names, str(row["examples"]), f"{row['error']:.2%}", *size)
     return table
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'s' * (count != 1)}"
+
+
+def _line(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)

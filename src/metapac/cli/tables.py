@@ -25,6 +25,8 @@ class Engine(StrEnum):
     spark = "spark"
 
 
+_READING = "Reading the table"
+
 Scores = Annotated[
     list[str],
     typer.Argument(
@@ -36,31 +38,52 @@ TaskOption = Annotated[str, typer.Option(help="Column with the task of each exam
 TaskAgain = Annotated[
     str | None, typer.Option(help="Column with the task; by default that of calibrate.")
 ]
-ScoreOption = Annotated[str | None, typer.Option(help="Column with the score of its true label.")]
+ScoreOption = Annotated[
+    str | None, typer.Option(help="Column with the score of the true label of each example.")
+]
 LabelOption = Annotated[
-    str | None, typer.Option(help="Instead: column with its true label, beside class scores.")
+    str | None,
+    typer.Option(
+        help="Instead of --score: column with the true label, which picks the score among those of "
+        "the classes. With --per-class, both may be given."
+    ),
 ]
 Columns = Annotated[
     str,
     typer.Option(
-        help="Which columns are class scores, the star being the class; or a column of lists."
+        help="Columns with a score for each class, the star being the class; or a column of lists."
     ),
 ]
 ColumnsAgain = Annotated[
     str | None, typer.Option(help="As for calibrate; by default as it was there, or 'p_*'.")
 ]
 Classes = Annotated[
-    str | None, typer.Option(help="Names of the classes, with commas: of a list, or some columns.")
+    str | None,
+    typer.Option(help="Names of the classes, separated by commas: of a list, or some columns."),
 ]
-TableOption = Annotated[str | None, typer.Option(help="Table of a database.")]
-EngineOption = Annotated[Engine, typer.Option(help="What reads the files.")]
+TableOption = Annotated[
+    str | None, typer.Option(help="Table of a database.", rich_help_panel=_READING)
+]
+EngineOption = Annotated[
+    Engine, typer.Option(help="What reads the files.", rich_help_panel=_READING)
+]
 Master = Annotated[
-    str | None, typer.Option(help="Of Spark, such as spark://host:7077; by default local.")
+    str | None,
+    typer.Option(
+        help="Master of Spark, such as spark://host:7077; by default local.",
+        rich_help_panel=_READING,
+    ),
 ]
 MemoryLimit = Annotated[
-    str | None, typer.Option(help="What the engine may use before it spills to disk: 4GiB.")
+    str | None,
+    typer.Option(
+        help="Memory the engine may use before it spills to disk, such as 4GiB.",
+        rich_help_panel=_READING,
+    ),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="How many it runs.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Number of engine threads.", rich_help_panel=_READING)
+]
 
 
 def class_names(text: str | None) -> list[str] | None:

@@ -92,7 +92,7 @@ def draw_sets(study: Study, rng: int, path: str | os.PathLike[str]) -> None:
     """Draw some queries of one test task with the sets that the tight split gives them."""
     generator = np.random.default_rng(rng)
     draw, g = study.draw(generator), GUARANTEE
-    promise = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta)
+    promise = MetaPS(epsilon=g.miss_rate, alpha=g.alpha, delta=g.failure_probability)
     promise.calibrate(draw.scores, draw.tasks)
     (task,) = study.tasks(study.pools.test, 1, generator)
     chosen = np.sort(generator.choice(int(judged().sum()), 16, replace=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 from metapac import persistence, plots
@@ -16,8 +17,8 @@ OWN_EXAMPLES = 100  # PS-Test has 20 labels for each of 5 classes, as in the pap
 METHODS = (
     Method("PS", POOLED, GUARANTEE),
     Method("PS-Test", OWN, GUARANTEE),
-    Method("Meta-PS even", PER_TASK, Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="even")),
-    Method("Meta-PS tight", PER_TASK, GUARANTEE),
+    Method("Meta-PS even", PER_TASK, replace(GUARANTEE, split="even")),
+    Method("Meta-PS joint", PER_TASK, GUARANTEE),
 )
 _COLUMNS = ("draw", "method", "task", "threshold", "error", "size")
 
@@ -35,7 +36,7 @@ def write(rows: Rows, folder: Path, title: str, rng: int) -> tuple[Path, Path]:
     plots.error_and_size(
         {name: mine.error for name, mine in by_method.items()},
         {name: mine.size for name, mine in by_method.items()},
-        epsilon=GUARANTEE.epsilon,
+        epsilon=GUARANTEE.miss_rate,
         title=title,
         path=picture,
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from metapac import evidence
 from metapac.binomial import allowed_errors, threshold
-from metapac.calibration import MetaPS
+from metapac.demands import least_size
 from metapac.evaluation.draws import Array, Draw
 from metapac.guarantee import Guarantee, InfeasibleGuarantee
 from metapac.meta_cp import MetaCP
-from metapac.planning import feasible, least_size, plan
+from metapac.planning import plan
 
 SECOND_DELTA = 0.1  # of the paper's figure of error per calibration set for two deltas
 
@@ -45,14 +46,12 @@ class Method:
         return self.rule.choose(draw, self.guarantee)
 
     def describe(self) -> dict[str, Any]:
-        return {"name": self.name, "rule": self.rule.choose.__name__, **asdict(self.guarantee)}
+        return {"name": self.name, "rule": self.rule.choose.__name__, **self.guarantee.describe()}
 
 
 def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
     """Return the paper's four methods, our splits, the oracle, and some at a second delta."""
-    even, tight, adaptive = (
-        replace(guarantee, split=split) for split in ("even", "tight", "adaptive")
-    )
+    even, tight, joint = (replace(guarantee, split=split) for split in ("even", "tight", "joint"))
     loose = replace(guarantee, delta=SECOND_DELTA)
     methods = (
         Method("PS", POOLED, guarantee),
@@ -60,7 +59,7 @@ def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
         Method("Meta-CP", QUANTILES, guarantee),
         Method("Meta-PS even", PER_TASK, even),
         Method("Meta-PS tight", PER_TASK, tight),
-        Method("Meta-PS adaptive", PER_TASK, adaptive),
+        Method("Meta-PS joint", PER_TASK, joint),
         Method("oracle", ORACLE, guarantee),
     )
     if guarantee.delta == SECOND_DELTA:
@@ -75,28 +74,30 @@ def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 
 def pooled(draw: Draw, g: Guarantee) -> Chosen:
     """PS: all calibration scores as if they were of one task."""
-    found = threshold(draw.scores, epsilon=g.epsilon, delta=g.delta)
-    return _same(draw, found, allowed_errors(len(draw.scores), g.epsilon, g.delta) >= 0)
+    epsilon, delta = g.miss_rate, g.failure_probability
+    found = threshold(draw.scores, epsilon=epsilon, delta=delta)
+    return _same(draw, found, allowed_errors(len(draw.scores), epsilon, delta) >= 0)
 
 
 def own(draw: Draw, g: Guarantee) -> Chosen:
     """PS-Test: labelled examples of the new task itself."""
     sizes = np.array([len(test.own) for test in draw.tests])
-    cuts = [threshold(test.own, epsilon=g.epsilon, delta=g.delta) for test in draw.tests]
-    return Chosen(np.array(cuts), allowed_errors(sizes, g.epsilon, g.delta) >= 0)
+    epsilon, delta = g.miss_rate, g.failure_probability
+    cuts = [threshold(test.own, epsilon=epsilon, delta=delta) for test in draw.tests]
+    return Chosen(np.array(cuts), allowed_errors(sizes, epsilon, delta) >= 0)
 
 
 def per_task(draw: Draw, g: Guarantee) -> Chosen:
     """Meta-PS: a threshold for each calibration task, then one for all."""
-    method = MetaPS(**asdict(g), on_infeasible="trivial").calibrate(draw.scores, draw.tasks)
-    carried = feasible(g, *np.unique(method.task_sizes_, return_counts=True))
-    return _same(draw, method.threshold_, carried)
+    (part,) = evidence.of_scores(g, draw.scores, draw.tasks, None).parts(g)
+    return _same(draw, part.outcome().threshold, part.demand().feasible())
 
 
 def quantiles(draw: Draw, g: Guarantee) -> Chosen:
     """Meta-CP: a predicted quantile for each task, shifted by what the calibration tasks ask."""
     assert draw.quantiles is not None  # methods that need them are left out without
-    method, carried = MetaCP(epsilon=g.epsilon, delta=g.delta, over="examples"), True
+    carried, delta = True, g.failure_probability
+    method = MetaCP(epsilon=g.miss_rate, delta=delta, over="examples")
     try:
         method.calibrate(draw.scores, draw.tasks, draw.quantiles)
     except InfeasibleGuarantee:
@@ -110,7 +111,7 @@ def quantiles(draw: Draw, g: Guarantee) -> Chosen:
 
 def oracle(draw: Draw, g: Guarantee) -> Chosen:
     """No method but a floor for size: the largest threshold that is right on the very task."""
-    cuts = [test.largest_threshold(g.epsilon) for test in draw.tests]
+    cuts = [test.largest_threshold(g.miss_rate) for test in draw.tests]
     return Chosen(np.array(cuts), np.ones(len(cuts), dtype=bool))
 
 
@@ -119,11 +120,11 @@ def _same(draw: Draw, cut: float, carried: bool) -> Chosen:
 
 
 def _labels(g: Guarantee) -> str:
-    return f"{least_size(g.epsilon, g.delta)} labels"
+    return f"{least_size(g.miss_rate, g.failure_probability)} labels"
 
 
 def _tasks(g: Guarantee) -> str:
-    needed = plan(**asdict(g))
+    needed = plan(epsilon=g.miss_rate, alpha=g.alpha, delta=g.delta, split=g.split)
     return f"{needed.tasks} tasks of {needed.examples_per_task} labels"
 
 

@@ -72,7 +72,7 @@ def judge(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
     return Rows(
         draw=np.full(cuts.size, number),
         method=np.repeat([each.name for each in used], count),
-        delta=np.repeat([each.guarantee.delta for each in used], count),
+        delta=np.repeat([each.guarantee.failure_probability for each in used], count),
         task=np.tile(np.arange(count), len(used)),
         threshold=cuts.ravel(),
         feasible=np.concatenate([each.feasible for each in chosen]),

@@ -15,7 +15,7 @@ from metapac.guarantee import Guarantee
 
 FAR = 2.0  # PS-Test is far more conservative where its error is at most 1 / FAR of Meta-PS's
 PAPERS = "Meta-PS even"
-KEEPING = ("Meta-PS even", "Meta-PS tight", "Meta-PS adaptive")
+KEEPING = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 BREAKING = ("PS", "Meta-CP")
 
 
@@ -40,7 +40,7 @@ def summarise(rows: Rows, guarantee: Guarantee) -> list[Summary]:
 
 
 def _summary(mine: Rows, g: Guarantee) -> Summary:
-    broken = mine.error > g.epsilon
+    broken = mine.error > g.miss_rate
     return Summary(
         method=str(mine.method[0]),
         delta=float(mine.delta[0]),
@@ -85,13 +85,13 @@ def verdicts(rows: Rows, guarantee: Guarantee) -> list[Verdict]:
 
 
 def _stays_within(line: Summary, g: Guarantee) -> Verdict:
-    claim = f"{line.method}: the 90th percentile of error is at most epsilon = {g.epsilon:g}"
-    return Verdict(claim, line.error_90 <= g.epsilon and line.feasible, _numbers(line))
+    claim = f"{line.method}: the 90th percentile of error is at most epsilon = {g.miss_rate:g}"
+    return Verdict(claim, line.error_90 <= g.miss_rate and line.feasible, _numbers(line))
 
 
 def _goes_beyond(line: Summary, g: Guarantee) -> Verdict:
-    claim = f"{line.method}: the 90th percentile of error is above epsilon = {g.epsilon:g}"
-    return Verdict(claim, line.error_90 > g.epsilon, _numbers(line))
+    claim = f"{line.method}: the 90th percentile of error is above epsilon = {g.miss_rate:g}"
+    return Verdict(claim, line.error_90 > g.miss_rate, _numbers(line))
 
 
 def _conservative(alone: Summary, meta: Summary) -> Verdict:

@@ -16,10 +16,14 @@ from torch.nn.functional import cross_entropy
 from metapac import _checks as _numbers
 from metapac.learners import _checks
 from metapac.learners._backbone import describe
-from metapac.learners._inference import batches, evaluating, on_device
+from metapac.learners._inference import batches, evaluating, on_device, worst_case_scores
 from metapac.learners.support_norm import SupportNorm, norm_by_support
 
 Weights = dict[str, Tensor]
+# Rounding error of a difference of two logits, in machine epsilons, relative to 1 plus the largest
+# difference of the example: 6.1e-5 in float32. Measured over MLP, Conv4, ResNet12 and ResNet50:
+# batch sizes from 1 to 1024 move it by 0 on a CPU and by at most 3.0e-5 on an H200.
+LOGIT_ERROR = 2.0**9
 
 
 class MAML:
@@ -156,10 +160,20 @@ class AdaptedModel:
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
         """Return the softmax of the adapted model, (n, classes); absent labels exactly 0."""
-        module = self.learner.module
-        with evaluating(module):
-            found = torch.cat([self._logits(part) for part in batches(x, module)])
-            return np.asarray(found.softmax(-1)[:, : self.classes].float().cpu().numpy())
+        return np.asarray(self._logits(x).double().softmax(1).float().cpu().numpy())
 
-    def _logits(self, x: Tensor) -> Tensor:
-        return self.learner._logits(self.weights, self.support_x, self.support_y, x)
+    def lowered_scores(self, x: Any, y: Any) -> NDArray[np.floating[Any]]:
+        """Return the scores of labels ``y`` to calibrate on, (n,): see ``lower_scores``."""
+        labels = on_device(y, self.learner.module).to(torch.int64)  # (n,)
+        logits = self._logits(x)  # (n, classes)
+        lowest = torch.where(logits.isfinite(), logits, torch.inf).amin(1)
+        error = LOGIT_ERROR * torch.finfo(logits.dtype).eps * (1 + logits.amax(1) - lowest)
+        worst = logits.double().scatter_add(1, labels[:, None], -error.double()[:, None])
+        return worst_case_scores(worst, labels)
+
+    def _logits(self, x: Any) -> Tensor:
+        """Return the logits of the adapted model, (n, classes); absent labels -inf."""
+        module, given = self.learner.module, (self.support_x, self.support_y)
+        with evaluating(module):
+            parts = [self.learner._logits(self.weights, *given, q) for q in batches(x, module)]
+        return torch.cat(parts)[:, : self.classes]

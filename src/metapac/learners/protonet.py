@@ -12,12 +12,23 @@ from torch import Tensor, nn
 
 from metapac.learners import _checks
 from metapac.learners._backbone import describe
-from metapac.learners._inference import BATCH, batches, evaluating, on_device
+from metapac.learners._inference import (
+    BATCH,
+    batches,
+    evaluating,
+    on_device,
+    worst_case_scores,
+)
 from metapac.learners.bank import PrototypeBank
-from metapac.learners.prototypes import prototype_logits
+from metapac.learners.prototypes import (
+    distance_error,
+    norms,
+    prototype_logits,
+    worst_case_logits,
+)
 
-# Differences held at a time when scoring: 2**24 floats are 64 MiB.
-_DIFFERENCES = 2**24
+# Differences held at a time when scoring: 2**23 doubles are 64 MiB.
+_DIFFERENCES = 2**23
 
 
 class ProtoNet:
@@ -74,10 +85,22 @@ class PrototypeScorer:
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
         """Return softmax over minus squared distances, (n, classes); absent labels exactly 0."""
-        rows = max(1, _DIFFERENCES // (self.classes * max(1, self.support_z.shape[1])))
-        parts = torch.split(self.learner.embed(x), rows)
-        found = torch.cat([self._logits(z[None])[0] for z in parts])  # (n, classes)
-        return np.asarray(found.softmax(-1).cpu().numpy())
+        probabilities = self._logits(self.learner.embed(x)).softmax(0).T
+        return np.asarray(probabilities.float().cpu().numpy())
+
+    def lowered_scores(self, x: Any, y: Any) -> NDArray[np.floating[Any]]:
+        """Return the scores of labels ``y`` to calibrate on, (n,): see ``lower_scores``."""
+        z = self.learner.embed(x)  # (n, d)
+        labels = on_device(y, self.learner.module).to(torch.int64)[None]  # (1, n)
+        error = distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])  # (1, n)
+        return worst_case_scores(worst_case_logits(self._logits(z)[None], labels, error), labels)
 
     def _logits(self, z: Tensor) -> Tensor:
-        return prototype_logits(self.support_z[None], self.support_y[None], z, self.classes)
+        """Return the float64 logits of embeddings, (n, d) -> (classes, n)."""
+        rows = max(1, _DIFFERENCES // (self.classes * max(1, z.shape[1])))
+        support = self.support_z[None].double(), self.support_y[None]
+        parts = [
+            prototype_logits(*support, part[None].double(), self.classes)[0]
+            for part in torch.split(z, rows)
+        ]
+        return torch.cat(parts).T

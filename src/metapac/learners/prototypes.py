@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+# Rounding error of an embedding relative to its length: 16 float32 epsilons, or 1.9e-6.
+# Measured over MLP, Conv4, ResNet12 and ResNet50: batch sizes from 1 to 1024 move an embedding by
+# at most 8.0e-7 (CPU, and H200 without TF32), a change from CPU to GPU by 1.0e-6, a ResNet50 by
+# 2.3e-6. Distances of trained networks moved by at most 6 % of what distance_error allows.
+EMBEDDING_ERROR = 2.0**-19
 
 
 def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, classes: int) -> Tensor:
@@ -30,3 +38,35 @@ def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, clas
         differences = (query_z - centre).unsqueeze(2) - prototypes.unsqueeze(1)
         distances = differences.square().sum(-1)  # (E, Q, classes)
         return torch.where(counts.unsqueeze(1) > 0, -distances, -torch.inf)
+
+
+def worst_case_logits(logits: Tensor, labels: Tensor, error: Tensor) -> Tensor:
+    """Return logits as unfavourable to the true labels as a ``distance_error`` can make them.
+
+    Shapes: (T, classes, Q), (T, Q), (T, Q) -> (T, classes, Q).
+    """
+    distances = (-logits).clamp(min=0).sqrt()  # (T, classes, Q)
+    classes = torch.arange(logits.shape[1], device=labels.device)
+    true = labels.unsqueeze(1) == classes.unsqueeze(1)  # (T, classes, Q)
+    farther, nearer = distances + error.unsqueeze(1), distances - error.unsqueeze(1)
+    moved = torch.where(true, farther, nearer.clamp(min=0))
+    return -moved.square()
+
+
+def distance_error(query_norms: Tensor, support_norms: Tensor, width: int) -> Tensor:
+    """Return how far rounding can move a distance to a prototype, (T, Q), (T, S) -> (T, Q).
+
+    Query and prototype each move by ``EMBEDDING_ERROR`` times the greatest length r involved, and
+    by the triangle inequality the distance moves by no more than both together. Besides,
+    |q|^2 - 2 q.p + |p|^2 is made of sums of ``terms`` products of lengths up to r, so that float64
+    computes it to 4 terms 2^-53 r^2, and its root to 2 sqrt(terms 2^-53) r.
+    """
+    reach = query_norms.maximum(support_norms.amax(-1, keepdim=True))  # (T, Q)
+    terms = width + 2 * support_norms.shape[-1] + 8
+    return 2 * reach * (EMBEDDING_ERROR + math.sqrt(terms * 2.0**-53))
+
+
+def norms(z: Tensor) -> Tensor:
+    """Return the length of each embedding in float64."""
+    lengths: Tensor = torch.linalg.vector_norm(z, dim=-1, dtype=torch.float64)
+    return lengths

@@ -113,7 +113,7 @@ def predictor(
         if progress is not None:
             progress(len(scores), len(tasks))
     names = np.arange(len(scores)).repeat([len(own) for own in scores])
-    fitted = QuantilePredictor(epsilon=e.guarantee.epsilon, rng=0)
+    fitted = QuantilePredictor(epsilon=e.guarantee.miss_rate, rng=0)
     return fitted.fit(np.stack(supports), fitted.targets(np.concatenate(scores), names))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def class_names(classes: Sequence[Any]) -> list[Any]:
     if isinstance(classes, str):
         raise ValueError(f"classes must be a list of names, got the string {classes!r}.")
     names = [str(name) for name in classes]
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice or not names:
         found = f"{twice[0]!r} twice" if twice else "none"
         raise ValueError(f"classes must name each class once, got {found}.")
@@ -124,7 +125,8 @@ def _plain(name: Any) -> int | str:
     return int(name) if whole else str(name)
 
 
-def has_one_threshold(promise: Any) -> None:
+def threshold_sets(promise: Any) -> None:
+    """Refuse what is no calibrated object with a threshold."""
     if isinstance(promise, str | os.PathLike):
         raise ValueError(
             f"promise must be a calibrated object, got the path {os.fspath(promise)!r}. Load it "
@@ -133,8 +135,8 @@ def has_one_threshold(promise: Any) -> None:
     if not isinstance(promise, ThresholdSets):
         quantile = " A MetaCP needs a predicted quantile for each task: use it on arrays."
         raise ValueError(
-            "promise, which comes before the table, must have one threshold as a MetaPS or PS has, "
-            f"got {type(promise).__name__}.{quantile * (type(promise).__name__ == 'MetaCP')}"
+            "promise, which comes before the table, must be a calibrated MetaPS or PS, got "
+            f"{type(promise).__name__}.{quantile * (type(promise).__name__ == 'MetaCP')}"
         )
     promise._check_calibrated()
 
@@ -155,12 +157,78 @@ def site_name(name: Any) -> str:
     return name.strip()
 
 
-def one_way_to_score(score: str | None, label: str | None) -> None:
-    if (score is None) == (label is None):
+def one_way_to_score(score: str | None, label: str | None, *, per_class: bool) -> None:
+    if per_class and label is None:
+        raise ValueError(
+            "label must name the column with the true label where each class has its own "
+            "guarantee. Pass label, with or without score."
+        )
+    if (score is None) == (label is None) and not per_class:
         raise ValueError(
             "pass either score, the column with the score of the true label, or label, the column "
             f"with the true label beside a score for each class, got score={score!r} and "
             f"label={label!r}."
+        )
+
+
+def some_classes(source: Any, column: str, found: int, labels: int, most: int) -> None:
+    """Refuse a column without labels, and one with more than can be classes."""
+    if not found:
+        raise no_rows(source.name)
+    if not labels:
+        raise ValueError(f"{source.name}: column {column!r} holds no labels. Fill it in.")
+    if labels > most:
+        raise ValueError(
+            f"{source.name}: column {column!r} holds more than {most} different labels. Pass the "
+            "column with the true label."
+        )
+
+
+def same_classes_everywhere(classes: Any) -> None:
+    if classes is None:
+        raise ValueError(
+            "classes must name all classes where score is given: they have to be the same at "
+            "every site, and this one may lack some."
+        )
+
+
+def epsilon_of(epsilon: Any, classes: Sequence[Any]) -> Any:
+    """Return epsilon with the classes themselves as its keys, which may be written as text."""
+    if not isinstance(epsilon, Mapping):
+        return epsilon
+    given = {str(name): value for name, value in epsilon.items()}
+    there = {str(name): name for name in classes}
+    for name in given:
+        if name not in there:
+            raise ValueError(
+                f"epsilon names class {name!r}, which is none of the classes "
+                f"{listed([*map(repr, there)])}."
+            )
+    for name in there:
+        if name not in given:
+            raise ValueError(
+                f"epsilon has no value for class {name!r}; it has {listed([*map(repr, given)])}. "
+                "Give every class one."
+            )
+    return {there[name]: value for name, value in given.items()}
+
+
+def promised_classes(names: Sequence[Any], promised: Sequence[Any]) -> None:
+    """Refuse classes that a guarantee for each class has no threshold for."""
+    known = {str(name) for name in promised}
+    for name in names:
+        if str(name) not in known:
+            raise ValueError(
+                f"classes must be among those of the promise, "
+                f"{listed([repr(each) for each in promised])}, got {name!r}."
+            )
+
+
+def tasks_to_judge(source: Any, judged: int, tasks: int, least: int) -> None:
+    if not judged:
+        raise ValueError(
+            f"{source.name} has no task to judge: the promise covers tasks with at least "
+            f"{many(least, 'example')}, and the {many(tasks, 'task')} here have fewer."
         )
 
 
@@ -177,14 +245,14 @@ def no_missing_tasks(name: str, column: str | None, count: int) -> None:
 
 
 def missing_scores(
-    name: str, nulls: int, nans: int, rows: int, tasks: Sequence[tuple[Any, int]]
+    name: str, nulls: int, nans: int, rows: int, tasks: Sequence[tuple[str, int]]
 ) -> ValueError:
     """Say how many nulls and NaN there are; ``tasks`` are those that hold any, with how many."""
     null = "NaN or null" if name == "the pandas frame" else "null"  # which are one to pandas
     counts = [many(nulls, null)] * bool(nulls) + [f"{nans} NaN"] * bool(nans)
     return ValueError(
         f"{name}: the scores hold {' and '.join(counts)} out of {rows} values (by task, "
-        f"{listed([f'{task!r}: {count}' for task, count in tasks])}); a score that cannot be "
+        f"{listed([f'{task}: {count}' for task, count in tasks])}); a score that cannot be "
         "compared cannot be certified. Drop those rows or give them -inf."
     )
 

@@ -36,8 +36,17 @@ class Brackets(NamedTuple):
 
     @property
     def left(self) -> int:
-        """How many scores lie in brackets that are not solved; targets may share some."""
-        return int(self.inside[~self.solved].sum())
+        """How many scores lie in brackets that are not solved."""
+        open_ = self.take(np.flatnonzero(~self.solved))
+        return int(open_.inside[open_.firsts()].sum())
+
+    def firsts(self) -> NDArray[np.intp]:
+        """Return the first target of each bracket; targets of one bracket follow one another."""
+        new = np.zeros(len(self.task), dtype=bool)
+        new[:1] = True
+        for column in (self.task, self.below, self.inside):
+            new[1:] |= column[1:] != column[:-1]
+        return np.flatnonzero(new)
 
     def within(self, low: Array, high: Array) -> Brackets:
         """Return the brackets cut back to the least and the greatest score of their tasks."""
@@ -89,12 +98,15 @@ class Spans(NamedTuple):
     @classmethod
     def of_brackets(cls, brackets: Brackets, floor: Array, ceiling: Array) -> Spans:
         """Return the spans of brackets; each reaches from its least floor to its top ceiling."""
-        keys = np.column_stack([brackets.task, brackets.below, brackets.inside])
-        _keys, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        lowest, highest = floor[first], ceiling[first]
-        np.minimum.at(lowest, of, floor)
-        np.maximum.at(highest, of, ceiling)
-        return cls(of, brackets.task[first], brackets.low[first], lowest, highest)
+        first = brackets.firsts()
+        of = np.repeat(np.arange(len(first)), np.diff(first, append=len(brackets.task)))
+        return cls(
+            of,
+            brackets.task[first],
+            brackets.low[first],
+            np.minimum.reduceat(floor, first),
+            np.maximum.reduceat(ceiling, first),
+        )
 
 
 def narrow(brackets: Brackets, cuts: Array, less: Counts) -> Brackets:

@@ -21,11 +21,11 @@ Trim = tuple[float, float]
 
 
 class Census(NamedTuple):
-    """What one pass tells of each task, tasks in ascending order."""
+    """What one pass tells of each task, or of each class in it, in ascending order of names."""
 
     names: Array  # (tasks,)
     sizes: Counts  # (tasks,)
-    low: Array  # (tasks,), the least score, in the precision of the scores; -inf if unknown
+    low: Array  # (tasks,), the lowest score, in the precision of the scores; -inf if unknown
     high: Array  # (tasks,), the greatest; inf if unknown
     mean: NDArray[np.float64]  # (tasks,), of scores within the trim; NaN if unknown
     spread: NDArray[np.float64]  # (tasks,), their standard deviation
@@ -36,7 +36,7 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
 
     Scores within ``trim``, if given, are averaged besides. Averages only guide the search. Where
     all are averaged, finite averages show that all are numbers, and ranges are left out: least
-    and greatest take longer to find.
+    and greatest take longer to find. Of classes the lowest scores are needed in any case.
     """
     ranged = trim is None or bool(np.isfinite(trim).all())
     found = rows.source.run(_grouped(rows, trim, ranged=ranged))
@@ -47,7 +47,8 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     sizes = found["size"].to_numpy()
     ends = {"low": -np.inf, "high": np.inf}
     low, high = (
-        _column(found, name) if ranged else np.full(len(found), end) for name, end in ends.items()
+        _column(found, name) if name in found.column_names else np.full(len(found), end)
+        for name, end in ends.items()
     )
     missing = found["task"].is_null().to_numpy()
     if missing.any() or (found["filled"].to_numpy() != sizes).any() or np.isnan(high).any():
@@ -60,6 +61,13 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     return Census(*(column[order] for column in (names, sizes, low, high, *_moments(found, trim))))
 
 
+def lowest_score(rows: Rows, census: Census) -> float:
+    """Return the lowest score of all, which files and engines often know without looking."""
+    if np.isfinite(census.low).any() or np.isfinite(census.high).any():
+        return float(census.low.min())
+    return float(rows.source.run(rows.table.agg(low=rows.table.score.min()))["low"][0].as_py())
+
+
 def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
     table = rows.table
     shown = rows.source.engine in _NAN_IS_LARGEST
@@ -68,8 +76,10 @@ def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
         "size": table.count(),
         "filled": table.score.count() if shown else table.count(where=can_be_used),
     }
+    if ranged or rows.keys is not None:
+        columns["low"] = table.score.min()
     if ranged:
-        columns |= {"low": table.score.min(), "high": table.score.max()}
+        columns["high"] = table.score.max()
     if trim is not None:
         value, within = _averaged(table.score, trim)
         square = value * value
@@ -113,5 +123,6 @@ def _missing_scores(rows: Rows, count: int) -> ValueError:
     counts = bad.group_by("task").agg(nans=_.score.count(), all=_.count())
     found = rows.source.run(counts)
     nans, both = sum(found["nans"].to_pylist()), sum(found["all"].to_pylist())
-    tasks = sorted(zip(found["task"].to_pylist(), found["all"].to_pylist(), strict=True))
+    words = map(rows.words, found["task"].to_pylist())
+    tasks = sorted(zip(words, found["all"].to_pylist(), strict=True))
     return _checks.missing_scores(rows.source.name, both - nans, nans, count, tasks)

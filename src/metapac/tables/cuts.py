@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,7 +11,8 @@ import ibis
 import numpy as np
 
 from metapac._estimator import ThresholdSets
-from metapac.tables.brackets import number, ordinal
+from metapac.tables import _checks
+from metapac.tables.brackets import Array, number, ordinal, previous
 from metapac.tables.scores import Precision
 
 
@@ -43,24 +45,41 @@ def _powers(exponent: int) -> list[int]:
     return [sign * 60] * whole + [sign * rest] * (rest > 0)
 
 
-def least_kept(promise: ThresholdSets, precision: Precision) -> float:
-    """Return the least score of a precision that ``promise.predict_set`` keeps.
+def cut_of(promise: ThresholdSets, precision: Precision) -> float:
+    """Return the least score of a precision that a promise with one threshold keeps."""
+    return float(least_kept(np.array([promise.threshold_]), promise.precision_, precision)[0])
+
+
+def cuts_of(promise: ThresholdSets, names: Sequence[Any], precision: Precision) -> list[float]:
+    """Return for each of some classes the least score of a precision that a promise keeps."""
+    if promise.classes_ is None:
+        return [cut_of(promise, precision)] * len(names)
+    _checks.promised_classes(names, promise.classes_)
+    cuts = least_kept(promise.thresholds_, promise.precision_, precision).tolist()
+    of = {str(name): cut for name, cut in zip(promise.classes_, cuts, strict=True)}
+    return [of[str(name)] for name in names]
+
+
+def least_kept(thresholds: Array, calibrated: Precision, precision: Precision) -> Array:
+    """Return for each threshold the least score of a precision that ``predict_set`` keeps.
 
     Sets are decided in the coarser of two precisions. Rounding keeps order, so that among the
     finer numbers those kept are all from some one on, which is looked for by halving.
     """
-    coarse = min(precision, promise.precision_, key=lambda each: each.itemsize)
+    coarse = min(precision, calibrated, key=lambda each: each.itemsize)
     with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
-        threshold = coarse.type(promise.threshold_)
+        rounded = thresholds.astype(coarse)
     if coarse == precision:
-        return float(threshold)
-    dropped, enough = (int(ordinal(np.array([v], precision))[0]) for v in (-np.inf, threshold))
-    while enough - dropped > 1:
-        middle = (dropped + enough) // 2
+        return rounded.astype(np.float64)
+    enough, dropped = (ordinal(x.astype(precision)) for x in (rounded, previous(rounded)))
+    while (enough - dropped > 1).any():
+        middle = dropped + (enough - dropped) // 2
         with np.errstate(over="ignore"):
-            value = number(np.array([middle]), precision).astype(coarse)[0]
-        dropped, enough = (dropped, middle) if value >= threshold else (middle, enough)
-    return float(number(np.array([enough]), precision)[0])
+            keeps = number(middle, precision).astype(coarse) >= rounded
+        # Where both have met, the middle is dropped, which must stay.
+        keeps &= middle > dropped
+        enough, dropped = np.where(keeps, middle, enough), np.where(keeps, dropped, middle)
+    return number(enough, precision).astype(np.float64)
 
 
 def one_if(condition: Any) -> Any:

@@ -18,6 +18,7 @@ class Layout(NamedTuple):
     columns: str = "p_*"  # scores of the classes: a star for their names, or a column of lists
     classes: Sequence[Any] | None = None  # names for the places of lists, or some of the columns
     others: tuple[str, ...] = ()  # columns that are no class, though they may look like one
+    per_class: bool = False  # whether classes are told apart
 
     def checked(self) -> Layout:
         """Return the same, if every column is named by a string."""
@@ -48,16 +49,20 @@ def as_calibrated(
     classes: Sequence[Any] | None = None,
 ) -> Layout:
     """Return a layout whose columns, where left out, are those that a promise was calibrated on."""
-    _checks.has_one_threshold(promise)
+    _checks.threshold_sets(promise)
     known = promise.columns_ or {}
+    per_class = promise.classes_ is not None
     if score is None and label is None:
         score, label = known.get("score"), known.get("label")
+    elif label is None and per_class:
+        label = known.get("label")
     layout = Layout(
         known.get("task") if task is None else task,
         score,
         label,
         known.get("columns", "p_*") if columns is None else columns,
-        known.get("classes") if classes is None else classes,
+        known.get("classes", promise.classes_) if classes is None else classes,
         tuple(known[name] for name in ("task", "score", "label") if name in known),
+        per_class,
     )
     return layout.checked()

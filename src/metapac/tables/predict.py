@@ -13,7 +13,7 @@ import ibis
 from metapac._estimator import ThresholdSets
 from metapac.tables import _checks
 from metapac.tables import output as output_file
-from metapac.tables.cuts import kept, least_kept, one_if, total
+from metapac.tables.cuts import cuts_of, kept, one_if, total
 from metapac.tables.layout import Layout, as_calibrated
 from metapac.tables.scores import ClassScores, class_scores, usable
 from metapac.tables.sources import Source, open_source
@@ -32,11 +32,33 @@ def predict_table(
 ) -> _checks.Table:
     """Return an Ibis table with the set of labels of each row, and write it to ``output``.
 
-    Scores of the classes are the columns like ``columns``, whose star is the name of the class,
-    or a column of lists whose places ``classes`` names; by default those that the promise was
-    calibrated on, or ``p_*``. Added are ``set``, a list of labels (JSON text in CSV), and
-    ``set_size``; or with ``booleans`` a column in_CLASS for each class. A row is kept as it is.
-    Nulls and NaN among the scores are refused before anything is written.
+    A row is kept as it is, and its set is added to it. Nulls and NaN among the scores are refused
+    before anything is written.
+
+    Parameters
+    ----------
+    promise : MetaPS or PS
+        The calibrated object.
+    source : path, list of paths, frame or Ibis table
+        As in ``calibrate_table``.
+    columns : str, optional
+        Columns with a score for each class, the star being the name of the class; or a column of
+        lists. By default as the promise was calibrated, or ``p_*``.
+    classes : sequence, optional
+        Names of the classes: of some of the columns, or of the places of lists. By default those of
+        the promise; with a guarantee for each class, it has no other.
+    booleans : bool, default False
+        Whether to add a column in_CLASS for each class, instead of the columns ``set``, a list of
+        labels (JSON text in CSV), and ``set_size``.
+    output : str or path, optional
+        Parquet or CSV file to write.
+    table, connection
+        As in ``calibrate_table``.
+
+    Returns
+    -------
+    ibis.Table
+        The table with its sets.
     """
     layout = as_calibrated(promise, columns=columns, classes=classes)
     text = output is not None and output_file.kind_of(output) == "csv"
@@ -98,9 +120,9 @@ def with_sets(
     text: bool = False,
 ) -> _checks.Table:
     """Return the table with its sets, as lists, as JSON ``text``, or as ``booleans``."""
-    cut = least_kept(promise, of_classes.precision)
-    inside = [kept(score, cut) for score in of_classes.scores]
     names = of_classes.names
+    cuts = cuts_of(promise, names, of_classes.precision)
+    inside = [kept(score, cut) for score, cut in zip(of_classes.scores, cuts, strict=True)]
     if booleans:
         added = {f"in_{name}": each for name, each in zip(names, inside, strict=True)}
     else:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import ibis
 import numpy as np
 from ibis import _
+from numpy.typing import NDArray
 
 from metapac.tables import _checks
 from metapac.tables.brackets import Array, Brackets, Counts, Spans, cuts_between, narrow
@@ -34,15 +35,24 @@ def order_statistics(rows: Rows, census: Census, ranks: Counts, progress: Progre
     Ranks count from 0; a rank of -1 gives ``-inf``.
     """
     found = np.full(ranks.shape, -np.inf)
-    task, level = np.nonzero(ranks >= 0)
-    if len(task):
-        brackets = Brackets.whole(task, ranks[task, level], census.low, census.high, census.sizes)
+    wanted = ranks >= 0
+    if wanted.any():
+        task, rank, target = _targets(ranks, wanted)
+        brackets = Brackets.whole(task, rank, census.low, census.high, census.sizes)
         brackets = _narrowed(rows, census, brackets, progress)
         if brackets.left:
             progress(f"sorting {brackets.left} scores")
             brackets = _look(rows, census, brackets, brackets.low, brackets.high)
-        found[task, level] = brackets.low
+        found[wanted] = brackets.low[target]
     return found
+
+
+def _targets(ranks: Counts, wanted: NDArray[np.bool_]) -> tuple[Counts, Counts, Counts]:
+    """Return the different ranks of each task in ascending order, and the number of each wanted."""
+    most = int(ranks.max()) + 1
+    codes, target = np.unique(np.nonzero(wanted)[0] * most + ranks[wanted], return_inverse=True)
+    task, rank = np.divmod(codes, most)
+    return task, rank, target
 
 
 def _narrowed(rows: Rows, census: Census, brackets: Brackets, progress: Progress) -> Brackets:
@@ -64,7 +74,7 @@ def _narrowed(rows: Rows, census: Census, brackets: Brackets, progress: Progress
 
 def _ranges(rows: Rows, census: Census, progress: Progress) -> tuple[Array, Array]:
     """Return the least and the greatest score of each task, which the census may have left out."""
-    if np.isfinite(census.low).any():
+    if np.isfinite(census.low).any() and np.isfinite(census.high).any():
         return census.low, census.high
     progress("finding the least and the greatest score of each task")
     again = take_census(rows)

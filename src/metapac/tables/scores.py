@@ -9,10 +9,13 @@ import ibis
 import numpy as np
 
 from metapac.tables import _checks
+from metapac.tables.keys import Keys
 from metapac.tables.layout import Layout
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
+# Beyond so many, a column of labels is more likely one of something else.
+_MOST_CLASSES = 20_000
 _NUMBER = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*$"
 
 
@@ -26,7 +29,10 @@ class ClassScores(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Scores of true labels in an engine: a table with the columns task and score."""
+    """Scores of true labels in an engine: a table with the columns task and score.
+
+    Where classes are told apart, what stands in the column task is a key of task and class.
+    """
 
     table: _checks.Table
     source: Source
@@ -37,37 +43,72 @@ class Rows(NamedTuple):
     score: Any
     classes: ClassScores | None
     refuse_faults: Callable[[], None]  # names what made a score missing, if it can
+    labels: Any = None  # the true labels as text, an expression of the source's table
+    keys: Keys | None = None  # None where classes are not told apart
+
+    def words(self, task: Any) -> str:
+        """Return what to call a task, or the examples of a class in it, in a message."""
+        return repr(task) if self.keys is None else self.keys.words(task)
 
 
 def true_scores(source: Source, layout: Layout) -> Rows:
     """Return task and score of each row: a column's, or that of the class which the label names."""
     task, score, label, *_classes = layout
-    _checks.one_way_to_score(score, label)
-    tasks = ibis.literal("all")
+    _checks.one_way_to_score(score, label, per_class=layout.per_class)
+    tasks, labels, of_classes, names = ibis.literal("all"), None, None, None
     if task is not None:
-        tasks = _as_written(source, _checks.task_column(source, task))
+        tasks = as_written(source, _checks.task_column(source, task))
+    if label is not None:
+        labels = as_written(source, _checks.label_column(source, label).cast("string"))
     if score is not None:
         used: tuple[str, ...] = (score,)
         (chosen,), precision = _numbers(source, used)
-        of_classes = labels = None
+        names = None if label is None else _label_names(source, label, layout.classes)
     else:
         of_classes = class_scores(source, layout)
-        labels = _checks.label_column(source, str(label))
-        labels = _as_written(source, labels.cast("string"))
-        used, precision = of_classes.columns, of_classes.precision
-        named = zip(of_classes.names, of_classes.scores, strict=True)
+        used, precision, names = of_classes.columns, of_classes.precision, of_classes.names
+        named = zip(names, of_classes.scores, strict=True)
         chosen = ibis.cases(*((labels == str(name), each) for name, each in named))
+    keys = None
+    if layout.per_class and names is not None:
+        keys = Keys(tuple(names), whole=tasks.type().is_integer())
+        tasks = keys.of(tasks, labels)
 
     def refuse_faults() -> None:
         source.refuse_faults(used, task)
-        if of_classes is not None:
-            _refuse_unknown(source, label, labels, of_classes.names)
+        if names is not None:
+            _refuse_unknown(source, label, labels, names)
 
     table = source.table.select(task=tasks, score=chosen)
-    return Rows(table, source, task, used, precision, tasks, chosen, of_classes, refuse_faults)
+    return Rows(
+        table,
+        source,
+        task,
+        used,
+        precision,
+        tasks,
+        chosen,
+        of_classes,
+        refuse_faults,
+        labels,
+        keys,
+    )
 
 
-def _as_written(source: Source, names: Any) -> Any:
+def _label_names(source: Source, label: str, classes: Sequence[Any] | None) -> list[Any]:
+    """Return the classes of a column of labels, in ascending order unless they are given."""
+    if classes is not None:
+        return _checks.class_names(classes)
+    column = as_written(source, _checks.label_column(source, label))
+    with source.reading():
+        some = source.table.select(label=column).distinct().limit(_MOST_CLASSES + 2)
+        found = source.run(some)["label"].to_pylist()
+    names = [name for name in found if name is not None]
+    _checks.some_classes(source, label, len(found), len(names), _MOST_CLASSES)
+    return sorted(names)
+
+
+def as_written(source: Source, names: Any) -> Any:
     """Return names that are equal only if they are written alike, capitals and all.
 
     A column of SQLite may ignore capitals; text put together never does.

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from metapac.binomial import allowed_errors
-from metapac.guarantee import Level
+from metapac.binomial import task_rank
+from metapac.guarantee import Guarantee
 
 Array = NDArray[Any]
 Seed = int | np.random.Generator | None
@@ -114,7 +114,7 @@ class TiedFamily:
 
 @dataclass(frozen=True)
 class TwoPointFamily:
-    """The family on which the tight split breaks with probability close to delta.
+    """The family on which a guarantee breaks with probability close to delta.
 
     A fraction ``bad`` of tasks has score 0 with chance ``miss`` and 1 otherwise; on the others
     every score is 1. With ``miss`` just above epsilon and ``bad`` just above alpha, any threshold
@@ -141,11 +141,26 @@ class TwoPointFamily:
             return float(threshold > 1)
         return self.bad if self.miss > epsilon else 0.0
 
-    def chance_of_one(self, level: Level, epsilon: float, tasks: int, examples: int) -> float:
-        """Return the exact chance that Meta-PS at this level answers 1, the bad threshold."""
-        within = allowed_errors(examples, epsilon, level.alpha_within)
-        across = allowed_errors(tasks, level.alpha_across, level.delta)
-        if within < 0:  # every task threshold is -inf
-            return 0.0
-        low = self.bad * stats.binom.sf(within, examples, self.miss)  # P(a task threshold is 0)
-        return float(stats.binom.cdf(across, tasks, low))
+    def chance_of_one(self, guarantee: Guarantee, *, tasks: int, examples: int) -> float:
+        """Return the exact chance that Meta-PS answers 1, the threshold that is too high.
+
+        It answers 1 where at some level no more task thresholds are 0 than its rank allows. A
+        task's threshold is 0 where it has more misses than may be, so that a higher level has
+        fewer such tasks: the counts are a chain, each a thinning of the one before.
+        """
+        may_be_low: dict[int, int] = {}  # by the number of misses that a task may have
+        for level, rank in zip(guarantee.levels, guarantee.ranks(tasks), strict=True):
+            misses = task_rank(examples, guarantee.miss_rate, level.alpha_within)
+            if misses >= 0:  # else every task threshold is -inf
+                may_be_low[misses] = max(rank, may_be_low.get(misses, -1))
+        found, before = 0.0, 1.0  # the share of tasks that were low so far
+        alive = np.zeros(tasks + 1)  # P(so many are low, and 1 was not the answer yet)
+        alive[tasks] = 1.0
+        counts = np.arange(tasks + 1)
+        for misses, rank in sorted(may_be_low.items()):
+            low = self.bad * float(stats.binom.sf(misses, examples, self.miss))
+            thinned = stats.binom.pmf(counts[:, None], counts[None, alive > 0], low / before)
+            alive = np.asarray(thinned @ alive[alive > 0])
+            found, before = found + float(alive[: rank + 1].sum()), low
+            alive[: rank + 1] = 0.0
+        return found

@@ -1,0 +1,264 @@
+"""Ranks across tasks: which of the N task thresholds is returned, at each level.
+
+The probability behind ``joint_ranks`` and its proof are in docs/guarantee.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from metapac.binomial import allowed_errors
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+# Of delta, what is kept back for rounding: the chain below is good to 1e-10.
+_SLACK = 1e-9
+# Tails that are left out: below, each less than this share of delta; above, in deviations.
+_LOST = 1e-13
+_ABOVE, _ABOVE_STEP = 5.0, 6.5
+# Beyond so many transition probabilities (half a GiB), or below this delta, each level gets an
+# equal share of delta instead: valid too, and at such sizes hardly worse.
+_LARGEST = 1 << 26
+_SMALLEST_DELTA = 1e-250
+# Four levels that split delta between them are a good choice on their own; whatever the others
+# take, these keep their share, so that no data have smaller sets with the four alone. (It fits
+# for alpha up to 0.4 at least; where it does not, the common share is for all.)
+_FLOORS = dict.fromkeys((0.02, 0.1, 0.25, 0.5), 1 / 4)
+
+
+class Level(NamedTuple):
+    """What the two steps run at: the level within each task, and the share across tasks.
+
+    ``alpha_across`` is the share of task thresholds that a guarantee broken on a fraction alpha
+    of tasks makes too low: alpha (1 - alpha_within), or less.
+    """
+
+    alpha_within: float
+    alpha_across: float
+
+
+def expectation_rank(tasks: int, share: Fraction) -> int:
+    """Return k - 1 with k = floor(share (tasks + 1)): the rank counted from 0, or -1."""
+    return math.floor(share * (tasks + 1)) - 1
+
+
+def equal_share(delta: float, parts: int) -> float:
+    """Return the largest float of which so many are at most ``delta`` together."""
+    share = delta / parts
+    return share if parts * Fraction(share) <= Fraction(delta) else math.nextafter(share, 0.0)
+
+
+@functools.lru_cache(maxsize=4096)
+def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]:
+    """Return for each level how many task thresholds may be too low, or -1.
+
+    With c the result and p_1 > ... > p_J the shares of the levels, P(M_1 <= c_1 or ... or
+    M_J <= c_J) <= delta, where M_1 is Binomial(tasks, p_1) and M_(j+1), given M_j, is
+    Binomial(M_j, p_(j+1) / p_j). No single c_j could be larger.
+    """
+    across = [level.alpha_across for level in levels]
+    if len(levels) == 1:
+        return (allowed_errors(tasks, across[0], delta),)
+    most = [allowed_errors(tasks, each, delta) for each in across]
+    if max(most) < 0:
+        return tuple(most)
+    equal = equal_share(delta, len(levels))
+    least = [allowed_errors(tasks, each, equal) for each in across]
+    if delta < _SMALLEST_DELTA or _entries(tasks, across) > _LARGEST:
+        return tuple(least)
+    chain = _Chain(tasks, across, least, most, delta)
+    floors = np.array([_FLOORS.get(level.alpha_within, 0.0) for level in levels])
+    return tuple(_raised(chain, _common(chain, delta, floors), delta))
+
+
+def _common(chain: _Chain, delta: float, floors: Floats) -> Counts:
+    """Return the ranks at the largest common share of delta whose union is within delta.
+
+    ``floors`` are shares that some levels have whatever the others get.
+    """
+
+    def ranks_at(share: float) -> Counts:
+        return chain.ranks_at(delta * np.maximum(share, floors))
+
+    def fits(share: float) -> bool:
+        return chain.probability(ranks_at(share)) <= delta * (1 - _SLACK)
+
+    if fits(1.0):
+        return ranks_at(1.0)
+    low, high = 1 / len(floors), 1.0
+    if not fits(low):  # an equal share for each needs no such check
+        return ranks_at(low) if not floors.any() else _common(chain, delta, 0 * floors)
+    while high - low > 1e-6 and (ranks_at(low) != ranks_at(high)).any():
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return ranks_at(low)
+
+
+def _raised(chain: _Chain, ranks: Counts, delta: float) -> list[int]:
+    """Raise single ranks, the cheapest first, while the union stays within delta."""
+    while True:
+        total, costs = chain.costs(ranks)
+        cheapest = int(np.argmin(costs))
+        if not total + costs[cheapest] <= delta * (1 - _SLACK):
+            return [int(rank) for rank in ranks]
+        ranks = ranks.copy()
+        ranks[cheapest] += 1
+
+
+class _Window(NamedTuple):
+    """The counts of a level that are told apart: ``low`` < m <= ``high``.
+
+    At or below ``low`` the count is too low whatever the ranks; one above ``high`` is taken for
+    ``high``, which can only raise the probability.
+    """
+
+    low: int
+    high: int
+    below: Floats  # (high - low,), P(M <= m)
+
+    @property
+    def counts(self) -> Counts:
+        return np.arange(self.low + 1, self.high + 1)
+
+
+class _Step(NamedTuple):
+    """The way from the counts of one level to those of the next."""
+
+    inside: Any  # (next window, this window), sparse
+    under: Floats  # (this window,), the probability of coming to the next window's low or below
+    over: Floats  # (this window,), above its high
+
+
+class _Chain:
+    """The counts M_1 >= ... >= M_J, and the probability that one of them is too low."""
+
+    def __init__(
+        self, tasks: int, across: list[float], least: list[int], most: list[int], delta: float
+    ) -> None:
+        self.windows = [_window(tasks, *each) for each in zip(across, least, most, strict=True)]
+        self.start = _start(tasks, across[0], self.windows[0])
+        self.missed = _cdf(self.windows[0].low, tasks, across[0])
+        kept = [b / a for a, b in pairwise(across)]
+        pairs = zip(self.windows[:-1], self.windows[1:], kept, strict=True)
+        self.steps = [_step(one, other, share, delta) for one, other, share in pairs]
+
+    def ranks_at(self, deltas: Floats) -> Counts:
+        """Return for each level the largest rank whose own probability is at most its delta."""
+        found = zip(self.windows, deltas, strict=True)
+        return np.array([w.low + np.searchsorted(w.below, each, side="right") for w, each in found])
+
+    def probability(self, ranks: Counts) -> float:
+        """Return P(M_j <= ranks_j for some j): positive terms, each path where it first is."""
+        return self._forward(ranks)[0]
+
+    def _forward(self, ranks: Counts) -> tuple[float, list[Floats]]:
+        """Return the probability, and that of each count that was never too low before."""
+        total, mass, alive = self.missed, self.start, []
+        for j, (window, rank) in enumerate(zip(self.windows, ranks, strict=True)):
+            alive.append(mass)
+            left = rank - window.low
+            total += float(mass[:left].sum())
+            if j < len(self.steps):
+                step, rest = self.steps[j], mass.copy()
+                rest[:left] = 0
+                total += float(step.under @ rest)
+                mass = step.inside @ rest
+                mass[-1] += step.over @ rest
+        return total, alive
+
+    def costs(self, ranks: Counts) -> tuple[float, Floats]:
+        """Return the probability, and how much one more would add to it at each level."""
+        total, alive = self._forward(ranks)
+        costs = np.empty(len(ranks))
+        safe = np.ones(len(alive[-1]))  # P(never too low at later levels), of each count
+        for j in range(len(ranks) - 1, -1, -1):
+            left = int(ranks[j]) - self.windows[j].low
+            costs[j] = alive[j][left] * safe[left] if left < len(safe) else np.inf
+            if j > 0:
+                safe[:left] = 0
+                step = self.steps[j - 1]
+                safe = step.inside.T @ safe + step.over * safe[-1]
+        return total, costs
+
+
+def _window(tasks: int, across: float, least: int, most: int) -> _Window:
+    deviation = math.sqrt(tasks * across * (1 - across))
+    high = max(math.ceil(tasks * across + _ABOVE * deviation), math.ceil(most + 2 * deviation)) + 2
+    high = min(tasks, high)
+    counts = np.arange(least + 1, high + 1)
+    return _Window(least, high, special.bdtr(counts, tasks, across))
+
+
+def _start(tasks: int, across: float, window: _Window) -> Floats:
+    """Return the probability of each count of the first window.
+
+    Neighbours are in a simple ratio, so that none is computed from large logarithms.
+    """
+    m = window.counts
+    ratios = (tasks - m[:-1]) / m[1:] * (across / (1 - across))
+    anchor = int(np.clip(math.floor(tasks * across) - m[0], 0, len(m) - 1))
+    mass = _products(ratios[:, None], anchor)[:, 0]
+    over = float(special.bdtrc(window.high, tasks, across)) if window.high < tasks else 0.0
+    mass *= (1 - _cdf(window.low, tasks, across) - over) / mass.sum()
+    mass[-1] += over
+    return mass
+
+
+def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
+    """Return the thinning: of m counts, Binomial(m, 1 - kept) are lost."""
+    m, lost = one.counts, 1 - kept
+    first, last = _band(m, lost, delta)
+    away = np.arange(first, last + 1)[:, None]  # (band, 1)
+    ratios = (m - away[:-1]).clip(min=0) / away[1:] * (lost / kept)  # (band - 1, window)
+    anchor = min(max(math.floor(lost * m[0]) - first, 0), last - first)
+    chances = _products(ratios, anchor)
+    chances /= chances.sum(axis=0)
+    under = np.where(m - away <= other.low, chances, 0.0).sum(axis=0)
+    over = np.where(m - away > other.high, chances, 0.0).sum(axis=0)
+    inside = sparse.dia_array(
+        (chances, away[:, 0] + (other.low - one.low)), shape=(len(other.counts), len(m))
+    )
+    return _Step(inside, under, over)
+
+
+def _band(m: Counts, lost: float, delta: float) -> tuple[int, int]:
+    """Return the least and the greatest number lost that are told apart.
+
+    Bernstein's inequality bounds what lies beyond the greatest by a share of delta; what lies
+    below the least is counted among the others, which can only raise the probability.
+    """
+    variance = float(m[-1]) * lost * (1 - lost)
+    depth = -math.log(_LOST * delta)
+    most = lost * float(m[-1]) + depth / 3 + math.sqrt(depth * depth / 9 + 2 * depth * variance)
+    least = lost * float(m[0]) - _ABOVE_STEP * math.sqrt(variance) - 2
+    return max(0, math.floor(least)), min(int(m[-1]), math.ceil(most))
+
+
+def _products(ratios: Floats, anchor: int) -> Floats:
+    """Return columns whose neighbours have these ratios, 1 at ``anchor``."""
+    found = np.ones((len(ratios) + 1, ratios.shape[1]))
+    np.cumprod(ratios[anchor:], axis=0, out=found[anchor + 1 :])
+    if anchor:
+        found[:anchor] = np.cumprod(1 / ratios[:anchor][::-1], axis=0)[::-1]
+    return found
+
+
+def _cdf(count: int, tasks: int, across: float) -> float:
+    return float(special.bdtr(count, tasks, across)) if count >= 0 else 0.0
+
+
+def _entries(tasks: int, across: list[float]) -> float:
+    """Return about how many transition probabilities the chain holds."""
+    window = 10 * math.sqrt(tasks * across[0] * (1 - across[-1]))
+    lost = [1 - b / a for a, b in pairwise(across)]
+    bands = [16 * math.sqrt(tasks * across[0] * x) + x * window for x in lost]
+    return window * sum(bands)

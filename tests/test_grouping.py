@@ -1,0 +1,94 @@
+"""Scores laid out by task, and by task and class; order statistics of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metapac import grouping
+from metapac.grouping import group, group_by_class, task_thresholds
+
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.sampled_from(["a", "b", "c"]),
+        st.floats(allow_nan=False, width=32) | st.sampled_from([0.0, 1.0]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(data=rows, levels=st.integers(1, 4), seed=st.integers(0, 9))
+def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> None:
+    tasks = [task for task, _, _ in data]
+    grouped = group([score for _, _, score in data], tasks)
+    rng = np.random.default_rng(seed)
+    ranks = rng.integers(-1, grouped.sizes[:, None], (len(grouped.sizes), levels))
+    found, lowest = task_thresholds(grouped, ranks)
+    for i, name in enumerate(grouped.names.tolist()):
+        own = sorted(score for task, _, score in data if task == name)
+        assert lowest[i] == own[0]
+        assert found[i].tolist() == [own[rank] if rank >= 0 else -np.inf for rank in ranks[i]]
+
+
+@given(data=rows)
+def test_groups_by_class(data: list[Any]) -> None:
+    tasks, labels, scores = (list(column) for column in zip(*data, strict=True))
+    found = group_by_class(scores, tasks, labels)
+    assert found.names.tolist() == list(dict.fromkeys(tasks))
+    assert found.classes == tuple(sorted(set(labels)))
+    assert len(found.task) == len(set(zip(tasks, labels, strict=True)))
+    starts = np.cumsum(found.groups.sizes) - found.groups.sizes
+    for start, size, task, label in zip(
+        starts, found.groups.sizes, found.task, found.label, strict=True
+    ):
+        name, kind = found.names[task], found.classes[label]
+        own = [s for t, c, s in data if t == name and c == kind]
+        assert found.groups.scores[start : start + size].tolist() == own
+
+
+def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 12, 300)
+    scores = rng.normal(size=sizes.sum())
+    grouped = group(scores, np.repeat(np.arange(300), sizes))
+    ranks = np.stack([np.minimum(1, sizes - 1), np.where(sizes > 4, 3, -1)], axis=1)
+    whole = task_thresholds(grouped, ranks)
+    monkeypatch.setattr(grouping, "_BLOCK", 20)
+    for one, other in zip(whole, task_thresholds(grouped, ranks), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_scores_are_not_changed() -> None:
+    scores = np.random.default_rng(0).normal(size=200)
+    before = scores.copy()
+    grouped = group(scores, np.repeat([0, 1], 100))
+    task_thresholds(grouped, np.array([[5, 50], [5, 50]]))
+    np.testing.assert_array_equal(scores, before)
+
+
+def test_labels_of_another_frame_are_refused() -> None:
+    frame = pd.DataFrame({"s": [0.1, 0.2], "t": [1, 2], "y": [0, 1]})
+    shifted = frame.set_axis([5, 6])
+    with pytest.raises(ValueError, match="scores and labels are pandas columns with different ind"):
+        group_by_class(frame.s, frame.t, shifted.y)
+    assert group_by_class(frame.s, frame.t, frame.y).classes == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[3, 1, 3], np.array([3, 1, 3], np.uint8), np.array([3, 1, 3], dtype=object)],
+    ids=["list", "bytes", "objects"],
+)
+def test_classes_are_plain_and_sorted(labels: Any) -> None:
+    found = group_by_class([0.1, 0.2, 0.3], ["x", "x", "y"], labels)
+    assert found.classes == (1, 3)
+    assert all(type(each) is int for each in found.classes)
+    assert found.task.tolist() == [0, 0, 1]
+    assert found.label.tolist() == [0, 1, 1]

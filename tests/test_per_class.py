@@ -1,0 +1,357 @@
+"""per_class=True: a threshold for each class, so that a rare one cannot be missed unnoticed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import too_many
+from sklearn.base import clone
+
+from metapac import BadArtefact, Guarantee, InfeasibleGuarantee, MetaPS, load, persistence
+from metapac.tasks.synthetic import NormalFamily, TwoPointFamily
+
+LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
+NAMES = np.array(["no", "yes"])
+
+
+def examples(tasks: int = 40, n: int = 200, rare: float = 0.2, rng: int = 0) -> tuple[Any, ...]:
+    """Return scores, tasks and labels; the rare class "yes" has lower scores."""
+    generator = np.random.default_rng(rng)
+    label = (generator.random(tasks * n) < rare).astype(int)
+    scores = generator.normal(size=tasks * n) + np.where(label, 0.0, 3.0)
+    return scores, np.repeat(np.arange(tasks), n), NAMES[label]
+
+
+def each(**changes: Any) -> MetaPS:
+    return MetaPS(**LOOSE | changes, per_class=True)
+
+
+@settings(max_examples=60)
+@given(
+    split=st.sampled_from(["joint", "tight", "even", 0.4]),
+    delta=st.sampled_from([0.05, 0.2, None]),
+    seed=st.integers(0, 99),
+    own=st.booleans(),
+    least=st.sampled_from([0, 12]),
+)
+def test_each_class_is_calibrated_on_its_own(
+    split: str | float, delta: float | None, seed: int, own: bool, least: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    count = 900
+    labels = generator.choice(["a", "b", "c"], count, p=[0.2, 0.3, 0.5])
+    tasks = generator.integers(0, 30, count)
+    scores = generator.normal(size=count)
+    epsilon = {"a": 0.3, "b": 0.2, "c": 0.4} if own else 0.3
+    asked = {"epsilon": epsilon, "alpha": 0.4, "delta": delta, "split": split}
+    asked |= {"min_examples": least, "on_infeasible": "trivial"}
+    found = MetaPS(**asked, per_class=True).calibrate(scores, tasks, labels)  # type: ignore[arg-type]
+    assert found.classes_ == ("a", "b", "c")
+    for number, name in enumerate(found.classes_):
+        mine = labels == name
+        # A task without examples of the class counts too: as one that keeps it always.
+        missing = set(tasks.tolist()) - set(tasks[mine].tolist())
+        alone = MetaPS(
+            **asked  # type: ignore[arg-type]
+            | {
+                "epsilon": epsilon[name] if isinstance(epsilon, dict) else epsilon,
+                "delta": None if delta is None else delta / 3,
+            }
+        )
+        padded = np.r_[scores[mine], np.full(len(missing), -np.inf)]
+        if not least:  # one example of score -inf is a task with no evidence, of size 1
+            names = np.r_[tasks[mine], list(missing)].astype(int)
+            alone.calibrate(padded, names)
+        else:
+            alone.calibrate(scores[mine], tasks[mine])
+        assert found.thresholds_[number] == alone.threshold_
+        assert found.threshold_of(name) == alone.threshold_
+        assert found.level_[number] == alone.level_
+
+
+def test_shapes_and_names_of_the_results() -> None:
+    scores, tasks, labels = examples()
+    found = each().calibrate(scores, tasks, labels)
+    assert found.classes_ == ("no", "yes")
+    assert found.thresholds_.shape == (2,)
+    assert found.task_sizes_.shape == found.task_thresholds_.shape == (40, 2)
+    for number, name in enumerate(found.classes_):
+        counts = [int(((tasks == t) & (labels == name)).sum()) for t in range(40)]
+        assert found.task_sizes_[:, number].tolist() == counts
+    assert found.tasks_.tolist() == list(range(40))
+    assert np.asarray(found.left_out_).tolist() == [0, 0]
+    assert not hasattr(found, "threshold_")
+    assert str(found) == found.promise_
+    no, yes = found.thresholds_.tolist()
+    assert (
+        "over the draw of the 40 calibration tasks, for each class, the sets {label: score >= its "
+        f"threshold}} (no: {no!r}, yes: {yes!r}) miss at most 20% of the examples of that class on"
+    ) in found.promise_
+    limited = each(min_examples=40).calibrate(scores, tasks, labels)
+    small = (limited.task_sizes_ < 40).sum(axis=0)
+    assert np.asarray(limited.left_out_).tolist() == small.tolist()
+    assert (np.isnan(limited.task_thresholds_) == (limited.task_sizes_ < 40)).all()
+    assert small[1] > 5 > small[0] == 0
+
+
+# What it is for: a class of 2 %.
+
+RARE, COMMON = NormalFamily(signal=0.0), NormalFamily(signal=3.0)
+DRAWS, TASKS, SIZE = 300, 30, 500
+
+
+def draw(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Return scores, tasks and labels; 2 % are of class 1, whose tasks are as far apart."""
+    z = RARE.draw_tasks(TASKS, rng)
+    label = rng.random((TASKS, SIZE)) < 0.02
+    scores = rng.standard_normal((TASKS, SIZE)) + z[:, None] + np.where(label, 0.0, 3.0)
+    return scores.ravel(), np.repeat(np.arange(TASKS), SIZE), label.ravel().astype(int)
+
+
+def test_a_class_of_two_percent_has_its_guarantee() -> None:
+    broken = missed = carried = 0
+    for seed in np.random.SeedSequence(0).spawn(DRAWS):
+        scores, tasks, labels = draw(np.random.default_rng(seed))
+        # Where too few tasks have 4 of the rare class, it is always kept, which breaks nothing.
+        method = each(on_infeasible="trivial").calibrate(scores, tasks, labels)
+        common, rare = method.thresholds_
+        carried += rare > -math.inf
+        broken += max(RARE.broken(rare, 0.2), COMMON.broken(common, 0.2)) > 0.3
+        plain = MetaPS(**LOOSE).calibrate(scores, tasks)
+        missed += RARE.broken(plain.threshold_, 0.2) > 0.3
+        # The control is kept as a promise, and says nothing of the rare class.
+        assert COMMON.broken(plain.threshold_, 0.2) < 0.9
+    assert not too_many(broken, DRAWS, 0.1)
+    assert missed == DRAWS
+    assert carried > 0.8 * DRAWS
+    assert RARE.error(np.zeros(1), plain.threshold_)[0] > 0.9
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_together_classes_break_it_no_more_often_than_delta(classes: int) -> None:
+    # Classes whose examples are independent: the chance that one of them breaks is a product.
+    worst = TwoPointFamily(bad=0.1 + 1e-9, miss=0.1 + 1e-9)
+    whole = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, split="tight", per_class=True)
+    size = {"tasks": 3910, "examples": 30_038}
+    part = whole.of_class(0, range(classes))
+    assert 1 - (1 - worst.chance_of_one(part, **size)) ** classes <= 0.05
+    undivided = whole.of_class(0, range(1))  # the negative control: all of delta for each
+    assert 1 - (1 - worst.chance_of_one(undivided, **size)) ** classes > 0.09
+
+
+# Sets.
+
+
+def test_columns_are_in_the_order_of_classes() -> None:
+    scores, tasks, labels = examples()
+    found = each().calibrate(scores, tasks, labels)
+    no, yes = found.thresholds_
+    assert yes < no
+    between = (yes + no) / 2
+    assert found.predict_set([[between, between]]).tolist() == [[False, True]]
+    assert found.predict_set([no, yes]).tolist() == [True, True]
+    assert found.predict_set([[yes, no]]).tolist() == [[False, True]]
+    assert found.predict_set(np.full((3, 4, 2), between)).shape == (3, 4, 2)
+    assert found.predict_set(np.zeros((0, 2))).shape == (0, 2)
+    assert found.threshold_of("yes") == yes
+    flipped = each().calibrate(scores, tasks, np.where(labels == "yes", "a", "b"))
+    assert flipped.classes_ == ("a", "b")
+    assert flipped.thresholds_.tolist() == [yes, no]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (4, 1), (4, 3), (2, 4)])
+def test_another_number_of_columns_is_refused(shape: tuple[int, ...]) -> None:
+    found = each().calibrate(*examples())
+    message = r"scores must have a column for each of the 2 classes 'no', 'yes', in this order, got"
+    with pytest.raises(ValueError, match=message):
+        found.predict_set(np.zeros(shape))
+
+
+def test_there_is_no_one_interval() -> None:
+    found = each().calibrate(*examples())
+    with pytest.raises(ValueError, match="predict_interval needs one threshold, and per_class=Tru"):
+        found.predict_interval([0.5])
+    with pytest.raises(ValueError, match="label must be one of the classes 'no', 'yes', got 'x'"):
+        found.threshold_of("x")
+
+
+# Files, new tasks, sites.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["no", "yes"], [0, 1], [False, True], [7, 300], ["é", "\N{SNOWMAN}"], [-1, 1]],
+    ids=str,
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_what_was_saved_comes_back(tmp_path: Path, names: list[Any], own: bool) -> None:
+    scores, tasks, labels = examples()
+    column = np.array(names)[(labels == "yes").astype(int)]
+    epsilon = {names[0]: 0.1, names[1]: 0.25} if own else 0.2
+    before = each(epsilon=epsilon, min_examples=2).calibrate(scores, tasks, column)
+    before.save(tmp_path / "promise.json")
+    after = load(tmp_path / "promise.json")
+    assert after.classes_ == before.classes_ == tuple(names)
+    assert [type(name) for name in after.classes_] == [type(name) for name in names]
+    assert after.thresholds_.tolist() == before.thresholds_.tolist()
+    assert after.promise_ == before.promise_
+    assert after.get_params() == before.get_params()
+    np.testing.assert_array_equal(after.task_thresholds_, before.task_thresholds_)
+    more = np.random.default_rng(9).normal(size=100)
+    two = np.array(names)[np.arange(100) % 2]
+    for one in (before, after):
+        one.add(more, [-1] * 100, two)
+    assert after.thresholds_.tolist() == before.thresholds_.tolist()
+    assert len(after.tasks_) == 41
+
+
+def test_a_saved_threshold_that_its_evidence_does_not_give_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "promise.json"
+    each().calibrate(*examples()).save(path)
+    document = json.loads(path.read_text())
+    document["thresholds"] = document["thresholds"][::-1]
+    del document["checksum"]
+    document["checksum"] = persistence.checksum(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadArtefact, match="states thresholds .* but its evidence gives"):
+        load(path)
+
+
+def test_a_new_class_is_one_that_older_tasks_have_no_examples_of() -> None:
+    scores, tasks, labels = examples()
+    new, ids, others = examples(tasks=3, rng=1)
+    others = np.where(others == "yes", "maybe", others)  # before "no", in order
+    grown = each(on_infeasible="trivial").calibrate(scores, tasks, labels)
+    grown.add(new, ids + 100, others)
+    whole = each(on_infeasible="trivial")
+    whole.calibrate(np.r_[scores, new], np.r_[tasks, ids + 100], np.r_[labels, others].astype(str))
+    assert grown.classes_ == whole.classes_ == ("maybe", "no", "yes")
+    assert grown.thresholds_.tolist() == whole.thresholds_.tolist()
+    assert grown.thresholds_[0] == -math.inf
+    np.testing.assert_array_equal(grown.task_sizes_, whole.task_sizes_)
+    np.testing.assert_array_equal(grown.task_thresholds_, whole.task_thresholds_)
+    assert grown.remarks_ == ["Class 'maybe' is always kept, so it holds trivially."]
+
+
+def test_new_tasks_may_lack_a_class() -> None:
+    scores, tasks, labels = examples()
+    new = np.random.default_rng(1).normal(size=50)
+    grown = each().calibrate(scores, tasks, labels).add(new, [99] * 50, ["yes"] * 50)
+    whole = each().calibrate(
+        np.r_[scores, new], np.r_[tasks, [99] * 50], np.r_[labels, ["yes"] * 50]
+    )
+    assert grown.classes_ == ("no", "yes")
+    assert grown.thresholds_.tolist() == whole.thresholds_.tolist()
+    assert grown.task_sizes_[-1].tolist() == [0, 50]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda it: it.combine([[0.5]]),
+            "combine sends numbers for one guarantee, and per_class=True has one for each class. "
+            "Use metapac.tables.site_table and metapac.sites.combine_sites.",
+        ),
+        (lambda it: it.task_threshold([0.5]), "task_threshold sends numbers for one guarantee"),
+        (lambda it: it.calibrate([0.5], ["a"]), "labels must hold the true label of each example"),
+        (
+            lambda it: it.calibrate([0.5], ["a"], ["x", "y"]),
+            "scores and labels must have the same length, got 1 and 2",
+        ),
+        (
+            lambda it: it.calibrate([0.5, 0.5], ["a", "a"], ["x", None]),
+            "labels must hold strings, integers or booleans of one type, none missing, got 1 miss",
+        ),
+        (
+            lambda it: it.calibrate([0.5, 0.5], ["a", "a"], np.array(["x", 3], dtype=object)),
+            "none missing, got int and str. Convert them",
+        ),
+        (lambda it: it.calibrate([0.5], ["a"], [0.25]), "none missing, got float64. Convert them"),
+        (
+            lambda it: it.calibrate([0.5], ["a"], [[1]]),
+            r"labels must be one-dimensional, .* \(1, 1",
+        ),
+        (
+            lambda it: it.calibrate([0.5, math.nan], ["a", "b"], ["x", "y"]),
+            r"scores holds 1 NaN out of 2 values \(first in task 'b', class 'y'\)",
+        ),
+        (
+            lambda it: it.set_params(epsilon={"x": 0.1}).calibrate([0.5], ["a"], ["y"]),
+            "epsilon has no value for class 'y'; it has 'x'. Give every class one.",
+        ),
+        (
+            lambda it: it.set_params(delta=5e-324, split="tight").calibrate(
+                [0.5, 0.5], ["a", "a"], ["x", "y"]
+            ),
+            "delta=4.94066e-324 cannot be divided among 2 classes: the share underflows to 0",
+        ),
+    ],
+)
+def test_bad_input_is_named(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(each())
+
+
+def test_labels_are_for_classes_only() -> None:
+    with pytest.raises(ValueError, match="labels must be left out unless per_class=True: the sco"):
+        MetaPS(**LOOSE).calibrate([0.5], ["a"], ["x"])
+
+
+def test_scikit_learns_contract() -> None:
+    method = each(epsilon={"no": 0.1, "yes": 0.2})
+    copy = clone(method)
+    assert copy.get_params() == method.get_params()
+    assert copy.epsilon == {"no": 0.1, "yes": 0.2}
+
+
+# Infeasible classes, and those that say nothing.
+
+
+def test_infeasible_classes_are_named_with_what_they_lack() -> None:
+    scores, tasks, labels = examples(rare=0.005)
+    sizes = [int(((tasks == t) & (labels == "yes")).sum()) for t in range(40)]
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        each().calibrate(scores, tasks, labels)
+    text = str(caught.value)
+    assert text.startswith(
+        "alpha=0.3, delta=0.1 cannot be guaranteed with split='joint' for 1 of 2 classes: class "
+        "'yes': "
+    )
+    (examples_needed,) = re.findall(r"have fewer than (\d+) examples of class 'yes' \(", text)
+    small = sum(size < int(examples_needed) for size in sizes)
+    assert (
+        f"class 'yes': {small} of the 40 tasks have fewer than {examples_needed} examples" in text
+    )
+    assert f"(the smallest has {min(sizes)}), and at most" in text
+    assert "merge 'yes' into another class" in text
+    trivial = each(on_infeasible="trivial").calibrate(scores, tasks, labels)
+    assert np.isfinite(trivial.thresholds_).tolist() == [True, False]
+    assert trivial.remarks_ == ["Class 'yes' is always kept, so it holds trivially."]
+    assert trivial.predict_set([[-9.0, -math.inf]]).tolist() == [[False, True]]
+
+
+def test_many_infeasible_classes_are_counted() -> None:
+    scores, tasks, _ = examples(tasks=20, n=200)
+    labels = np.arange(4000) % 200
+    with pytest.raises(InfeasibleGuarantee, match="for 200 of 200 classes: .*; and 197 more. Eith"):
+        each().calibrate(scores, tasks, labels)
+
+
+def test_a_class_at_the_bottom_is_told_by_name() -> None:
+    scores, tasks, labels = examples()
+    scores = np.where(labels == "yes", np.maximum(scores, 0.0), np.abs(scores) + 1)
+    with pytest.warns(UserWarning, match="so class 'yes' may be kept whatever its score") as told:
+        found = each().calibrate(scores, tasks, labels)
+    assert len(told) == 1
+    assert found.threshold_of("yes") == 0
+    assert found.threshold_of("no") > 0
+    assert "in 40 of 40 tasks (100%)" in found.promise_

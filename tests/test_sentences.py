@@ -1,0 +1,108 @@
+"""The sentences: every number to its last digit, every assumption, and what is not said."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metapac import Guarantee, sentences
+
+PAPER: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 1e-5}
+ASSUMED = (
+    "that no calibration task was seen in training, and that the score function and the number of "
+    "tasks were fixed before looking at results."
+)
+
+
+@pytest.mark.parametrize("split", ["joint", "tight", 0.2])
+def test_the_sentence_has_numbers_and_assumptions(split: str | float) -> None:
+    g = Guarantee(**PAPER, split=split)
+    assert str(g) == g.sentence()
+    assert g.sentence(tasks=500, threshold=0.25) == (
+        "With confidence 99.999% over the draw of the 500 calibration tasks, the sets {label: "
+        "score >= 0.25} miss the true label at most 5% of the time on at least 90% of new tasks, "
+        "provided that calibration tasks and new tasks are drawn i.i.d. from one distribution, "
+        + ASSUMED
+    )
+
+
+def test_in_expectation_it_says_what_it_does_not() -> None:
+    g = Guarantee(epsilon=0.05, alpha=0.1, delta=None)
+    assert g.sentence(tasks=10, threshold=0.25) == (
+        "On average over the draw of the 10 calibration tasks, the sets {label: score >= 0.25} "
+        "miss the true label at most 5% of the time on at least 90% of new tasks; being an average "
+        "(delta=None), it states no confidence about this one calibration; it holds provided that "
+        "calibration tasks and new tasks are exchangeable, " + ASSUMED
+    )
+    assert "confidence 9" not in str(g)
+
+
+def test_of_each_class() -> None:
+    g = Guarantee(**PAPER, per_class=True)
+    assert str(g) == (
+        "With confidence 99.999% over the draw of the calibration tasks, for each class, the sets "
+        "{label: score >= its threshold} miss at most 5% of the examples of that class on at least "
+        "90% of new tasks, provided that calibration tasks and new tasks are drawn i.i.d. from one "
+        "distribution, " + ASSUMED
+    )
+    each = Guarantee(**PAPER | {"epsilon": {"yes": 0.02, "no": 0.1}}, per_class=True)
+    assert "miss at most its share of the examples of that class (yes: 2%, no: 10%) on" in str(each)
+
+
+def test_of_large_tasks_only() -> None:
+    g = Guarantee(**PAPER, min_examples=30)
+    assert "over the draw of the 40 calibration tasks with at least 30 examples, the" in g.sentence(
+        tasks=40
+    )
+    assert "90% of new tasks like these, with at least 30 examples, provided that" in str(g)
+    by_class = Guarantee(**PAPER, min_examples=30, per_class=True)
+    assert str(by_class).count("with at least 30 examples of that class") == 2
+    assert "examples" not in str(Guarantee(**PAPER))
+
+
+def test_no_number_in_the_sentence_is_rounded() -> None:
+    g = Guarantee(epsilon=0.123456789, alpha=1e-7, delta=1.23456789e-9)
+    text = g.sentence(threshold=0.00019000160734350402)
+    for number in ("12.3456789%", "99.99999%", "99.999999876543211%", "0.00019000160734350402"):
+        assert number in text
+    seven = str(Guarantee(epsilon=0.07, alpha=0.07, delta=0.1))
+    assert "7%" in seven
+    assert "93%" in seven
+
+
+@given(st.floats(5e-324, 1, exclude_max=True))
+def test_percentages_are_exact(fraction: float) -> None:
+    shown = sentences.percent(fraction)
+    assert float(Decimal(shown[:-1]) / 100) == fraction
+    assert "e" not in shown.lower()
+    rest = sentences.percent(fraction, but=True)
+    assert Decimal(rest[:-1]) < 100
+
+
+def test_of_the_others() -> None:
+    assert sentences.of_examples(0.1, 0.01, examples=50, threshold=0.5) == (
+        "With confidence 99% over the draw of the 50 calibration examples, the sets {label: score "
+        ">= 0.5} miss the true label at most 10% of the time on new examples, provided that these "
+        "are drawn i.i.d. from the same distribution, that no calibration example was seen in "
+        "training, and that the score function is fixed; nothing is said of any one task inside "
+        "that distribution."
+    )
+    for over in ("tasks", "examples"):
+        average = sentences.of_average(over, 0.1, 0.01, tasks=40, offset=0.25)
+        assert "not on each of them" in average
+        assert "score >= -(quantile + 0.25)" in average
+
+
+def test_remarks() -> None:
+    assert sentences.trivial() == "Every label is kept, so it holds trivially."
+    assert sentences.trivial("yes") == "Class 'yes' is always kept, so it holds trivially."
+    assert sentences.vacuous(0.0, 3, 40) == (
+        "The threshold 0.0 is the lowest score there is, so every label may be kept whatever its "
+        "score, and the guarantee says little: in 3 of 40 tasks (8%) more true labels score that "
+        "low than may be missed."
+    )
+    assert "so class 'yes' may be kept" in sentences.vacuous(0.0, 3, 40, "yes")

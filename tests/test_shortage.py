@@ -1,0 +1,336 @@
+"""Messages of what is missing: every remedy in them is acted upon, and works."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metapac import Guarantee, InfeasibleGuarantee, MetaPS, shortage
+from metapac.demands import Demand
+
+ASKED: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
+
+
+def draw_case(rng: np.random.Generator, split: Any) -> tuple[Guarantee, Any]:
+    """Return a guarantee and the sizes of some tasks, often too few or too small for it."""
+    g = Guarantee(
+        epsilon=float(rng.choice([0.02, 0.05, 0.1, 0.2, 0.35])),
+        alpha=float(rng.choice([0.05, 0.1, 0.2, 0.4])),
+        delta=None if rng.random() < 0.2 else float(rng.choice([1e-5, 1e-3, 0.05, 0.2])),
+        split=split,
+        min_examples=int(rng.choice([0, 0, 0, 5, 30])),
+    )
+    count = int(rng.integers(1, 150))
+    kind = rng.integers(4)
+    if kind == 0:
+        sizes = np.full(count, rng.integers(1, 100))
+    elif kind == 1:
+        sizes = rng.integers(1, 120, count)
+    elif kind == 2:
+        sizes = rng.choice([3, 60, 200], count)
+    else:
+        sizes = rng.geometric(1 / 40, count)
+    return g, sizes
+
+
+def infeasible_cases(split: Any, count: int) -> Any:
+    rng = np.random.default_rng(0)
+    found = 0
+    while found < count:
+        g, sizes = draw_case(rng, split)
+        demand = Demand.of_sizes(g, sizes)
+        if demand.tasks and not demand.feasible():
+            found += 1
+            yield g, sizes, shortage.of_tasks([demand])
+
+
+def works(g: Guarantee, sizes: Any, **changes: Any) -> bool:
+    return Demand.of_sizes(g, sizes).with_(**changes).feasible()
+
+
+def numbers(pattern: str, text: str) -> list[float] | None:
+    found = re.search(pattern, text)
+    return None if found is None else [float(each) for each in found.groups()]
+
+
+def check_counts(text: str, sizes: Any) -> int:
+    """Check that a message says of tasks what they are; return the examples that each needs."""
+    few = numbers(
+        r"it takes at least (\d+) tasks? with at least (\d+) examples.*?, and there (?:are|is) "
+        r"(\d+)",
+        text,
+    )
+    if few is not None:
+        needed, examples, there = few
+        assert there == len(sizes)
+        (smaller,) = numbers(r"(\d+) of them smaller\. ", text) or [0]
+        assert smaller == (sizes < examples).sum()
+        assert there - smaller < needed  # no contradiction
+        assert there < needed
+        return int(examples)
+    told = numbers(
+        r"(\d+) of the (\d+) tasks? have fewer than (\d+) examples.*? \(the smallest has (\d+)\), "
+        r"and at most (\d+) may",
+        text,
+    )
+    assert told is not None, text
+    small, tasks, examples, least, allowed = told
+    assert small == (sizes < examples).sum()
+    assert (tasks, least) == (len(sizes), sizes.min())
+    assert small > allowed >= 0
+    return int(examples)
+
+
+def act(g: Guarantee, sizes: Any, text: str) -> set[str]:
+    """Act upon every remedy of a message; return which there were."""
+    kept = sizes[sizes >= g.min_examples]
+    examples = check_counts(text, kept)
+    acted = set()
+    remedies = text.split("Either ", 1)[1].removesuffix(".").split(", or ")
+    assert remedies.pop() == "pass on_infeasible='trivial' to keep every label"
+    for remedy in remedies:
+        acted.add(_act(g, kept, remedy, examples))
+    return acted
+
+
+def _act(g: Guarantee, sizes: Any, remedy: str, examples: int) -> str:
+    one_level = len(g.levels) == 1
+    enough = max(examples, g.min_examples)
+    if remedy.startswith("use split="):
+        split: Any = remedy.split("=")[1].split(",")[0]
+        split = split.strip("'") if "'" in split else float(split)
+        assert split != g.split
+        assert works(g, sizes, split=split)
+        return "split"
+    if found := numbers(r"use min_examples=(\d+), which keeps (\d+) of the (\d+) tasks", remedy):
+        least, kept, tasks = found
+        assert works(g, sizes, min_examples=int(least))
+        assert (kept, tasks) == ((sizes >= least).sum(), len(sizes))
+        assert f"only new tasks with at least {least:.0f} examples" in remedy
+        return "min_examples"
+    if remedy.startswith("use delta=None, a weaker guarantee"):
+        assert works(g, sizes, delta=None)
+        return "None"
+    if found := numbers(r"^add (\d+) tasks? with at least (\d+) examples$", remedy):
+        assert found[1] == examples
+        assert works(g, np.r_[sizes, [enough] * int(found[0])])
+        if one_level:
+            assert not works(g, np.r_[sizes, [10**6] * int(found[0] - 1)])
+        return "add"
+    if found := numbers(r"^bring (\d+) of the small ones to (\d+) examples$", remedy):
+        grown = np.sort(sizes)
+        grown[: int(found[0])] = np.maximum(grown[: int(found[0])], found[1])
+        assert works(g, grown)
+        if one_level:
+            fewer = np.sort(sizes)
+            fewer[: int(found[0]) - 1] = 10**6
+            assert not works(g, fewer)
+        return "bring"
+    if found := numbers(r"^bring the small ones to (\d+) examples and add (\d+) tasks?$", remedy):
+        larger = np.r_[np.maximum(sizes, found[0]), [enough] * int(found[1])].astype(int)
+        assert works(g, larger)
+        if one_level:
+            assert not works(g, larger[:-1])
+        return "bring and add"
+    found_value = re.match(r"^guarantee (epsilon|alpha|delta)=(\S+)$", remedy)
+    assert found_value, remedy
+    name, value = found_value[1], float(found_value[2])
+    assert getattr(g, name) < value <= 0.5
+    assert works(g, sizes, **{name: value})
+    if one_level:
+        assert not works(g, sizes, **{name: value * 0.98})
+    return name
+
+
+@pytest.mark.parametrize(
+    ("split", "count"), [("tight", 80), ("even", 60), (0.3, 60), ("joint", 8)], ids=str
+)
+def test_every_remedy_works(split: Any, count: int) -> None:
+    acted: set[str] = set()
+    for g, sizes, text in infeasible_cases(split, count):
+        acted |= act(g, sizes, text)
+    assert acted >= {"add", "bring", "alpha"}
+    everything = {"split", "min_examples", "None", "bring and add", "epsilon", "delta"}
+    assert acted >= everything or split == "joint"  # whose messages take longer
+
+
+@pytest.mark.parametrize("split", ["joint", "tight"])
+def test_calibration_raises_where_it_is_infeasible_and_only_there(split: str) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        g, sizes = draw_case(rng, split)
+        asked = {name: getattr(g, name) for name in ("epsilon", "alpha", "delta", "min_examples")}
+        scores, tasks = rng.normal(size=sizes.sum()), np.repeat(np.arange(len(sizes)), sizes)
+        found = MetaPS(**asked, split=split, on_infeasible="trivial").calibrate(scores, tasks)
+        assert (found.threshold_ > -math.inf) == Demand.of_sizes(g, sizes).feasible()
+
+
+def test_the_case_of_the_issue() -> None:
+    # Sixty good tasks and twenty small ones: told before to add 77, when it needs 16 and has 80.
+    sizes = [200] * 60 + [10] * 20
+    tasks = np.repeat(np.arange(80), sizes)
+    scores = np.random.default_rng(0).normal(size=len(tasks))
+    asked: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.2, "delta": 0.05, "split": "tight"}
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        MetaPS(**asked).calibrate(scores, tasks)
+    assert str(caught.value) == (
+        "epsilon=0.05, alpha=0.2, delta=0.05 cannot be guaranteed with split='tight': 20 of the 80 "
+        "tasks have fewer than 45 examples (the smallest has 10), and at most 8 may. Either use "
+        "min_examples=11, which keeps 60 of the 80 tasks and covers only new tasks with at least "
+        "11 examples, or add 77 tasks with at least 45 examples, or bring 12 of the small ones to "
+        "45 examples, or guarantee epsilon=0.206, or guarantee alpha=0.439, or pass "
+        "on_infeasible='trivial' to keep every label."
+    )
+    act(Guarantee(**asked), np.array(sizes), str(caught.value))
+    assert MetaPS(**asked, min_examples=11).calibrate(scores, tasks).threshold_ > -math.inf
+
+
+def test_no_tasks_at_all_are_told() -> None:
+    with pytest.raises(InfeasibleGuarantee, match="and there are 0 tasks. Either add 111 tasks wi"):
+        MetaPS(**ASKED, min_examples=9).calibrate([0.5] * 8, [0] * 8)
+    with pytest.raises(InfeasibleGuarantee, match="and there is 1 task. Either add 115 tasks with"):
+        MetaPS(**ASKED, split="tight").calibrate([0.5] * 50, [0] * 50)
+
+
+def test_a_value_that_is_shown_works_as_it_is_shown() -> None:
+    # With several levels a larger alpha may be infeasible where a smaller one is not: .3926 is
+    # feasible, and .393, as it would be shown, is not.
+    g = Guarantee(epsilon=0.02, alpha=0.05, delta=1e-3, min_examples=30)
+    text = shortage.of_tasks([Demand.of_sizes(g, [52] * 26)])
+    assert act(g, np.full(26, 52), text) >= {"alpha"}
+
+
+def test_a_split_that_carries_the_same_is_named_first() -> None:
+    # Sixty tasks of 12 examples: too small for tight, and many enough for a higher level.
+    g = Guarantee(epsilon=0.2, alpha=0.2, delta=0.01, split="tight")
+    text = shortage.of_tasks([Demand.of_sizes(g, [9] * 60)])
+    assert "Either use split='joint', which carries the same guarantee, or" in text
+    assert works(g, np.full(60, 9), split="joint")
+
+
+def test_joint_gives_way_to_a_number() -> None:
+    # The joint split needs 111 tasks at delta = 1e-5; a lower level than its lowest needs 110.
+    g = Guarantee(**ASKED)
+    text = shortage.of_tasks([Demand.of_sizes(g, [200] * 110)])
+    (split,) = re.findall(r"use split=([0-9.e-]+), which", text)
+    assert works(g, np.full(110, 200), split=float(split))
+    assert "use split" not in shortage.of_tasks([Demand.of_sizes(g, [200] * 109)])
+
+
+# One guarantee for each class.
+
+
+def class_case(rng: np.random.Generator, split: Any) -> tuple[Guarantee, Any]:
+    classes = int(rng.integers(2, 6))
+    g = Guarantee(
+        epsilon=float(rng.choice([0.05, 0.1, 0.3])),
+        alpha=float(rng.choice([0.1, 0.3])),
+        delta=None if rng.random() < 0.2 else float(rng.choice([1e-3, 0.05])),
+        split=split,
+        per_class=True,
+        min_examples=int(rng.choice([0, 0, 4])),
+    )
+    means = rng.choice([2, 30, 80, 150], classes)
+    return g, rng.poisson(means, (int(rng.integers(5, 120)), classes))
+
+
+def demands_of(g: Guarantee, sizes: Any) -> list[Demand]:
+    count = sizes.shape[1]
+    return [
+        Demand.of_sizes(g.of_class(label, range(count)), sizes[:, label], label=label)
+        for label in range(count)
+    ]
+
+
+def all_work(g: Guarantee, sizes: Any) -> bool:
+    return all(each.feasible() for each in demands_of(g, sizes))
+
+
+def more_tasks(sizes: Any, count: float, examples: float) -> Any:
+    return np.vstack([sizes, np.full((int(count), sizes.shape[1]), int(examples))])
+
+
+@pytest.mark.parametrize(("split", "count"), [("tight", 50), ("joint", 4)], ids=str)
+def test_every_remedy_for_classes_works(split: str, count: int) -> None:
+    rng = np.random.default_rng(0)
+    acted: set[str] = set()
+    cases = 0
+    while cases < count:
+        g, sizes = class_case(rng, split)
+        if all_work(g, sizes) or not (sizes >= g.min_examples).any(axis=0).all():
+            continue
+        cases += 1
+        demands = demands_of(g, sizes)
+        lacking = [each.label for each in demands if not each.feasible()]
+        text = shortage.of_tasks(demands)
+        head, ways = text.split("Either ", 1)
+        assert f"for {len(lacking)} of {sizes.shape[1]} classes: class {lacking[0]}: " in head
+        for label in lacking[:3]:
+            (part,) = re.findall(rf"class {label}: (.*?)(?:; |\. $)", head)
+            own = sizes[:, label][sizes[:, label] >= g.min_examples]
+            check_counts(part + ". ", own)
+        for remedy in ways.removesuffix(".").split(", or ")[:-1]:
+            if found := numbers(r"use min_examples=(\d+), which keeps at least (\d+) of", remedy):
+                assert all_work(replace(g, min_examples=int(found[0])), sizes)
+                left = (sizes >= found[0]).sum(axis=0)
+                assert left.min() == found[1]
+                acted.add("min_examples")
+            elif remedy.startswith("use split="):
+                value: Any = remedy.split("=")[1].split(",")[0]
+                value = value.strip("'") if "'" in value else float(value)
+                assert all_work(replace(g, split=value), sizes)
+                acted.add("split")
+            elif remedy.startswith("use delta=None"):
+                assert all_work(replace(g, delta=None), sizes)
+                acted.add("None")
+            elif remedy.startswith("merge "):
+                named = [int(each) for each in re.findall(r"\d+", remedy.split(" and ")[0])]
+                assert named == lacking[:3]
+                rest = [i for i in range(sizes.shape[1]) if i not in lacking]
+                merged = sizes[:, rest].copy()
+                merged[:, 0] += sizes[:, lacking].sum(axis=1)
+                assert all_work(g, merged)
+                acted.add("merge")
+            elif found := numbers(r"add (\d+) tasks? with at least (\d+) examples of each", remedy):
+                assert all_work(g, more_tasks(sizes, *found))
+                assert split == "joint" or not all_work(
+                    g, more_tasks(sizes, found[0] - 1, found[1])
+                )
+                acted.add("add")
+            elif remedy.startswith("guarantee "):
+                name, value = remedy.removeprefix("guarantee ").split("=")
+                change: dict[str, Any] = {name: float(value)}
+                assert all_work(replace(g, **change), sizes)
+                acted.add(name)
+            else:
+                (label,) = lacking  # only of a single class
+                own = demands[label].guarantee
+                mine = sizes[:, label]
+                mine = mine[mine >= g.min_examples]
+                plain = remedy.replace(f" of class {label}", "")
+                (examples,) = re.findall(r"(\d+) examples", plain)
+                acted.add(_act(own, mine, plain, int(examples)))
+    assert acted
+    every = {"add", "bring", "merge", "min_examples", "None", "epsilon", "alpha", "delta"}
+    assert acted >= every or split == "joint"
+
+
+def test_delta_is_that_of_all_classes() -> None:
+    scores, tasks = np.random.default_rng(0).normal(size=300), np.repeat(np.arange(10), 30)
+    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.03, per_class=True)
+    with pytest.raises(InfeasibleGuarantee, match="^alpha=0.1, delta=0.03 cannot be guaranteed wi"):
+        method.calibrate(scores, tasks, np.arange(300) % 3)
+
+
+@pytest.mark.parametrize("n", [1, 5, 28])
+def test_examples_of_one_distribution(n: int) -> None:
+    text = shortage.of_examples(0.1, 0.05, n)
+    found = numbers(
+        r"it takes at least (\d+) examples, and there are (\d+)\. Either add (\d+) exa", text
+    )
+    assert found == [29, n, 29 - n]
