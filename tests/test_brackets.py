@@ -135,7 +135,7 @@ def test_targets_of_one_bracket_share_a_span() -> None:
     task, rank = np.array([0, 0, 1]), np.array([2, 5, 2])
     low, high, sizes = np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.array([9, 9])
     brackets = Brackets.whole(task, rank, low, high, sizes)
-    spans = Spans.of_brackets(brackets, np.array([0.1, 0.5, 0.2]), np.array([0.3, 0.6, 0.4]))
+    spans = Spans.of_brackets(brackets, np.array([0.5, 0.1, 0.2]), np.array([0.6, 0.3, 0.4]))
     assert spans.of.tolist() == [0, 0, 1]
     assert spans.floor.tolist() == [0.1, 0.2]
     assert spans.ceiling.tolist() == [0.6, 0.4]

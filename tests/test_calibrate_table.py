@@ -37,6 +37,7 @@ NASTY = [
     "NULL",
     "007",
     "7",
+    "7:30",
 ]
 
 
@@ -65,6 +66,9 @@ def assert_same(found: MetaPS, expected: MetaPS) -> None:
     assert ours.sizes.tolist() == theirs.sizes[order][:, place].tolist()
     assert ours.thresholds.tolist() == theirs.thresholds[order][:, place].tolist()
     assert ours.lowest.tolist() == theirs.lowest[place].tolist()
+    if theirs.highest is not None:  # where it matters
+        assert ours.highest is not None
+        assert ours.highest.tolist() == theirs.highest[place].tolist()
     assert found.precision_ == expected.precision_
 
 
@@ -278,7 +282,8 @@ def test_the_classes_found_are_remembered() -> None:
 def with_classes(count: int = 30, examples: int = 80) -> pd.DataFrame:
     """Tasks with a class of 2 %, one that half of the tasks lack, ties and infinities."""
     rng = np.random.default_rng(0)
-    task = np.repeat(rng.permutation(NASTY + [f"site {i}" for i in range(count)])[:count], examples)
+    names = [*NASTY, *(f"site {i}" for i in range(count))][:count]
+    task = np.repeat(np.array(names, dtype=object), examples)
     rows = len(task)
     rare, odd = rng.random(rows) < 0.02, rng.random(rows) < 0.3
     odd &= np.repeat(rng.random(count) < 0.5, examples)
@@ -431,16 +436,23 @@ def test_a_guarantee_that_says_little_is_told() -> None:
     ):
         found = calibrate_table(frame, task="task", score="score", **promise)
     assert found.remarks_[0].endswith("more true labels score that low than may be missed.")
-    with pytest.warns(UserWarning, match="is the lowest score there is, so class 'a' may be kept"):
+    with pytest.warns(
+        UserWarning, match="is the lowest calibration score, so class 'a' may be kept"
+    ):
         calibrate_table(frame, task="task", score="score", label="y", per_class=True, **promise)
 
 
 def test_the_lowest_score_is_known_in_tables_of_any_size() -> None:
     """Where the first pass leaves ranges out, it is asked for, and is no task's alone."""
     scores, tasks = family(20, 100)
-    scores[7] = -50.0
+    labels = np.random.default_rng(0).choice(["a", "b"], len(scores))
+    scores[7] = scores.min() - 0.01
+    frame = pd.DataFrame({"task": tasks, "score": scores, "y": labels})
+    promise = LOOSE | {"per_class": True, "on_infeasible": "trivial"}
     with as_if_large():
-        both(pd.DataFrame({"task": tasks, "score": scores}), scores, tasks)
+        both(frame, scores, tasks)
+        found = calibrate_table(frame, task="task", score="score", label="y", **promise)
+    assert_same(found, MetaPS(**promise).calibrate(scores, tasks, labels))
 
 
 @pytest.mark.parametrize(

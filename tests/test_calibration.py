@@ -157,10 +157,10 @@ def test_a_task_too_small_counts_as_keeping_every_label() -> None:
 
 def test_minus_infinity_is_a_score_like_any_other() -> None:
     scores, tasks = many(130, 44)
-    with pytest.warns(UserWarning, match="Every label is kept, so it holds trivially"):
+    with pytest.warns(UserWarning, match="Every label is kept, so the guarantee holds trivially"):
         found = paper().calibrate(np.full_like(scores, -np.inf), tasks)
     assert found.threshold_ == -math.inf
-    assert found.promise_.endswith("Every label is kept, so it holds trivially.")
+    assert found.promise_.endswith("Every label is kept, so the guarantee holds trivially.")
     assert found.predict_set([[-math.inf, 0.5]]).all()
 
 
@@ -177,21 +177,21 @@ def test_a_threshold_of_plus_infinity_is_not_called_trivial() -> None:
         (
             40,
             100,
-            "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be guaranteed with split='tight': it takes "
-            "at least 116 tasks with at least 29 examples, and there are 40 tasks. Either use "
-            "delta=None, a weaker guarantee that holds on average over calibrations, or add 76 "
-            "tasks with at least 29 examples, or guarantee alpha=0.294, or guarantee delta=0.0185, "
-            "or pass on_infeasible='trivial' to keep every label.",
+            "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be guaranteed with split='tight': this "
+            "takes 116 tasks with at least 29 examples each, but there are 40 tasks. Options: use "
+            "delta=None, a weaker guarantee that holds on average over calibrations; or add 76 "
+            "tasks with at least 29 examples each; or settle for alpha=0.294; or settle for "
+            "delta=0.0185; or pass on_infeasible='trivial' to keep every label.",
         ),
         (
             400,
             20,
             "epsilon=0.1, alpha=0.1, delta=1e-05 cannot be guaranteed with split='tight': 400 of "
-            "the 400 tasks have fewer than 29 examples (the smallest has 20), and at most 15 may. "
-            "Either use split='joint', which carries the same guarantee, or add 4734 tasks with at "
-            "least 29 examples, or bring 385 of the small ones to 29 examples, or guarantee "
-            "epsilon=0.14, or guarantee alpha=0.244, or pass on_infeasible='trivial' to keep every "
-            "label.",
+            "the 400 tasks have fewer than 29 examples (the smallest has 20), but at most 15 may. "
+            "Options: use split='joint', which gives the same guarantee; or add 4734 tasks with at "
+            "least 29 examples each; or increase 385 of the small tasks to 29 examples each; or "
+            "settle for epsilon=0.14; or settle for alpha=0.244; or pass "
+            "on_infeasible='trivial' to keep every label.",
         ),
     ],
 )
@@ -204,7 +204,7 @@ def test_infeasible_says_what_is_missing_and_what_is_not(
     assert str(caught.value) == message
     trivial = paper(split="tight", on_infeasible="trivial").calibrate(scores, names)
     assert trivial.threshold_ == -math.inf
-    assert trivial.remarks_ == ["Every label is kept, so it holds trivially."]
+    assert trivial.remarks_ == ["Every label is kept, so the guarantee holds trivially."]
 
 
 @pytest.mark.parametrize("remedy", [{"alpha": 0.294}, {"delta": 0.0185}, {"tasks": 116}], ids=str)
@@ -229,15 +229,15 @@ def test_small_and_few_tasks_need_both() -> None:
     scores, names = many(40, 20)
     with pytest.raises(InfeasibleGuarantee) as caught:
         paper(split="tight").calibrate(scores, names)
-    assert "or bring the small ones to 29 examples and add 76 tasks, or guarantee alpha=" in str(
-        caught.value
-    )
-    assert "delta=" not in str(caught.value).split("Either")[1]  # none below a half would do
+    assert (
+        "or increase the small tasks to 29 examples each and add 76 tasks; or settle for alpha="
+    ) in str(caught.value)
+    assert "delta=" not in str(caught.value).split("Options")[1]  # none below a half would do
 
 
 def test_the_joint_split_asks_for_the_least_that_will_do() -> None:
     scores, names = many(110, 200)
-    with pytest.raises(InfeasibleGuarantee, match="at least 111 tasks with .* add 1 task with at"):
+    with pytest.raises(InfeasibleGuarantee, match="takes 111 tasks with .* add 1 task with at"):
         paper().calibrate(scores, names)
     assert paper().calibrate(*many(111, 200)).threshold_ > -math.inf
 
@@ -247,7 +247,7 @@ def test_small_sites_are_seen_without_their_sizes() -> None:
     sent = [method.task_threshold(np.zeros(10)) for _ in range(130)]
     assert sent[0].tolist() == [-math.inf] * 10 + [0.0] * 3  # .9 ** 10 is below .35
     for sizes in (None, [10] * 130):
-        with pytest.raises(InfeasibleGuarantee, match="takes at least 1.. tasks with at least"):
+        with pytest.raises(InfeasibleGuarantee, match="takes 1.. tasks with at least"):
             method.combine(sent, sizes=sizes)
 
 
@@ -289,9 +289,9 @@ def test_ps_on_a_test_tasks_own_examples_is_infeasible_in_the_paper() -> None:
     with pytest.raises(InfeasibleGuarantee) as caught:
         PS(epsilon=0.1, delta=1e-5).calibrate(np.zeros(100))
     assert str(caught.value) == (
-        "epsilon=0.1, delta=1e-05 cannot be guaranteed: it takes at least 110 examples, and there "
-        "are 100. Either add 10 examples, or guarantee epsilon=0.109, or guarantee delta=2.66e-05, "
-        "or pass on_infeasible='trivial' to keep every label."
+        "epsilon=0.1, delta=1e-05 cannot be guaranteed: this takes 110 examples, but there "
+        "are 100. Options: add 10 examples; or settle for epsilon=0.109; or settle for "
+        "delta=2.66e-05; or pass on_infeasible='trivial' to keep every label."
     )
     assert PS(epsilon=0.109, delta=1e-5).calibrate(np.zeros(100)).threshold_ == 0
     assert PS(epsilon=0.1, delta=2.66e-5).calibrate(np.zeros(100)).threshold_ == 0
@@ -351,8 +351,8 @@ def test_of_sites_with_two_precisions_the_coarser_decides(
 
 def test_adding_tells_of_looking() -> None:
     told = " ".join((MetaPS.add.__doc__ or "").split())
-    assert "fixed beforehand" in told
-    assert "look j with ``delta / (j * (j + 1))``" in told
+    assert "fixed in advance" in told
+    assert "use ``delta / (j * (j + 1))`` at look j" in told
 
 
 def test_adding_a_coarser_precision_makes_the_promise_coarse() -> None:
@@ -457,7 +457,7 @@ def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
         (lambda: one().combine([0.1], [["a"]]), "tasks must hold ids that can be looked up"),
         (
             lambda: one().combine({"a": 0.1}, ["a"]),
-            "tasks must be left out where task_thresholds",
+            "tasks must not be passed when task_thresholds",
         ),
         (
             lambda: one().combine({"a": 0.5}, sizes=[1]),

@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from metapac import MetaPS, __version__, load, plan
+from metapac import MetaPS, __version__, load, plan, shortage
 from metapac.cli.app import app
+from metapac.cli.common import flagged
+from metapac.demands import Demand
 from metapac.demo.setting import GUARANTEE
 from metapac.evaluation import Rows, summarise
+from metapac.guarantee import Guarantee
 
 PROMISE = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
 
@@ -139,7 +142,7 @@ def test_plan_prints_every_split() -> None:
     assert machine["joint"]["needs"][0] == [111, 44]
 
 
-SIZES = ["200,300,4000", ",".join(["90"] * 48), "5,6"]
+SIZES = ["29,300,4000", ",".join(["90"] * 48), "5,6"]
 
 
 def test_plan_shows_what_each_split_makes_of_own_tasks() -> None:
@@ -148,10 +151,10 @@ def test_plan_shows_what_each_split_makes_of_own_tasks() -> None:
     result = metapac("plan", *asked, 0.2, *sizes)
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "What each split makes of 53 tasks of 5 to 4000 examples" in text
+    assert "Rank of each split on 53 tasks of 5 to 4000 examples" in text
     assert "Recommended: --split" in text
     machine = json.loads(metapac("plan", *asked, 0.2, *sizes, "--json").stdout)
-    own = [200, 300, 4000, *[90] * 48, 5, 6]
+    own = [29, 300, 4000, *[90] * 48, 5, 6]
     found = plan(epsilon=0.1, alpha=0.1, delta=0.2, sizes=own)
     for option in found.options:
         if option.delta is not None:
@@ -163,8 +166,9 @@ def test_plan_shows_what_each_split_makes_of_own_tasks() -> None:
     few = metapac("plan", *asked, "1e-5", *sizes)
     assert few.exit_code == 0
     text = " ".join(few.output.split())
-    assert "cannot be guaranteed with split='joint': it takes at least 111 tasks" in text
-    assert "Either use --delta none, a weaker guarantee" in text
+    demand = Demand.of_sizes(Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5), own)
+    assert flagged(shortage.of_tasks([demand])) in text
+    assert "Options: use --delta none, a weaker guarantee" in text
     assert "Recommended" not in text
     none = metapac("plan", *asked, "none", *sizes)
     assert "Recommended: --split joint, the default." in none.output
@@ -175,7 +179,7 @@ def test_plan_counts_the_tasks_of_a_table(scores: Path) -> None:
     machine = json.loads(metapac(*words, "--sizes", "7,8", "--json").stdout)
     same = ["--sizes", ",".join(["30"] * 130 + ["7", "8"])]
     assert machine == json.loads(metapac("plan", *PROMISE, *same, "--json").stdout)
-    assert "of 130 tasks of 30 examples" in metapac(*words).output
+    assert "on 130 tasks of 30 examples" in metapac(*words).output
     empty = scores.with_name("empty.csv")
     empty.write_text("site,p\na,1\n,2\n")
     result = metapac("plan", empty, "--task", "site")

@@ -135,7 +135,7 @@ def test_evaluate(frame: pd.DataFrame, table: Path, promise: Path, tmp_path: Pat
     result = metapac(*words, "-o", tmp_path / "tasks.csv")
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "of 30 tasks (2400 examples); promised on at least 70% of new tasks" in text
+    assert "of 30 tasks (2400 examples); guaranteed on at least 70% of new tasks" in text
     assert "Worst tasks" in text
     machine = json.loads(metapac(*words, "--json").stdout)
     kept = load(promise).predict_set(frame[["p_cat", "p_dog", "p_owl"]].to_numpy())
@@ -450,7 +450,9 @@ def test_sets_and_verdicts_for_each_class(frame: pd.DataFrame, table: Path, tmp_
     result = metapac("evaluate", promise, table, "-o", tmp_path / "tasks.csv")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    assert "30 tasks (2400 examples); promised on at least 60% of new tasks for each class" in text
+    assert (
+        "30 tasks (2400 examples); guaranteed on at least 60% of new tasks for each class" in text
+    )
     machine = json.loads(metapac("evaluate", promise, table, "--json").stdout)
     with (tmp_path / "tasks.csv").open(newline="") as file:
         written = list(csv.DictReader(file))
@@ -530,9 +532,9 @@ def test_a_guarantee_that_says_little_is_one_line_on_stderr(tmp_path: Path) -> N
     words = ["calibrate", tmp_path / "a.parquet", "--task", "site", "--score", "true", *PROMISE]
     result = metapac(*words, "-o", tmp_path / "p.json")
     assert result.exit_code == 0
-    assert result.stderr.startswith("metapac: warning: The threshold 0.0 is the lowest score there")
+    assert result.stderr.startswith("metapac: warning: The threshold is 0.0, so, if")
     assert result.stderr.count("\n") == 1
-    assert "lowest score" not in result.stdout
+    assert "if scores are probabilities" not in result.stdout
     machine = metapac(*words, "-o", tmp_path / "p.json", "--json")
     assert json.loads(machine.stdout)["remarks"] == load(tmp_path / "p.json").remarks_
     assert "UserWarning" not in machine.stderr
@@ -542,7 +544,10 @@ def test_a_guarantee_that_says_little_is_one_line_on_stderr(tmp_path: Path) -> N
     trivial = metapac(
         "combine", tmp_path / "b.json", "--on-infeasible", "trivial", "-o", tmp_path / "p.json"
     )
-    assert trivial.stderr == "metapac: warning: Every label is kept, so it holds trivially.\n"
+    assert (
+        trivial.stderr
+        == "metapac: warning: Every label is kept, so the guarantee holds trivially.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -582,10 +587,10 @@ def test_ways_out_are_flags(frame: pd.DataFrame, table: Path, tmp_path: Path) ->
     words = ["calibrate", table, "--task", "site", "--score", "true", *out, "--epsilon"]
     few = metapac(*words, 0.1, "--alpha", 0.1, "--delta", 0.01)
     assert few.exit_code == 1
-    assert "Either use --delta none, a weaker guarantee that holds on average" in few.stderr
+    assert "Options: use --delta none, a weaker guarantee that holds on average" in few.stderr
     other = metapac(*words, 0.2, "--alpha", 0.3, "--delta", 0.1, "--split", "1e-9")
     assert other.exit_code == 1
-    assert "Either use --split joint, which carries the same guarantee" in other.stderr
+    assert "Options: use --split joint, which gives the same guarantee" in other.stderr
     small = frame[(frame.groupby("site").cumcount() < 2) | (frame.site > "site 06")]
     small.to_parquet(tmp_path / "small.parquet")
     words[1] = tmp_path / "small.parquet"
@@ -604,6 +609,6 @@ def test_ways_out_are_flags(frame: pd.DataFrame, table: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", ["0.2", "0.123"])
 def test_a_split_that_is_a_number_is_a_flag_too(number: str) -> None:
-    assert flagged(f"Either use split={number}, which carries the same guarantee, or x.") == (
-        f"Either use --split {number}, which carries the same guarantee, or x."
+    assert flagged(f"Options: use split={number}, which gives the same guarantee; or x.") == (
+        f"Options: use --split {number}, which gives the same guarantee; or x."
     )

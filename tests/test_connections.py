@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metapac import allowed_errors
+from metapac.binomial import task_rank
 from metapac.tables import calibrate_table, connect
 
 
@@ -57,8 +57,9 @@ def test_more_rows_than_memory_are_calibrated(tmp_path: Path) -> None:
     # 7919 and 104729 have inverses modulo 4000: a task's scores are one residue class of 4000.
     inverse = pow(7919, -1, 4000)
     residues = (np.arange(4000) * inverse * 104729) % 4000
-    rank = allowed_errors(1000, 0.1, 0.05)
-    assert found.task_thresholds_.tolist() == (residues + 4000 * rank).tolist()
+    ranks = [task_rank(1000, 0.1, level.alpha_within) for level in found.guarantee_.levels]
+    expected = residues[:, None, None] + 4000 * np.array(ranks)
+    assert found._evidence.thresholds.tolist() == expected.tolist()
     connection.disconnect()
 
 

@@ -135,12 +135,14 @@ def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any,
 def test_a_bottom_that_tasks_share_is_told(tmp_path: Path, bottom: float, split: str) -> None:
     scores, tasks = tied_at(bottom, bad=12)
     method = MetaPS(**LOOSE, split=split)
-    with pytest.warns(UserWarning, match="is the lowest score there is, so every label") as told:
+    with pytest.warns(UserWarning, match="every label .* kept whatever its score") as told:
         method.calibrate(scores, tasks)
+    start = f"The threshold {bottom!r} is the lowest calibration score, so every label may be kept "
+    if bottom == 0:
+        start = "The threshold is 0.0, so, if scores are probabilities, every label is kept "
     remark = (
-        f"The threshold {bottom!r} is the lowest score there is, so every label may be kept "
-        "whatever its score, and the guarantee says little: in 12 of 40 tasks (30%) more true "
-        "labels score that low than may be missed."
+        f"{start}whatever its score, and the guarantee says little: in 12 of 40 tasks (30%) more "
+        "true labels score that low than may be missed."
     )
     assert [str(each.message) for each in told] == [remark]
     assert told[0].filename == __file__
@@ -183,7 +185,7 @@ def test_a_clipped_score_that_all_tasks_share_is_a_bottom() -> None:
     scores = np.random.default_rng(0).normal(size=(60, 100))
     scores[:, :30] = -23.0  # log-probabilities, clipped
     method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
-    with pytest.warns(UserWarning, match=r"-23.0 is the lowest score there is.* 60 of 60 tasks"):
+    with pytest.warns(UserWarning, match=r"-23.0 is the lowest calibration score.* 60 of 60 tasks"):
         method.calibrate(scores.ravel(), np.repeat(np.arange(60), 100))
     assert method.threshold_ == -23.0
 
@@ -198,14 +200,14 @@ def test_a_model_that_is_never_wrong_is_not_blamed(top: float) -> None:
 
 def test_minus_infinity_keeps_every_label() -> None:
     scores, tasks = tied_at(-math.inf, bad=12)
-    with pytest.warns(UserWarning, match="Every label is kept, so it holds trivially"):
+    with pytest.warns(UserWarning, match="Every label is kept, so the guarantee holds trivially"):
         found = MetaPS(**LOOSE).calibrate(scores, tasks)
     assert found.threshold_ == -math.inf
 
 
 def test_what_was_asked_for_is_not_warned_about() -> None:
     found = MetaPS(**LOOSE, on_infeasible="trivial").calibrate([0.5], ["a"])
-    assert found.remarks_ == ["Every label is kept, so it holds trivially."]
+    assert found.remarks_ == ["Every label is kept, so the guarantee holds trivially."]
 
 
 def test_sites_are_told_too() -> None:
@@ -266,7 +268,7 @@ def test_small_tasks_are_left_out_by_size_alone(
         assert f"over the draw of the {kept} calibration tasks with at least {least} examples" in (
             found.promise_
         )
-        assert f"new tasks like these, with at least {least} examples, provided" in found.promise_
+        assert f"new tasks with at least {least} examples, provided" in found.promise_
     found.save(tmp_path / "promise.json")
     again = load(tmp_path / "promise.json")
     assert (again.promise_, again.left_out_) == (found.promise_, found.left_out_)
@@ -344,6 +346,27 @@ def test_the_bfloat16_of_the_review() -> None:
     for edge in (-math.inf, math.inf):  # which is no number that others round to
         same = PS(epsilon=0.5, delta=0.5).calibrate(torch.full((9,), edge, dtype=torch.bfloat16))
         assert same.threshold_ == edge
+
+
+@given(score=st.floats(-1e30, 1e30), wide=st.booleans())
+def test_a_score_deployed_in_bfloat16_is_kept(score: float, wide: bool) -> None:
+    kind = np.float64 if wide else np.float32
+    found = PS(epsilon=0.1, delta=0.05).calibrate(np.full(100, score, kind))
+    deployed = torch.tensor([score], dtype=torch.float64).to(torch.bfloat16)
+    assert found.predict_set(deployed).all()
+    lower = torch.tensor([float(deployed) - 0.02 * abs(float(deployed)) - 1e-30])
+    assert not found.predict_set(lower.to(torch.bfloat16)).any() or score == 0
+
+
+@pytest.mark.parametrize("split", ["joint", "tight"])
+def test_sites_at_zero_are_told_and_others_not(split: str) -> None:
+    method = MetaPS(**LOOSE, split=split)
+    zeros = np.r_[np.zeros(20), np.random.default_rng(0).random(40)]
+    with pytest.warns(UserWarning, match="threshold is 0.0, so, if scores are probabilities"):
+        method.combine([method.task_threshold(zeros)] * 40)
+    sent = [np.r_[0.0, np.full(20, 0.1), np.ones(39)]] * 30 + [np.ones(60)] * 10
+    method.combine([method.task_threshold(scores) for scores in sent])
+    assert method.remarks_ == []
 
 
 def test_levels_ascend_so_that_thresholds_do() -> None:

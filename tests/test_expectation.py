@@ -137,7 +137,7 @@ def test_ten_tasks_are_enough(tmp_path: Path) -> None:
     method = MetaPS(epsilon=0.1, alpha=0.1, delta=None).calibrate(scores.ravel(), names)
     assert method.threshold_ == np.sort(scores, axis=1)[:, 0].min()
     assert method.promise_.startswith("On average over the draw of the 10 calibration tasks, the")
-    assert "it states no confidence about this one calibration" in method.promise_
+    assert "gives no confidence for this one" in method.promise_
     assert "confidence 9" not in method.promise_
     method.save(tmp_path / "promise.json")
     again = load(tmp_path / "promise.json")
@@ -157,10 +157,10 @@ def test_nine_are_not() -> None:
     with pytest.raises(InfeasibleGuarantee) as caught:
         MetaPS(epsilon=0.1, alpha=0.1, delta=None).calibrate(scores, names)
     assert str(caught.value) == (
-        "epsilon=0.1, alpha=0.1, delta=None cannot be guaranteed with split='joint': it takes at "
-        "least 10 tasks with at least 29 examples, and there are 9 tasks. Either add 1 task "
-        "with at least 29 examples, or guarantee alpha=0.106, or pass on_infeasible='trivial' to "
-        "keep every label."
+        "epsilon=0.1, alpha=0.1, delta=None cannot be guaranteed with split='joint': this "
+        "takes 10 tasks with at least 29 examples each, but there are 9 tasks. Options: add 1 task "
+        "with at least 29 examples each; or settle for alpha=0.106; or pass "
+        "on_infeasible='trivial' to keep every label."
     )
 
 

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from engines import connection
@@ -183,7 +184,8 @@ def test_json_that_is_not_in_lines(text: str, found: str, tmp_path: Path) -> Non
 
 
 def test_a_promise_is_no_table(tmp_path: Path) -> None:
-    MetaPS(epsilon=0.3, alpha=0.4, delta=0.3).combine([0.5] * 20).save(tmp_path / "p.json")
+    promise = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, split="tight")
+    promise.combine(np.linspace(0, 1, 20)).save(tmp_path / "p.json")
     with pytest.raises(ValueError, match="p.json was written by metapac and is no table"):
         tasks(tmp_path / "p.json", "duckdb")
 

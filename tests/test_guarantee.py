@@ -133,7 +133,9 @@ def test_the_part_of_one_class() -> None:
     assert g.of_class("yes", ["yes", "no"]).miss_rate == 0.02
     in_expectation = Guarantee(epsilon=0.1, alpha=0.2, delta=None, per_class=True)
     assert in_expectation.of_class("no", range(9)).delta is None
-    with pytest.raises(ValueError, match="epsilon has no value for class 'maybe'; it has 'yes', '"):
+    with pytest.raises(
+        ValueError, match="epsilon has no value for class 'maybe'; it has values for 'yes', '"
+    ):
         g.of_class("maybe", ["yes", "no", "maybe"])
     with pytest.raises(ValueError, match="epsilon is a mapping, .* Take the guarantee of one cl"):
         _ = g.miss_rate

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from oracles import too_many
 from sklearn.base import clone
 
-from metapac import BadArtefact, Guarantee, InfeasibleGuarantee, MetaPS, load, persistence
+from metapac import (
+    BadArtefact,
+    Guarantee,
+    InfeasibleGuarantee,
+    MetaPS,
+    NotCalibrated,
+    load,
+    persistence,
+)
 from metapac.tasks.synthetic import NormalFamily, TwoPointFamily
 
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
@@ -238,7 +246,7 @@ def test_a_new_class_is_one_that_older_tasks_have_no_examples_of() -> None:
     assert grown.thresholds_[0] == -math.inf
     np.testing.assert_array_equal(grown.task_sizes_, whole.task_sizes_)
     np.testing.assert_array_equal(grown.task_thresholds_, whole.task_thresholds_)
-    assert grown.remarks_ == ["Class 'maybe' is always kept, so it holds trivially."]
+    assert grown.remarks_ == ["Class 'maybe' is always kept, so its guarantee holds trivially."]
 
 
 def test_new_tasks_may_lack_a_class() -> None:
@@ -258,10 +266,10 @@ def test_new_tasks_may_lack_a_class() -> None:
     [
         (
             lambda it: it.combine([[0.5]]),
-            "combine sends numbers for one guarantee, and per_class=True has one for each class. "
+            "combine supports a single guarantee, and per_class=True has one for each class. "
             "Use metapac.tables.site_table and metapac.sites.combine_sites.",
         ),
-        (lambda it: it.task_threshold([0.5]), "task_threshold sends numbers for one guarantee"),
+        (lambda it: it.task_threshold([0.5]), "task_threshold supports a single guarantee"),
         (lambda it: it.calibrate([0.5], ["a"]), "labels must hold the true label of each example"),
         (
             lambda it: it.calibrate([0.5], ["a"], ["x", "y"]),
@@ -275,9 +283,9 @@ def test_new_tasks_may_lack_a_class() -> None:
             lambda it: it.calibrate([0.5, 0.5], ["a", "a"], np.array(["x", 3], dtype=object)),
             "none missing, got int and str. Convert them",
         ),
-        (lambda it: it.calibrate([0.5], ["a"], [0.25]), "none missing, got float64. Convert them"),
+        (lambda it: it.calibrate([0.5], ["a"], [0.25]), "none missing, got float. Convert them"),
         (
-            lambda it: it.calibrate([0.5], ["a"], [[1]]),
+            lambda it: it.calibrate([0.5], ["a"], np.array([[1]])),
             r"labels must be one-dimensional, .* \(1, 1",
         ),
         (
@@ -286,7 +294,7 @@ def test_new_tasks_may_lack_a_class() -> None:
         ),
         (
             lambda it: it.set_params(epsilon={"x": 0.1}).calibrate([0.5], ["a"], ["y"]),
-            "epsilon has no value for class 'y'; it has 'x'. Give every class one.",
+            "epsilon has no value for class 'y'; it has values for 'x'. Give every class a value.",
         ),
         (
             lambda it: it.set_params(delta=5e-324, split="tight").calibrate(
@@ -302,7 +310,9 @@ def test_bad_input_is_named(call: Any, message: str) -> None:
 
 
 def test_labels_are_for_classes_only() -> None:
-    with pytest.raises(ValueError, match="labels must be left out unless per_class=True: the sco"):
+    with pytest.raises(
+        ValueError, match="labels must not be passed unless per_class=True: the sco"
+    ):
         MetaPS(**LOOSE).calibrate([0.5], ["a"], ["x"])
 
 
@@ -324,32 +334,91 @@ def test_infeasible_classes_are_named_with_what_they_lack() -> None:
     text = str(caught.value)
     assert text.startswith(
         "alpha=0.3, delta=0.1 cannot be guaranteed with split='joint' for 1 of 2 classes: class "
-        "'yes': "
+        "'yes' (epsilon=0.2): "
     )
     (examples_needed,) = re.findall(r"have fewer than (\d+) examples of class 'yes' \(", text)
     small = sum(size < int(examples_needed) for size in sizes)
     assert (
-        f"class 'yes': {small} of the 40 tasks have fewer than {examples_needed} examples" in text
+        f"(epsilon=0.2): {small} of the 40 tasks have fewer than {examples_needed} examples" in text
     )
-    assert f"(the smallest has {min(sizes)}), and at most" in text
-    assert "merge 'yes' into another class" in text
+    assert f"(the smallest has {min(sizes)}), but at most" in text
+    assert "merge" not in text  # of two classes, one would be left
     trivial = each(on_infeasible="trivial").calibrate(scores, tasks, labels)
     assert np.isfinite(trivial.thresholds_).tolist() == [True, False]
-    assert trivial.remarks_ == ["Class 'yes' is always kept, so it holds trivially."]
+    assert trivial.remarks_ == ["Class 'yes' is always kept, so its guarantee holds trivially."]
     assert trivial.predict_set([[-9.0, -math.inf]]).tolist() == [[False, True]]
+
+
+def test_calibrating_again_leaves_nothing_of_before(tmp_path: Path) -> None:
+    scores, tasks, labels = examples()
+    method = each(epsilon=0.4).calibrate(scores, tasks, labels)
+    method.set_params(per_class=False, epsilon=0.2).calibrate(scores, tasks)
+    fresh = MetaPS(**method.get_params()).calibrate(scores, tasks)
+    assert method.classes_ is None
+    assert not hasattr(method, "thresholds_")
+    assert method.promise_ == fresh.promise_
+    table = np.linspace(-3, 3, 14).reshape(7, 2)
+    assert (method.predict_set(table) == fresh.predict_set(table)).all()
+    method.save(tmp_path / "promise.json")
+    assert (load(tmp_path / "promise.json").predict_set(table) == fresh.predict_set(table)).all()
+    method.set_params(per_class=True).calibrate(scores, tasks, labels)
+    assert not hasattr(method, "threshold_")
+
+
+def test_a_mapping_that_changes_is_noticed() -> None:
+    scores, tasks, labels = examples()
+    rates = {"yes": 0.4, "no": 0.4}
+    method = each(epsilon=rates).calibrate(scores, tasks, labels)
+    rates["yes"] = 0.1
+    with pytest.raises(NotCalibrated, match="its parameters were changed"):
+        method.predict_set([[0.1, 0.2]])
+
+
+def test_a_mapping_names_the_classes_there_are_and_no_others() -> None:
+    scores, tasks, labels = examples()
+    with pytest.raises(
+        ValueError, match="epsilon names class 'maybe', and the classes are 'no', '"
+    ):
+        each(epsilon={"yes": 0.4, "no": 0.4, "maybe": 0.4}).calibrate(scores, tasks, labels)
+
+
+@pytest.mark.parametrize("labels", [["x", math.nan], ["x", None], ["x", 1]])
+def test_a_list_of_labels_is_not_made_of_strings(labels: list[Any]) -> None:
+    with pytest.raises(ValueError, match="labels must hold strings, integers or booleans of one"):
+        each().calibrate([0.5, 0.5], ["a", "b"], labels)
+
+
+def test_new_labels_are_of_the_old_type() -> None:
+    scores, tasks, labels = examples()
+    method = each(epsilon=0.4).calibrate(scores, tasks, labels == "yes")
+    with pytest.raises(ValueError, match="labels must be of one type, got 'no' where the classes"):
+        method.add(scores, tasks + 1000, labels)
+
+
+def test_numpys_own_kinds_are_taken(tmp_path: Path) -> None:
+    scores, tasks, labels = examples()
+    numbers = (labels == "yes").astype(int)
+    epsilon = {np.int64(0): 0.4, np.int64(1): 0.4}
+    asked: Any = LOOSE | {"epsilon": epsilon, "per_class": np.True_}
+    method = MetaPS(**asked).calibrate(scores, tasks, numbers)
+    method.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").thresholds_.tolist() == method.thresholds_.tolist()
+    assert hash(method.guarantee_) == hash(method.guarantee_)
 
 
 def test_many_infeasible_classes_are_counted() -> None:
     scores, tasks, _ = examples(tasks=20, n=200)
     labels = np.arange(4000) % 200
-    with pytest.raises(InfeasibleGuarantee, match="for 200 of 200 classes: .*; and 197 more. Eith"):
+    with pytest.raises(InfeasibleGuarantee, match="for 200 of 200 classes: .*; and 197 more. Opti"):
         each().calibrate(scores, tasks, labels)
 
 
 def test_a_class_at_the_bottom_is_told_by_name() -> None:
     scores, tasks, labels = examples()
     scores = np.where(labels == "yes", np.maximum(scores, 0.0), np.abs(scores) + 1)
-    with pytest.warns(UserWarning, match="so class 'yes' may be kept whatever its score") as told:
+    with pytest.warns(
+        UserWarning, match="probabilities, class 'yes' is kept whatever its score"
+    ) as told:
         found = each().calibrate(scores, tasks, labels)
     assert len(told) == 1
     assert found.threshold_of("yes") == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -35,14 +34,14 @@ def test_numbers_of_the_design() -> None:
     assert (tight.tasks, even.tasks) == (116, 225)
     assert tight.examples_per_task == even.examples_per_task == 29
     assert str(tight).startswith(
-        "It takes at least 116 tasks with at least 29 labelled examples each (3364 labels in all) "
-        "to guarantee: With confidence 99.999% over"
+        "Needed: 116 tasks with at least 29 labelled examples each (3364 labels in total). "
+        "Guarantee: With confidence 99.999% over"
     )
     joint = planned(epsilon=0.1, alpha=0.1, delta=1e-5)
     assert (joint.tasks, joint.examples_per_task, joint.labels) == (111, 44, 111 * 44)
     assert (joint.needs[-1].examples_per_task, joint.needs[-1].level.alpha_within) == (7, 0.5)
     assert str(joint).startswith(
-        "It takes at least 111 tasks with at least 44 labelled examples each (4884 labels in all), "
+        "Needed: 111 tasks with at least 44 labelled examples each (4884 labels in total), "
         f"or {joint.needs[-1].tasks} tasks with at least 7 labelled examples each ("
     )
     assert [planned(epsilon=0.1, alpha=0.1, delta=d).tasks for d in (0.1, 0.05, 0.01, None)] == [
@@ -198,7 +197,7 @@ def test_options_are_what_each_split_makes_of_the_tasks() -> None:
         assert option.ranks == tuple(expected)
         assert option.feasible == bool(expected)
     assert found.recommended == found.options[0]
-    assert str(found).endswith("Use split='joint'.")
+    assert str(found).endswith("Recommended for your tasks: split='joint'.")
     assert planned(**asked).recommended is None
     assert planned(**asked).options == ()
     # The rank is that of calibration: the second smallest threshold at the lowest level, or more.
@@ -249,7 +248,18 @@ def test_few_tasks_are_offered_a_guarantee_in_expectation() -> None:
     found = planned(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 15)
     assert found.recommended is not None
     assert found.recommended.delta is None
-    assert re.search(r"Use split='joint', delta=None\.$", str(found))
+    assert str(found).endswith(
+        "split='joint', delta=None, a weaker guarantee, on average over calibrations."
+    )
+
+
+def test_a_plan_for_each_class_speaks_of_all_of_them() -> None:
+    found = planned(epsilon=0.1, alpha=0.1, delta=0.05, classes=3)
+    assert (found.classes, found.asked.delta, found.guarantee.delta) == (3, 0.05, 0.05 / 3)
+    each, total = found.examples_per_task, found.labels * 3
+    text = f"{each} labelled examples of each of 3 classes each ({total} labels in total)"
+    assert text in str(found)
+    assert "With confidence 95% over" in str(found)
 
 
 def test_offers_are_the_smallest_epsilon() -> None:
@@ -286,10 +296,10 @@ def test_with_several_classes_each_has_its_share() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "plan needs epsilon and alpha and delta too. Pass epsilon, alpha and delta; or only"),
-        ({"epsilon": 0.1, "alpha": 0.1}, "plan needs delta too"),
-        ({"epsilon": 0.1, "delta": None}, "plan needs alpha too"),
-        ({"epsilon": 0.1, "sizes": [4]}, "plan needs alpha and delta too"),
+        ({}, "plan is missing epsilon and alpha and delta. Pass epsilon, alpha and delta; or only"),
+        ({"epsilon": 0.1, "alpha": 0.1}, "plan is missing delta"),
+        ({"epsilon": 0.1, "delta": None}, "plan is missing alpha"),
+        ({"epsilon": 0.1, "sizes": [4]}, "plan is missing alpha and delta"),
     ],
 )
 def test_what_is_left_out_is_named(asked: dict[str, Any], message: str) -> None:

@@ -34,9 +34,9 @@ def test_in_expectation_it_says_what_it_does_not() -> None:
     g = Guarantee(epsilon=0.05, alpha=0.1, delta=None)
     assert g.sentence(tasks=10, threshold=0.25) == (
         "On average over the draw of the 10 calibration tasks, the sets {label: score >= 0.25} "
-        "miss the true label at most 5% of the time on at least 90% of new tasks; being an average "
-        "(delta=None), it states no confidence about this one calibration; it holds provided that "
-        "calibration tasks and new tasks are exchangeable, " + ASSUMED
+        "miss the true label at most 5% of the time on at least 90% of new tasks; this is an "
+        "average over calibrations (delta=None) and gives no confidence for this one; it holds "
+        "provided that calibration tasks and new tasks are exchangeable, " + ASSUMED
     )
     assert "confidence 9" not in str(g)
 
@@ -50,7 +50,10 @@ def test_of_each_class() -> None:
         "distribution, " + ASSUMED
     )
     each = Guarantee(**PAPER | {"epsilon": {"yes": 0.02, "no": 0.1}}, per_class=True)
-    assert "miss at most its share of the examples of that class (yes: 2%, no: 10%) on" in str(each)
+    assert (
+        "miss at most the following share of the examples of that class (yes: 2%, no: 10%) on"
+        in str(each)
+    )
 
 
 def test_of_large_tasks_only() -> None:
@@ -58,7 +61,7 @@ def test_of_large_tasks_only() -> None:
     assert "over the draw of the 40 calibration tasks with at least 30 examples, the" in g.sentence(
         tasks=40
     )
-    assert "90% of new tasks like these, with at least 30 examples, provided that" in str(g)
+    assert "90% of new tasks with at least 30 examples, provided that" in str(g)
     by_class = Guarantee(**PAPER, min_examples=30, per_class=True)
     assert str(by_class).count("with at least 30 examples of that class") == 2
     assert "examples" not in str(Guarantee(**PAPER))
@@ -88,21 +91,24 @@ def test_of_the_others() -> None:
         "With confidence 99% over the draw of the 50 calibration examples, the sets {label: score "
         ">= 0.5} miss the true label at most 10% of the time on new examples, provided that these "
         "are drawn i.i.d. from the same distribution, that no calibration example was seen in "
-        "training, and that the score function is fixed; nothing is said of any one task inside "
-        "that distribution."
+        "training, and that the score function is fixed; this says nothing about any one task "
+        "within that distribution."
     )
     for over in ("tasks", "examples"):
         average = sentences.of_average(over, 0.1, 0.01, tasks=40, offset=0.25)
-        assert "not on each of them" in average
+        assert "no guarantee for each task" in average
         assert "score >= -(quantile + 0.25)" in average
 
 
 def test_remarks() -> None:
-    assert sentences.trivial() == "Every label is kept, so it holds trivially."
-    assert sentences.trivial("yes") == "Class 'yes' is always kept, so it holds trivially."
+    assert sentences.trivial() == "Every label is kept, so the guarantee holds trivially."
+    assert (
+        sentences.trivial("yes") == "Class 'yes' is always kept, so its guarantee holds trivially."
+    )
     assert sentences.vacuous(0.0, 3, 40) == (
-        "The threshold 0.0 is the lowest score there is, so every label may be kept whatever its "
+        "The threshold is 0.0, so, if scores are probabilities, every label is kept whatever its "
         "score, and the guarantee says little: in 3 of 40 tasks (8%) more true labels score that "
         "low than may be missed."
     )
-    assert "so class 'yes' may be kept" in sentences.vacuous(0.0, 3, 40, "yes")
+    text = sentences.vacuous(-3.0, 3, 40, "yes")
+    assert "-3.0 is the lowest calibration score, so class 'yes' may be kept whatever" in text

@@ -128,7 +128,7 @@ def calibration_scores(name: str, scores: ArrayLike) -> Floats:
     below. Whatever precision is deployed, a score that rounds to the same bfloat16 is kept.
     """
     array = score_array(name, scores)
-    if str(getattr(scores, "dtype", "")) != "torch.bfloat16":
+    if not is_bfloat16(scores):
         return array
     step = np.int32(1 << 16)  # of the float32 whose upper half a bfloat16 is
     finite = np.isfinite(array)
@@ -136,6 +136,26 @@ def calibration_scores(name: str, scores: ArrayLike) -> Floats:
     below = np.where(array > 0, bits - step, np.where(array < 0, bits + step, -(2**31) + step))
     down = np.maximum(below.astype(np.int32).view(np.float32), np.finfo(np.float32).min)
     return np.where(finite, array / 2 + down / 2, array)
+
+
+def is_bfloat16(scores: object) -> bool:
+    """Whether scores are a torch tensor of bfloat16, without importing torch."""
+    return str(getattr(scores, "dtype", "")) == "torch.bfloat16"
+
+
+def floor_to_bfloat16(values: ArrayLike) -> NDArray[np.float32]:
+    """Return the largest bfloat16 not above each value, as float32.
+
+    A score at or above a value, rounded to bfloat16 in whatever way, is at or above this.
+    """
+    exact = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        near = exact.astype(np.float32)
+        near = np.where(near > exact, np.nextafter(near, np.float32(-np.inf)), near)
+    bits = near.view(np.int32)
+    cut = bits & np.int32(-(1 << 16))  # of the lower half: towards zero
+    down = np.where((near < 0) & (cut != bits), cut + np.int32(1 << 16), cut)
+    return down.astype(np.int32).view(np.float32)
 
 
 def flat(name: str, array: Array) -> None:
@@ -354,6 +374,8 @@ def threshold_table(thresholds: Floats, *, levels: int) -> Floats:
 
 def class_codes(labels: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     """Return the classes, sorted, and the number of the class of each label."""
+    if not hasattr(labels, "__array__"):  # else NaN among strings would become one
+        labels = np.fromiter(labels, dtype=object)
     array = np.asarray(_on_host(labels))
     if array.ndim != 1 or not len(array):
         raise ValueError(
@@ -371,6 +393,11 @@ def class_codes(labels: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
         raise _bad_labels(str(array.dtype))
     classes, codes = np.unique(array, return_inverse=True)
     return tuple(classes.tolist()), codes.astype(np.int64)
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label as Python has it: a string, an integer or a boolean."""
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _bad_labels(found: str) -> ValueError:

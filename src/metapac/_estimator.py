@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -89,7 +90,9 @@ class Calibrated(ABC):
         return self
 
     def _promised(self) -> dict[str, Any]:
-        return {name: value for name, value in self.get_params().items() if name != "on_infeasible"}
+        """Return what the guarantee depends on; a mapping as it is now, whatever becomes of it."""
+        kept = {name: x for name, x in self.get_params().items() if name != "on_infeasible"}
+        return {name: dict(x) if isinstance(x, Mapping) else x for name, x in kept.items()}
 
     def _check_calibrated(self) -> None:
         name = type(self).__name__
@@ -115,6 +118,8 @@ class Calibrated(ABC):
         """Return which scores are at least ``threshold``, in the coarser of both precisions."""
         array = np.atleast_1d(_checks.score_array("scores", scores))
         _checks.no_nan("scores", array, lambda i: f"in row {np.unravel_index(i, array.shape)[0]}")
+        if _checks.is_bfloat16(scores):
+            return np.asarray(array >= _checks.floor_to_bfloat16(threshold))
         coarse = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
         with np.errstate(over="ignore"):  # beyond a narrow type's range lies infinity, in order
             return np.asarray(

@@ -1,4 +1,4 @@
-"""Meta-PS and PS: per task, then across tasks, the same inequality twice."""
+"""Meta-PS and PS. Meta-PS applies the inequality of PS twice: within tasks, then across them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ON_INFEASIBLE = ("raise", "trivial")
 
 
 class MetaPS(ThresholdSets):
-    """Prediction sets with a guarantee for each of at least ``1 - alpha`` of new tasks.
+    """Prediction sets with a bounded miss rate on at least ``1 - alpha`` of new tasks.
 
     With confidence ``1 - delta`` over the calibration tasks, at least a fraction ``1 - alpha`` of
     new tasks, each with its own adaptation examples, have sets that miss the true label at most a
-    fraction ``epsilon`` of the time. Scores from a model that is not adapted are used in the same
+    fraction ``epsilon`` of the time. Scores from a model that is not adapted work in the same
     way. The proof is in docs/guarantee.md.
 
     Parameters
@@ -39,32 +39,34 @@ class MetaPS(ThresholdSets):
         Failure probability of the guarantee. None gives a guarantee in expectation, which is
         weaker and needs far fewer tasks: 10 at ``alpha=0.1``.
     split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps. "joint" gives the smallest sets; "tight" lets
+        How ``alpha`` is shared between the two steps. "joint" usually gives the
+        smallest sets; "tight" lets
         a site send a single number; "even" is the paper's. A number, at most 1/2, is the level
-        within tasks and has to be chosen before the data are seen.
+        within tasks and must be chosen before seeing the data.
     per_class : bool, default False
         Whether to bound the miss rate of each class separately, with a threshold for each, so that
         a rare class cannot be missed unnoticed. ``delta`` is divided among the classes.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
-        covers tasks like those that have at least as many.
+        covers only tasks with at least this many.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do where the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
 
     Attributes
     ----------
     threshold_ : float
-        Keep a label when its score is at least this. Not there with ``per_class``.
+        Keep a label when its score is at least this. Not available with ``per_class``.
     thresholds_, classes_ : ndarray, tuple
         With ``per_class``, the threshold of each class, and the classes in the order of columns.
     tasks_ : ndarray
-        Calibration tasks; those left out by ``min_examples`` are not among them.
+        Calibration tasks, without those that ``min_examples`` left out; with ``per_class``, all.
     task_sizes_, task_thresholds_ : ndarray
         Size and threshold of each task; with ``per_class``, one column for each class.
     left_out_ : int or ndarray
         Number of tasks that ``min_examples`` left out; with ``per_class``, of each class.
     guarantee_, level_ : Guarantee, Level or tuple of Level
-        What is guaranteed, and the levels whose threshold was the largest.
+        What is guaranteed, and the level with the largest threshold; with ``per_class``, one level
+        for each class.
     promise_ : str
         The guarantee in one sentence.
 
@@ -141,18 +143,18 @@ class MetaPS(ThresholdSets):
         tasks: ArrayLike | Iterable[object],
         labels: ArrayLike | None = None,
     ) -> Self:
-        """Take in new tasks: the result is that of calibrating on all tasks from scratch.
+        """Add new tasks; the result is that of calibrating on all tasks from scratch.
 
-        Each guarantee is for a number of tasks that was fixed beforehand. Adding tasks until the
-        result pleases multiplies ``delta``, by up to 8 with 500 tasks and 18 with 2000. If you
-        want to look while adding, calibrate look j with ``delta / (j * (j + 1))``: that is valid
-        for any number of looks.
+        Each guarantee is for a number of tasks fixed in advance. Adding tasks until you like the
+        result multiplies the failure probability, by up to 8 with 500 tasks and 18 with 2000. If
+        you want to look while adding, use ``delta / (j * (j + 1))`` at look j: that is valid for
+        any number of looks.
 
         Parameters
         ----------
         scores, tasks, labels : array_like
-            As in ``calibrate``, of tasks that were not there before. Of scores of two precisions,
-            the coarser decides sets.
+            As in ``calibrate``, for tasks that were not calibrated on before. If old and new
+            scores differ in precision, the coarser one is used for sets.
 
         Returns
         -------
@@ -166,7 +168,7 @@ class MetaPS(ThresholdSets):
     def task_threshold(self, scores: ArrayLike) -> Any:
         """Return all that one site has to send to ``combine``: one number for each level.
 
-        Its own scores never leave it. With ``split="tight"`` it is a single number.
+        No other score leaves the site. With ``split="tight"`` it is a single number.
 
         Parameters
         ----------
@@ -193,18 +195,18 @@ class MetaPS(ThresholdSets):
     ) -> Self:
         """Find the threshold from what ``task_threshold`` returned at each site.
 
-        The result is that of ``calibrate`` on all scores, if every site had these parameters: bare
-        numbers cannot tell. Files that can are written by ``metapac site``.
+        The result is that of ``calibrate`` on all scores, provided that every site used the same
+        parameters. Bare numbers cannot show that; the files written by ``metapac site`` can.
 
         Parameters
         ----------
         task_thresholds : array_like or mapping from task
-            What each task sent. Of several precisions, the coarsest decides sets.
+            What each task sent. If precisions differ, the coarsest one is used for sets.
         tasks : array_like, optional
             Names of the tasks; by default 0, 1, and so on. Not with a mapping.
         sizes : array_like or mapping from task, optional
-            Number of examples of each task. Without it, a threshold of ``-inf`` is taken for that
-            of a task too small.
+            Number of examples of each task. Without it, a threshold of ``-inf`` is taken to mean
+            that the task is too small.
 
         Returns
         -------
@@ -215,7 +217,7 @@ class MetaPS(ThresholdSets):
         guarantee = self._guarantee()
         if isinstance(task_thresholds, Mapping):
             if tasks is not None:
-                raise ValueError("tasks must be left out where task_thresholds is a mapping.")
+                raise ValueError("tasks must not be passed when task_thresholds is a mapping.")
             tasks = list(task_thresholds)
             task_thresholds = list(task_thresholds.values())
         precision = evidence.coarsest(_checks.precisions(task_thresholds))
@@ -232,7 +234,7 @@ class MetaPS(ThresholdSets):
             _checks.task_names(names.tolist()),
             counts[:, None],
             thresholds,
-            evidence.lowest_sent(thresholds),
+            evidence.unknown_lowest(),
             precision,
         )
         sent.refuse_uncertified(guarantee)
@@ -240,21 +242,21 @@ class MetaPS(ThresholdSets):
 
     @property
     def promise_(self) -> str:
-        """The guarantee in one sentence, and what makes it say little where that is so."""
+        """The guarantee in one sentence, followed by ``remarks_`` if there are any."""
         self._check_calibrated()
         g = self.guarantee_
         if self.classes_ is None:
             cuts: sentences.Thresholds = self.threshold_
         else:
             cuts = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
-        # Of tasks that are left out class by class there is no one number.
+        # Each class leaves out different tasks, so there is no single number of tasks.
         tasks = None if g.per_class and g.min_examples else len(self.tasks_)
         sentence = g.sentence(tasks=tasks, threshold=cuts)
         return " ".join([sentence, *self.remarks_])
 
     @property
     def remarks_(self) -> list[str]:
-        """What makes the guarantee say little: too few data, or scores that tie at the bottom."""
+        """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
         self._check_calibrated()
         return [remark for each in self._outcomes if (remark := each.remark())]
 
@@ -275,12 +277,12 @@ class MetaPS(ThresholdSets):
     def _refuse_per_class(self, method: str) -> None:
         if self.per_class:
             raise ValueError(
-                f"{method} sends numbers for one guarantee, and per_class=True has one for each "
-                "class. Use metapac.tables.site_table and metapac.sites.combine_sites."
+                f"{method} supports a single guarantee, and per_class=True has one for each class. "
+                "Use metapac.tables.site_table and metapac.sites.combine_sites."
             )
 
     def _conclude(self, found: Evidence) -> Self:
-        """The second step, if these tasks can carry the guarantee at all."""
+        """Check that these tasks can carry the guarantee, then take the second step."""
         guarantee = self._check_parameters()
         demands = [part.demand() for part in found.parts(guarantee)]
         carried = [demand.feasible() for demand in demands]
@@ -293,12 +295,14 @@ class MetaPS(ThresholdSets):
         return self
 
     def _settle(self, found: Evidence) -> Self:
-        """The second step: the threshold of the thresholds; the largest over the levels wins."""
+        """Take the second step and set the fitted attributes."""
         guarantee = self._guarantee()
         found = found._replace(thresholds=found.thresholds + 0.0)  # no negative zero
         outcomes = [part.outcome() for part in found.parts(guarantee)]
         self.guarantee_, self.columns_ = guarantee, found.columns
         self._evidence, self._outcomes = found, outcomes
+        for name in ("threshold_", "thresholds_", "classes_"):  # of an earlier calibration
+            vars(self).pop(name, None)
         if found.classes is None:
             self._keep_one(found, outcomes[0])
         else:
@@ -336,12 +340,12 @@ class MetaPS(ThresholdSets):
 
 
 class PS(ThresholdSets):
-    """Prediction sets for one distribution of examples: the inequality once.
+    """Prediction sets for examples from one distribution: one application of the inequality.
 
     With confidence ``1 - delta`` over the calibration examples, the sets miss the true label of a
     new example from the same distribution at most a fraction ``epsilon`` of the time. On scores
-    pooled over tasks this says nothing of any one task; on a test task's own labelled examples it
-    is the paper's PS-Test.
+    pooled over tasks this says nothing about any one task; on a test task's own labelled examples
+    it is the paper's PS-Test.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the second step sees of the calibration tasks: a few numbers for each, and no scores."""
+"""What the second step sees of the calibration tasks: a few numbers for each, not all scores."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ Floats = NDArray[np.float64]
 
 
 class Evidence(NamedTuple):
-    """The thresholds of the tasks at each level, and with a guarantee per class, of each class.
+    """The thresholds of the tasks at each level and, with ``per_class``, for each class.
 
-    Where classes are not told apart, one stands for all.
+    Without ``per_class``, the axis of classes has length 1.
     """
 
     names: NDArray[Any]  # (tasks,)
-    sizes: Counts  # (tasks, classes), UNKNOWN where a site did not say
+    sizes: Counts  # (tasks, classes), UNKNOWN where a site did not send it
     thresholds: Floats  # (tasks, classes, levels)
-    lowest: Floats  # (classes,), the lowest score known
+    lowest: Floats  # (classes,), the lowest score; -inf where it is not known
     precision: np.dtype[Any]
-    classes: tuple[Any, ...] | None = None  # None where they are not told apart
+    classes: tuple[Any, ...] | None = None  # None without per_class
     columns: dict[str, Any] | None = None  # of the table that the scores come from
-    highest: Floats | None = None  # (classes,), the highest score, where it was looked for
+    highest: Floats | None = None  # (classes,), the highest score, if it was computed
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
-        """Return what the second step sees of each class, or of all of them together."""
+        """Return the evidence for each class, or for all of them together."""
         tops = _tops(self).tolist()
         if self.classes is None:
             return [self._part(guarantee, None, 0, tops[0])]
+        guarantee.check_classes(self.classes)
         return [
             self._part(guarantee.of_class(label, self.classes), label, number, tops[number])
             for number, label in enumerate(self.classes)
@@ -59,7 +60,7 @@ class Evidence(NamedTuple):
         return Part(guarantee, label, used, sizes, thresholds, lowest, highest)
 
     def refuse_uncertified(self, guarantee: Guarantee) -> None:
-        """Refuse a threshold that no task of its size can have sent at these levels."""
+        """Raise ValueError for a threshold that a task of its size cannot have at these levels."""
         for part in self.parts(guarantee):
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
             sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
@@ -73,7 +74,7 @@ class Evidence(NamedTuple):
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence as JSON can hold it; where classes are one, without their axis."""
+        """Return the evidence for JSON; without ``per_class``, the axis of classes is dropped."""
         plain = self.classes is None
         sizes = self.sizes[:, 0] if plain else self.sizes
         thresholds = self.thresholds[:, 0] if plain else self.thresholds
@@ -89,7 +90,7 @@ class Evidence(NamedTuple):
 
     @classmethod
     def from_json(cls, body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:
-        """Return what ``to_json`` wrote; a ValueError where its parts do not fit together."""
+        """Return the evidence from ``to_json``; raises ValueError if the shapes do not match."""
         names = _checks.task_names(body["tasks"])
         classes = tuple(body["classes"]) if "classes" in body else None
         shape = (len(names), 1 if classes is None else len(classes))
@@ -119,10 +120,10 @@ class Evidence(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The evidence for one class, or for all of them together, and the guarantee it is to carry."""
+    """The evidence for one class, or for all of them together, and its guarantee."""
 
     guarantee: Guarantee
-    label: Any  # None where classes are not told apart
+    label: Any  # None without per_class
     used: NDArray[np.bool_]  # (tasks,), False for those left out as too small
     sizes: Counts  # (tasks,)
     thresholds: Floats  # (tasks, levels)
@@ -130,7 +131,7 @@ class Part(NamedTuple):
     highest: float
 
     def demand(self) -> demands.Demand:
-        """Return what is asked of which sizes; an unsaid size is what its thresholds need.
+        """Return the demand on these tasks; an unknown size is inferred from the thresholds.
 
         A threshold above ``-inf`` shows that its task was large enough for that level.
         """
@@ -142,7 +143,7 @@ class Part(NamedTuple):
         return demands.Demand.of_sizes(g, sizes, label=self.label, known=not unknown.any())
 
     def outcome(self) -> Outcome:
-        """The second step: the threshold of the thresholds; the largest over the levels wins."""
+        """Take the second step: a threshold across tasks at each level, and their maximum."""
         used = self.thresholds[self.used]
         ranks = self.guarantee.ranks(len(used)) if len(used) else ()
         across = np.full(self.thresholds.shape[1], -np.inf)
@@ -154,29 +155,30 @@ class Part(NamedTuple):
         return Outcome(self.label, self.used, best, cut, self._at_bottom(used[:, best], cut))
 
     def _at_bottom(self, thresholds: Floats, cut: float) -> int:
-        """Return how many tasks put the threshold at the bottom of all scores; 0 if it is not.
+        """Return how many tasks push the threshold to the lowest score; 0 if it is not there.
 
-        A lowest score that is the threshold, and the only one, is nothing odd. One that several
-        tasks share, or the 0 of a probability, is a bottom that scores cannot fall below, unless
-        there is no higher score at all: then it may as well be the top.
+        It is normal that the threshold is the lowest score of a single task. A lowest score that
+        several tasks share, or a probability of 0, is taken for the bottom of the scale. If no
+        score is higher, it may as well be the top of the scale, and is not reported. A threshold
+        of 0 is reported where the lowest score is not known too, as sites do not send it.
         """
-        if self.lowest < cut or self.highest <= cut:
+        if self.highest <= cut or (self.lowest < cut and not self.lowest == -np.inf < cut == 0):
             return 0
         tied = int(np.count_nonzero(thresholds == cut))
         return int(np.count_nonzero(thresholds <= cut)) if tied > 1 or cut == 0 else 0
 
 
 class Outcome(NamedTuple):
-    """What came of the second step for one class, or for all of them together."""
+    """The result of the second step for one class, or for all of them together."""
 
     label: Any
     used: NDArray[np.bool_]  # (tasks,)
     level: int  # the number of the level whose threshold is the largest
     threshold: float
-    at_bottom: int  # tasks that make it say nothing; 0 where it says something
+    at_bottom: int  # number of tasks that make the guarantee vacuous; 0 if it is not
 
     def remark(self) -> str:
-        """Return what makes the guarantee say little, in words; nothing where it does not."""
+        """Return what makes the guarantee uninformative, in words; empty if nothing does."""
         tasks = int(np.count_nonzero(self.used))
         if self.threshold == -np.inf:
             return sentences.trivial(self.label)
@@ -186,7 +188,7 @@ class Outcome(NamedTuple):
 
 
 def ranks_within(sizes: Counts, guarantee: Guarantee) -> Counts:
-    """Return which score of a task of each size is its threshold, from 0, at each level; or -1."""
+    """Return the rank (from 0) of the threshold among a task's scores, by size and level; or -1."""
     distinct, place = np.unique(sizes, return_inverse=True)
     levels = tuple(level.alpha_within for level in guarantee.levels)
     table = _rank_table if len(distinct) > _FEW else _kept_rank_table
@@ -206,7 +208,7 @@ _kept_rank_table = functools.lru_cache(maxsize=256)(_rank_table)
 def ranks_by_class(
     sizes: Counts, label: Counts, classes: tuple[Any, ...], guarantee: Guarantee
 ) -> Counts:
-    """Return the same of groups, each of one task and the class of that number."""
+    """Return ``ranks_within`` for groups of one task and one class; ``label`` is its index."""
     ranks = np.empty((len(sizes), len(guarantee.levels)), dtype=np.int64)
     for number, name in enumerate(classes):
         own = label == number
@@ -217,25 +219,23 @@ def ranks_by_class(
 def of_scores(
     guarantee: Guarantee, scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: Any
 ) -> Evidence:
-    """The first step on arrays: a threshold for each task, at each level."""
+    """Take the first step on arrays: a threshold for each task, at each level."""
     if guarantee.per_class:
         return _by_class(guarantee, scores, tasks, labels)
     if labels is not None:
         raise ValueError(
-            "labels must be left out unless per_class=True: the scores are those of the true "
-            "labels already."
+            "labels must not be passed unless per_class=True: the scores must already be those of "
+            "the true labels."
         )
     grouped = group(scores, tasks)
     found, lowest = task_thresholds(grouped, ranks_within(grouped.sizes, guarantee))
-    bottom = lowest.min(keepdims=True)
-    shared = bottom == 0 or np.count_nonzero(lowest == bottom) > 1
     return Evidence(
         grouped.names,
         grouped.sizes[:, None],
         found[:, None],
-        bottom,
+        lowest.min(keepdims=True),
         grouped.scores.dtype,
-        highest=grouped.scores.max(keepdims=True).astype(np.float64) if shared else None,
+        highest=grouped.scores.max(keepdims=True).astype(np.float64),
     )
 
 
@@ -265,7 +265,7 @@ def spread(
     lowest: Floats,
     precision: np.dtype[Any],
 ) -> Evidence:
-    """Return the evidence of groups, each of one task and one class; an empty one has ``-inf``."""
+    """Return the evidence of groups of one task and one class; empty groups get ``-inf``."""
     shape = (len(names), len(classes))
     all_sizes = np.zeros(shape, dtype=np.int64)
     all_thresholds = np.full((*shape, thresholds.shape[1]), -np.inf)
@@ -276,26 +276,31 @@ def spread(
 
 
 def _tops(evidence: Evidence) -> Floats:
-    """Return for each class the highest score known; a threshold is a score too."""
+    """Return for each class the highest score; infinity where nobody looked for it."""
     if evidence.highest is not None:
         return evidence.highest
-    return np.asarray(evidence.thresholds.max(axis=(0, 2)))
+    return np.full(len(evidence.lowest), np.inf)
 
 
-def lowest_sent(thresholds: Floats) -> Floats:
-    """Return for each class the lowest score known where only thresholds were sent."""
-    return np.asarray(np.where(np.isfinite(thresholds), thresholds, np.inf).min(axis=(0, 2)))
+def unknown_lowest(classes: int = 1) -> Floats:
+    """Return what stands for the lowest score of each class where only thresholds are known."""
+    return np.full(classes, -np.inf)
 
 
 def coarsest(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return the coarsest of some precisions: no label certified at any of them is lost to it."""
+    """Return the coarsest precision, in which no label certified at a finer one is lost."""
     return min(precisions, key=lambda dtype: dtype.itemsize)
 
 
 def _same_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
-    """Return both with the classes of either; a task without a class has no examples of it."""
-    if old.classes is None or new.classes is None or old.classes == new.classes:
+    """Return both with the union of their classes; a missing class counts as no examples."""
+    if old.classes is None or new.classes is None:
         return old, new
+    if type(old.classes[0]) is not type(new.classes[0]):
+        raise ValueError(
+            f"labels must be of one type, got {new.classes[0]!r} where the classes were "
+            f"{old.classes[0]!r} and others. Convert them."
+        )
     more = [label for label in new.classes if label not in old.classes]
     if more and old.columns is not None:
         raise ValueError(

@@ -14,8 +14,8 @@ from typing import Any
 from metapac import _checks, sentences
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
 
-# Levels within tasks of the joint split, fixed before any data are seen. Where tasks are small few
-# errors are possible, and each number of them should find a level just above its probability.
+# Levels within tasks of the joint split, fixed before any data are seen. In small tasks only a few
+# errors can be allowed; each such number should have a level just above its probability.
 JOINT_LEVELS = (0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.27, 0.35, 0.42, 0.5)
 SPLITS = ("joint", "tight", "even")
 
@@ -37,8 +37,8 @@ class Guarantee:
     alpha : float
         Fraction of new tasks that may miss more often.
     delta : float or None
-        Failure probability of the guarantee. None for a guarantee in expectation, which counts an
-        unlucky calibration among the fraction ``alpha``.
+        Failure probability of the guarantee. None for a guarantee in expectation, where ``alpha``
+        also covers the risk of an unlucky calibration.
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps; it changes the threshold, never the
         guarantee. A number, at most 1/2, is the level within tasks.
@@ -46,7 +46,7 @@ class Guarantee:
         Whether the miss rate is bounded for the examples of each class separately.
     min_examples : int, default 0
         Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
-        guarantee covers tasks like those that have at least as many.
+        guarantee covers only tasks with at least this many.
     """
 
     epsilon: Epsilon
@@ -65,6 +65,7 @@ class Guarantee:
         if self.delta is not None and self.split == "joint":
             _share(self.delta, len(JOINT_LEVELS), "levels")
         _checks.true_or_false("per_class", self.per_class)
+        self._set("per_class", bool(self.per_class))
         least = _checks.whole_number("min_examples", self.min_examples, least=0)
         self._set("min_examples", least)
 
@@ -73,7 +74,7 @@ class Guarantee:
 
     @property
     def miss_rate(self) -> float:
-        """``epsilon`` as one number; an error where each class has its own."""
+        """``epsilon`` as one number; raises ValueError if each class has its own."""
         if isinstance(self.epsilon, float):
             return self.epsilon
         raise ValueError(
@@ -83,7 +84,7 @@ class Guarantee:
 
     @property
     def failure_probability(self) -> float:
-        """``delta`` as a number; an error where the guarantee is in expectation."""
+        """``delta`` as a number; raises ValueError if the guarantee is in expectation."""
         if self.delta is not None:
             return self.delta
         raise ValueError(
@@ -93,26 +94,26 @@ class Guarantee:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The levels to run, ascending; the largest threshold over them is the result."""
+        """The levels in use, ascending; the largest threshold over them is the result."""
         return _levels(self.split, self.alpha, self.delta is None)
 
     def ranks(self, tasks: int) -> tuple[int, ...]:
-        """Return for each level how many of so many task thresholds may be too low, or -1."""
+        """Return for each level how many of ``tasks`` thresholds may be too low; -1 if unusable."""
         if self.delta is not None:
             return joint_ranks(tasks, self.levels, self.delta)
-        # Read as the decimals that they print as, so that 0.3 x 0.85 of 200 is 51.
+        # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.
         alpha, within = Fraction(repr(self.alpha)), Fraction(repr(self.alpha_within))
         share = alpha / 2 if self.split == "even" else alpha * (1 - within)
         return (expectation_rank(tasks, share),)
 
     @property
     def alpha_within(self) -> float:
-        """The level within tasks; an error where there are several."""
+        """The level within tasks; raises ValueError if there are several."""
         return self._only_level().alpha_within
 
     @property
     def alpha_across(self) -> float:
-        """The share across tasks; an error where there are several."""
+        """The share across tasks; raises ValueError if there are several levels."""
         return self._only_level().alpha_across
 
     def _only_level(self) -> Level:
@@ -124,25 +125,38 @@ class Guarantee:
         return self.levels[0]
 
     def of_class(self, label: Any, classes: Sequence[Any]) -> Guarantee:
-        """Return the part of the guarantee that is for one of ``classes``.
+        """Return the guarantee for one of ``classes``.
 
-        Together, the parts of all classes hold with confidence ``1 - delta``, because each fails
-        with probability at most ``delta`` divided by their number. In expectation, each class has
-        a guarantee of its own.
+        The guarantees of all classes hold together with confidence ``1 - delta``, because each
+        fails with probability at most ``delta`` divided by the number of classes. In expectation,
+        each class has a guarantee of its own.
         """
         epsilon = self.epsilon
         if isinstance(epsilon, Mapping):
             if label not in epsilon:
                 raise ValueError(
-                    f"epsilon has no value for class {label!r}; it has "
-                    f"{', '.join(map(repr, epsilon))}. Give every class one."
+                    f"epsilon has no value for class {label!r}; it has values for "
+                    f"{', '.join(map(repr, epsilon))}. Give every class a value."
                 )
             epsilon = epsilon[label]
         share = None if self.delta is None else _share(self.delta, len(classes), "classes")
         return replace(self, epsilon=epsilon, delta=share, per_class=False)
 
+    def check_classes(self, classes: Sequence[Any]) -> None:
+        """Refuse a mapping ``epsilon`` that names a class which there is not."""
+        named = list(self.epsilon) if isinstance(self.epsilon, Mapping) else []
+        unknown = [label for label in named if label not in classes]
+        if unknown:
+            raise ValueError(
+                f"epsilon names class {unknown[0]!r}, and the classes are "
+                f"{', '.join(map(repr, classes))}. Name these, and no others."
+            )
+
+    def __hash__(self) -> int:
+        return hash(repr(self))  # a mapping has no hash of its own
+
     def describe(self) -> dict[str, Any]:
-        """Return the parameters, those that are at their defaults and rarely used left out."""
+        """Return the parameters, without the rarely used ones that have their default value."""
         rare = {"per_class": False, "min_examples": 0}
         own = asdict(self).items()
         return {name: value for name, value in own if name not in rare or value != rare[name]}
@@ -158,7 +172,7 @@ class Guarantee:
         tasks : int, optional
             Number of calibration tasks.
         threshold : float or mapping from class to float, optional
-            Threshold that carries the guarantee; with ``per_class``, that of each class.
+            Calibrated threshold; with ``per_class``, the threshold of each class.
 
         Returns
         -------
@@ -178,14 +192,15 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, floa
         )
     if not epsilon:
         raise ValueError("epsilon must map every class to a number, got an empty mapping.")
-    return {label: _checks.probability(f"epsilon[{label!r}]", x) for label, x in epsilon.items()}
+    plain = {_checks.plain_label(label): x for label, x in epsilon.items()}
+    return {label: _checks.probability(f"epsilon[{label!r}]", x) for label, x in plain.items()}
 
 
 def _checked_split(split: Any) -> Split:
     if isinstance(split, numbers.Real) and not isinstance(split, bool) and 0 < float(split) <= 0.5:
         return float(split)
-    if split in SPLITS:
-        return str(split)
+    if isinstance(split, str) and split in SPLITS:
+        return split
     raise ValueError(
         f"split must be 'joint', 'tight', 'even' or a number above 0 and at most 0.5, got "
         f"{split!r}. The default 'joint' is right for most data."
@@ -194,7 +209,7 @@ def _checked_split(split: Any) -> Split:
 
 @functools.lru_cache(maxsize=1024)
 def _levels(split: Split, alpha: float, in_expectation: bool) -> tuple[Level, ...]:
-    """Return the levels to run, ascending. In expectation there is only one."""
+    """Return the levels to use, ascending. In expectation there is only one."""
     if split == "joint" and not in_expectation:
         within: tuple[float, ...] = JOINT_LEVELS
     else:
@@ -205,8 +220,9 @@ def _levels(split: Split, alpha: float, in_expectation: bool) -> tuple[Level, ..
 def _across(split: Split, alpha: float, within: float) -> float:
     if split == "even":
         return alpha / 2
-    # A task that breaks the guarantee shows a threshold that is too low with probability at
-    # least 1 - within, so certifying alpha (1 - within) of low thresholds certifies alpha.
+    # A task on which the sets miss too often has a low threshold of its own with probability at
+    # least 1 - within. So bounding the share of low thresholds by alpha (1 - within) bounds the
+    # share of such tasks by alpha.
     return _rounded_down(Fraction(alpha) * (1 - Fraction(within)))
 
 
@@ -231,4 +247,4 @@ class InfeasibleGuarantee(ValueError):
 
 
 class NotCalibrated(ValueError, AttributeError):
-    """A result was asked for before ``calibrate``."""
+    """A result was requested before ``calibrate``, or after the parameters changed."""

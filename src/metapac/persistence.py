@@ -123,10 +123,15 @@ def _open(path: Path, binary: bool) -> IO[Any]:
 def plain(parameter: Any) -> Any:
     """Return a parameter as JSON can hold it: a mapping, whose keys may be numbers, as pairs."""
     if isinstance(parameter, Mapping):
-        return {"by_class": [[label, float(value)] for label, value in parameter.items()]}
-    if isinstance(parameter, bool | numbers.Integral):
-        return bool(parameter) if isinstance(parameter, bool) else int(parameter)
-    return float(parameter) if isinstance(parameter, numbers.Real) else parameter
+        return {"by_class": [[_plain_scalar(k), float(x)] for k, x in parameter.items()]}
+    parameter = _plain_scalar(parameter)
+    if isinstance(parameter, bool | int) or not isinstance(parameter, numbers.Real):
+        return parameter
+    return float(parameter)
+
+
+def _plain_scalar(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value  # NumPy's own kinds
 
 
 def restored(parameters: Mapping[str, Any]) -> dict[str, Any]:

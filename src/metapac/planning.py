@@ -1,4 +1,4 @@
-"""What a guarantee needs, and which guarantees some tasks can carry."""
+"""Planning: what a guarantee needs, and which guarantees given tasks can carry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metapac.ranks import Level
 
 
 class Curve(NamedTuple):
-    """Least tasks and least examples per task along one parameter of a guarantee."""
+    """Minimum tasks and examples per task as a function of one parameter of a guarantee."""
 
     parameter: str
     values: NDArray[np.float64]
@@ -25,7 +25,7 @@ class Curve(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A number of tasks, and of examples in each, that is enough at one level."""
+    """A number of tasks, and of examples in each, that suffices at one level."""
 
     tasks: int
     examples_per_task: int
@@ -36,34 +36,43 @@ class Need(NamedTuple):
         """The number of labelled examples in all."""
         return self.tasks * self.examples_per_task
 
-    def __str__(self) -> str:
+    def words(self, classes: int = 1) -> str:
+        """Return the need in words, of the examples of each of so many classes."""
+        of = "" if classes == 1 else f" of each of {classes} classes"
         return (
-            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples each "
-            f"({self.labels} labels in all)"
+            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples{of} each "
+            f"({self.labels * classes} labels in total)"
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a guarantee needs at the least, and what it would make of some tasks.
+    """The minimum that a guarantee needs, and how each split would use given tasks.
 
     Attributes
     ----------
     guarantee : Guarantee
-        What is to be guaranteed; with several classes, for one of them.
+        The guarantee that is planned; with several classes, the part for one of them.
     tasks, examples_per_task : int
-        The least number of tasks, and the examples that each of them then needs.
+        The minimum number of tasks, and of examples that each of them then needs.
     needs : tuple of Need
         The same at each level: with more tasks, each may have fewer examples.
     options : tuple of Option
-        What each split makes of the tasks whose sizes were given.
+        The ranks that each split would use on tasks of the given sizes.
+    asked : Guarantee
+        The guarantee for all classes together.
+    classes : int
+        Number of classes with a guarantee each; examples are those of one class.
     recommended : Option or None
-        The option to choose; None where no sizes were given.
+        The option to choose; None if no sizes were given or no option is feasible. Its ``delta``
+        is None where only a weaker guarantee, in expectation, is feasible.
     """
 
     guarantee: Guarantee
     needs: tuple[Need, ...]
-    options: tuple[Option, ...] = ()
+    options: tuple[Option, ...]
+    asked: Guarantee
+    classes: int
 
     @property
     def tasks(self) -> int:
@@ -95,19 +104,19 @@ class Plan:
         Returns
         -------
         Affordable
-            The smallest value of each parameter, the others held; None where none works.
+            The smallest value of each parameter, the others held fixed; None if no value works.
         """
         count = _checks.whole_number("tasks", tasks)
         size = _checks.whole_number("examples_per_task", examples_per_task)
         return Demand(self.guarantee, np.array([size]), np.array([count])).affordable()
 
     def curve(self, parameter: str = "alpha", values: ArrayLike | None = None) -> Curve:
-        """Return what is needed along one parameter of the guarantee.
+        """Return what is needed as a function of one parameter of the guarantee.
 
         Parameters
         ----------
         parameter : {"epsilon", "alpha", "delta", "split"}, default "alpha"
-            The parameter. Along "split" it is the trade-off between many small tasks and few
+            The parameter. For "split", the curve is the trade-off between many small tasks and few
             large ones.
         values : array_like, optional
             Values of the parameter; by default a grid.
@@ -115,7 +124,7 @@ class Plan:
         Returns
         -------
         Curve
-            Least tasks and least examples per task for each value.
+            Minimum tasks and examples per task for each value.
         """
         _checks.one_of("parameter", parameter, tuple(_GRIDS))
         grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
@@ -132,10 +141,13 @@ class Plan:
 
     def __str__(self) -> str:
         some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
-        needed = ", or ".join(dict.fromkeys(map(str, some)))
-        lines = [f"It takes at least {needed} to guarantee: {self.guarantee}"]
+        needed = ", or ".join(dict.fromkeys(each.words(self.classes) for each in some))
+        lines = [f"Needed: {needed}. Guarantee: {self.asked}"]
         if self.recommended is not None:
-            lines.append(f"Use {self.recommended}.")
+            lines.append(f"Recommended for your tasks: {self.recommended}")
+            if self.recommended.delta is None and self.guarantee.delta is not None:
+                lines[-1] += ", a weaker guarantee, on average over calibrations"
+            lines[-1] += "."
         return " ".join(lines)
 
 
@@ -148,16 +160,16 @@ _GRIDS = {
 
 
 class Option(NamedTuple):
-    """What one split makes of some tasks.
+    """The ranks that one split would use on given tasks.
 
     Attributes
     ----------
     split : str or float
     delta : float or None
-        None where it carries a guarantee in expectation only.
+        None for a guarantee in expectation.
     ranks : tuple of int
-        At each level that can be used, which of the sorted task thresholds is returned; a higher
-        rank means a higher threshold and smaller sets. Empty where the split is infeasible.
+        For each usable level, which of the sorted task thresholds is returned; a higher rank means
+        a higher threshold and smaller sets. Empty if the split is infeasible.
     examples_per_task : int
         The examples that a task needs at the least demanding of these levels.
     """
@@ -176,7 +188,7 @@ class Option(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """The smallest epsilon that some tasks can carry at an alpha and a delta; None if none."""
+    """The smallest epsilon that given tasks can carry at an alpha and a delta, or None."""
 
     alpha: float
     delta: float | None
@@ -209,7 +221,7 @@ def plan(
     classes: int = 1,
     sizes: ArrayLike | None = None,
 ) -> Plan | list[Offer]:
-    """Return what a guarantee needs, and what it would make of tasks of your own.
+    """Return what a guarantee needs, and how each split would use your own tasks.
 
     Parameters
     ----------
@@ -222,8 +234,8 @@ def plan(
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps.
     classes : int, default 1
-        Number of classes with a guarantee each, as with ``per_class``; examples are then those of
-        one class.
+        Number of classes, each with its own guarantee, as with ``per_class``; examples are then
+        those of one class.
     sizes : array_like of int, optional
         Number of labelled examples of each task that you have.
 
@@ -250,16 +262,17 @@ def plan(
     missing += ["delta"] * (delta is ...)
     if missing:
         raise TypeError(
-            f"plan needs {' and '.join(missing)} too. Pass epsilon, alpha and delta; or only "
+            f"plan is missing {' and '.join(missing)}. Pass epsilon, alpha and delta; or only "
             "sizes, to see what tasks of these sizes can carry."
         )
-    whole = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split)  # type: ignore[arg-type]
-    guarantee = whole.of_class(None, range(_checks.whole_number("classes", classes)))
-    return Plan(guarantee, _needs(guarantee), () if have is None else options(guarantee, have))
+    count = _checks.whole_number("classes", classes)
+    asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
+    part = asked.of_class(None, range(count))
+    return Plan(part, _needs(part), () if have is None else options(part, have), asked, count)
 
 
 def _needs(guarantee: Guarantee) -> tuple[Need, ...]:
-    """Return the needs at each level, less those that another level undercuts."""
+    """Return the needs at each level, without those that another level improves on."""
     found: list[Need] = []
     for level in range(len(guarantee.levels)):
         need = _need(guarantee, level)
@@ -276,10 +289,10 @@ def _need(guarantee: Guarantee, number: int) -> Need:
 
 
 def options(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
-    """Return what each split makes of tasks of these sizes, the best first.
+    """Return the ranks of each split on tasks of these sizes, feasible splits first.
 
-    The splits are compared by sizes alone: no score is looked at. Where none is feasible, a
-    guarantee in expectation is the last.
+    The splits are compared by sizes alone, without looking at any score. If none is feasible, a
+    single level that works and a guarantee in expectation are added.
     """
     demand = Demand.of_sizes(guarantee, sizes)
     splits = [*SPLITS, *([] if guarantee.split in SPLITS else [guarantee.split])]
@@ -301,7 +314,7 @@ def _option(demand: Demand) -> Option:
 
 
 def offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:
-    """Return the smallest epsilon of tasks of these sizes, by alpha and delta."""
+    """Return the smallest epsilon that tasks of these sizes can carry, by alpha and delta."""
     each = range(_checks.whole_number("classes", classes))
     found = []
     for alpha in OFFERED_ALPHAS:

@@ -20,26 +20,26 @@ from metapac.binomial import allowed_errors
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-# Of delta, what is kept back for rounding: the chain below is good to 1e-10.
+# Fraction of delta reserved for rounding: the chain below is accurate to 1e-10.
 _SLACK = 1e-9
-# Tails that are left out: below, each less than this share of delta; above, in deviations.
+# Tails left out: lower ones each below this share of delta; upper ones in standard deviations.
 _LOST = 1e-13
 _ABOVE, _ABOVE_STEP = 5.0, 6.5
-# Beyond so many transition probabilities (half a GiB), or below this delta, each level gets an
-# equal share of delta instead: valid too, and at such sizes hardly worse.
+# Above this many transition probabilities (half a GiB), or below this delta, each level gets an
+# equal share of delta instead: also valid, and hardly worse at such sizes.
 _LARGEST = 1 << 26
 _SMALLEST_DELTA = 1e-250
-# Four levels that split delta between them are a good choice on their own; whatever the others
-# take, these keep their share, so that no data have smaller sets with the four alone. (It fits
-# for alpha up to 0.4 at least; where it does not, the common share is for all.)
+# Four levels that divide delta equally are a good choice on their own. They keep their quarter
+# whatever the other levels get, so that these four alone never give smaller sets. (This fits for
+# alpha up to 0.4 at least; where it does not, all levels get the common share.)
 _FLOORS = dict.fromkeys((0.02, 0.1, 0.25, 0.5), 1 / 4)
 
 
 class Level(NamedTuple):
-    """What the two steps run at: the level within each task, and the share across tasks.
+    """Parameters of the two steps: the level within each task, and the share across tasks.
 
-    ``alpha_across`` is the share of task thresholds that a guarantee broken on a fraction alpha
-    of tasks makes too low: alpha (1 - alpha_within), or less.
+    If the sets miss too often on a fraction alpha of tasks, at least a share ``alpha_across`` of
+    task thresholds is low. It is alpha (1 - alpha_within), or less.
     """
 
     alpha_within: float
@@ -52,14 +52,14 @@ def expectation_rank(tasks: int, share: Fraction) -> int:
 
 
 def equal_share(delta: float, parts: int) -> float:
-    """Return the largest float of which so many are at most ``delta`` together."""
+    """Return the largest float whose multiple by ``parts`` is at most ``delta``."""
     share = delta / parts
     return share if parts * Fraction(share) <= Fraction(delta) else math.nextafter(share, 0.0)
 
 
 @functools.lru_cache(maxsize=4096)
 def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]:
-    """Return for each level how many task thresholds may be too low, or -1.
+    """Return for each level how many task thresholds may be too low; -1 if it is unusable.
 
     With c the result and p_1 > ... > p_J the shares of the levels, P(M_1 <= c_1 or ... or
     M_J <= c_J) <= delta, where M_1 is Binomial(tasks, p_1) and M_(j+1), given M_j, is
@@ -73,7 +73,7 @@ def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[in
         return tuple(most)
     equal = equal_share(delta, len(levels))
     least = [allowed_errors(tasks, each, equal) for each in across]
-    if delta < _SMALLEST_DELTA or _entries(tasks, across) > _LARGEST:
+    if delta < _SMALLEST_DELTA or _entries(tasks, across, delta) > _LARGEST:
         return tuple(least)
     chain = _Chain(tasks, across, least, most, delta)
     floors = np.array([_FLOORS.get(level.alpha_within, 0.0) for level in levels])
@@ -83,7 +83,7 @@ def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[in
 def _common(chain: _Chain, delta: float, floors: Floats) -> Counts:
     """Return the ranks at the largest common share of delta whose union is within delta.
 
-    ``floors`` are shares that some levels have whatever the others get.
+    ``floors`` are minimum shares of delta for some levels.
     """
 
     def ranks_at(share: float) -> Counts:
@@ -115,9 +115,9 @@ def _raised(chain: _Chain, ranks: Counts, delta: float) -> list[int]:
 
 
 class _Window(NamedTuple):
-    """The counts of a level that are told apart: ``low`` < m <= ``high``.
+    """The counts m of a level that are tracked separately: ``low`` < m <= ``high``.
 
-    At or below ``low`` the count is too low whatever the ranks; one above ``high`` is taken for
+    A count at or below ``low`` is too low whatever the ranks. One above ``high`` is treated as
     ``high``, which can only raise the probability.
     """
 
@@ -131,11 +131,11 @@ class _Window(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The way from the counts of one level to those of the next."""
+    """Transition probabilities from the counts of one level to those of the next."""
 
     inside: Any  # (next window, this window), sparse
-    under: Floats  # (this window,), the probability of coming to the next window's low or below
-    over: Floats  # (this window,), above its high
+    under: Floats  # (this window,), P(next count <= low of the next window)
+    over: Floats  # (this window,), P(next count > high of the next window)
 
 
 class _Chain:
@@ -157,11 +157,11 @@ class _Chain:
         return np.array([w.low + np.searchsorted(w.below, each, side="right") for w, each in found])
 
     def probability(self, ranks: Counts) -> float:
-        """Return P(M_j <= ranks_j for some j): positive terms, each path where it first is."""
+        """Return P(M_j <= ranks_j for some j), summed over the first j where that happens."""
         return self._forward(ranks)[0]
 
     def _forward(self, ranks: Counts) -> tuple[float, list[Floats]]:
-        """Return the probability, and that of each count that was never too low before."""
+        """Return the probability, and by level that of each count with none too low before it."""
         total, mass, alive = self.missed, self.start, []
         for j, (window, rank) in enumerate(zip(self.windows, ranks, strict=True)):
             alive.append(mass)
@@ -176,7 +176,7 @@ class _Chain:
         return total, alive
 
     def costs(self, ranks: Counts) -> tuple[float, Floats]:
-        """Return the probability, and how much one more would add to it at each level."""
+        """Return the probability, and how much raising the rank of each level by 1 would add."""
         total, alive = self._forward(ranks)
         costs = np.empty(len(ranks))
         safe = np.ones(len(alive[-1]))  # P(never too low at later levels), of each count
@@ -201,7 +201,7 @@ def _window(tasks: int, across: float, least: int, most: int) -> _Window:
 def _start(tasks: int, across: float, window: _Window) -> Floats:
     """Return the probability of each count of the first window.
 
-    Neighbours are in a simple ratio, so that none is computed from large logarithms.
+    Computed from ratios of neighbours, which avoids cancellation of large logarithms.
     """
     m = window.counts
     ratios = (tasks - m[:-1]) / m[1:] * (across / (1 - across))
@@ -214,7 +214,7 @@ def _start(tasks: int, across: float, window: _Window) -> Floats:
 
 
 def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
-    """Return the thinning: of m counts, Binomial(m, 1 - kept) are lost."""
+    """Return the thinning step: of a count m, Binomial(m, 1 - kept) are lost."""
     m, lost = one.counts, 1 - kept
     first, last = _band(m, lost, delta)
     away = np.arange(first, last + 1)[:, None]  # (band, 1)
@@ -231,10 +231,10 @@ def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
 
 
 def _band(m: Counts, lost: float, delta: float) -> tuple[int, int]:
-    """Return the least and the greatest number lost that are told apart.
+    """Return the least and the greatest number lost that are tracked.
 
-    Bernstein's inequality bounds what lies beyond the greatest by a share of delta; what lies
-    below the least is counted among the others, which can only raise the probability.
+    By Bernstein's inequality, more than the greatest has a probability below a tiny share of
+    delta. Mass below the least is spread over the others, which can only raise the probability.
     """
     variance = float(m[-1]) * lost * (1 - lost)
     depth = -math.log(_LOST * delta)
@@ -256,9 +256,11 @@ def _cdf(count: int, tasks: int, across: float) -> float:
     return float(special.bdtr(count, tasks, across)) if count >= 0 else 0.0
 
 
-def _entries(tasks: int, across: list[float]) -> float:
+def _entries(tasks: int, across: list[float], delta: float) -> float:
     """Return about how many transition probabilities the chain holds."""
-    window = 10 * math.sqrt(tasks * across[0] * (1 - across[-1]))
+    depth = math.sqrt(-2 * math.log(_LOST * delta))  # of bands, in deviations
+    reach = math.sqrt(-2 * math.log(delta / len(across)))  # of windows, below the mean
+    window = (_ABOVE + reach) * math.sqrt(tasks * across[0] * (1 - across[-1]))
     lost = [1 - b / a for a, b in pairwise(across)]
-    bands = [16 * math.sqrt(tasks * across[0] * x) + x * window for x in lost]
+    bands = [(_ABOVE_STEP + depth) * math.sqrt(tasks * across[0] * x) + x * window for x in lost]
     return window * sum(bands)

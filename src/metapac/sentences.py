@@ -1,4 +1,4 @@
-"""Guarantees in words: one sentence each, with numbers, assumptions and what it does not say."""
+"""Guarantees in words: one sentence each, with its numbers, assumptions and limits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metapac.guarantee import Guarantee
 
-TRIVIAL = "Every label is kept, so it holds trivially."
-_SHOWN = 20  # classes, of very many
+TRIVIAL = "Every label is kept, so the guarantee holds trivially."
+_SHOWN = 20  # classes listed in a sentence
 _FIXED = (
     "that no calibration task was seen in training, and that the score function and the number of "
     "tasks were fixed before looking at results"
@@ -23,21 +23,21 @@ Thresholds = float | Mapping[Any, float] | None
 def of_guarantee(g: Guarantee, *, tasks: int | None, threshold: Thresholds) -> str:
     """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks."""
     least = f"at least {g.min_examples} examples{' of that class' * g.per_class}"
-    with_least, like_them = "", ""
+    with_least = ""
     if g.min_examples:
-        with_least, like_them = f" with {least}", f" like these, with {least}"
+        with_least = f" with {least}"
     over = (
         f"over the draw of the {'' if tasks is None else f'{tasks} '}calibration tasks{with_least}"
     )
     held = (
         f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)} on at least "
-        f"{percent(g.alpha, but=True)} of new tasks{like_them}"
+        f"{percent(g.alpha, but=True)} of new tasks{with_least}"
     )
     if g.delta is None:
         return (
-            f"On average {over}, {held}; being an average (delta=None), it states no confidence "
-            "about this one calibration; it holds provided that calibration tasks and new tasks "
-            f"are exchangeable, {_FIXED}."
+            f"On average {over}, {held}; this is an average over calibrations (delta=None) and "
+            "gives no confidence for this one; it holds provided that calibration tasks and new "
+            f"tasks are exchangeable, {_FIXED}."
         )
     return (
         f"With confidence {percent(g.delta, but=True)} {over}, {held}, provided that calibration "
@@ -51,7 +51,7 @@ def _rate(g: Guarantee) -> str:
     if isinstance(g.epsilon, float):
         return f"at most {percent(g.epsilon)} of the examples of that class"
     shares = _listed({label: percent(value) for label, value in g.epsilon.items()})
-    return f"at most its share of the examples of that class ({shares})"
+    return f"at most the following share of the examples of that class ({shares})"
 
 
 def _sets(g: Guarantee, threshold: Thresholds) -> str:
@@ -69,19 +69,19 @@ def _listed(by_class: Mapping[Any, Any]) -> str:
 def of_examples(
     epsilon: float, delta: float, *, examples: int | None = None, threshold: float | None = None
 ) -> str:
-    """Return the guarantee of ``PS``, which covers examples and no task in particular."""
+    """Return the guarantee of ``PS``, which covers new examples but no single task."""
     count = "" if examples is None else f"{examples} "
     return (
         f"With confidence {percent(delta, but=True)} over the draw of the {count}calibration "
         f"examples, {_cut(threshold)} miss the true label at most {percent(epsilon)} of the time "
         "on new examples, provided that these are drawn i.i.d. from the same distribution, that no "
-        "calibration example was seen in training, and that the score function is fixed; nothing "
-        "is said of any one task inside that distribution."
+        "calibration example was seen in training, and that the score function is fixed; this says "
+        "nothing about any one task within that distribution."
     )
 
 
 def of_average(over: str, epsilon: float, delta: float, *, tasks: int, offset: float) -> str:
-    """Return the guarantee of ``MetaCP``, which covers an average over tasks and none of them.
+    """Return the guarantee of ``MetaCP``, which covers the average over tasks but no single task.
 
     ``offset`` is its lambda.
     """
@@ -95,30 +95,34 @@ def of_average(over: str, epsilon: float, delta: float, *, tasks: int, offset: f
             f"that {rate} the draw of the calibration tasks and of a new one"
         )
     return (
-        f"With confidence {percent(delta, but=True)} over the draw of {who}, not on each of them, "
-        "provided that tasks are drawn i.i.d. from one distribution, that no calibration task was "
-        "seen in training, and that one fixed score function and one fixed quantile predictor "
-        "serve them all."
+        f"With confidence {percent(delta, but=True)} over the draw of {who}; this is no "
+        "guarantee for each task; it holds provided that tasks are drawn i.i.d. from one "
+        "distribution, that no calibration task was seen in training, and that the same fixed "
+        "score function and quantile predictor are used for all tasks."
     )
 
 
 def trivial(label: object = None) -> str:
     """Return the remark on a threshold of ``-inf``."""
-    return TRIVIAL if label is None else f"Class {label!r} is always kept, so it holds trivially."
+    if label is None:
+        return TRIVIAL
+    return f"Class {label!r} is always kept, so its guarantee holds trivially."
 
 
 def vacuous(threshold: float, at_bottom: int, tasks: int, label: object = None) -> str:
-    """Return the remark on a threshold that no calibration score is below."""
+    """Return the remark on a threshold that equals the lowest calibration score."""
     kept = "every label" if label is None else f"class {label!r}"
+    start = f"The threshold {threshold!r} is the lowest calibration score, so {kept} may be kept"
+    if threshold == 0:
+        start = f"The threshold is 0.0, so, if scores are probabilities, {kept} is kept"
     return (
-        f"The threshold {threshold!r} is the lowest score there is, so {kept} may be kept whatever "
-        f"its score, and the guarantee says little: in {at_bottom} of {tasks} tasks "
-        f"({at_bottom / tasks:.0%}) more true labels score that low than may be missed."
+        f"{start} whatever its score, and the guarantee says little: in {at_bottom} of {tasks} "
+        f"tasks ({at_bottom / tasks:.0%}) more true labels score that low than may be missed."
     )
 
 
 def percent(fraction: float, *, but: bool = False) -> str:
-    """Return ``fraction``, or all but it, in percent and to its last digit: no claim is rounded."""
+    """Return ``fraction``, or with ``but`` 1 - ``fraction``, in percent, to the last digit."""
     with localcontext(prec=400):  # enough for every digit of the smallest float
         exact = Decimal(repr(fraction)) * 100
         shown = f"{100 - exact if but else exact:f}"

@@ -1,4 +1,4 @@
-"""What an infeasible guarantee lacks, and every way out that works, in words."""
+"""Messages on infeasible guarantees: what is missing, and every remedy that works."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from metapac import _checks
 from metapac.binomial import certifies
 from metapac.demands import (
+    TRIED,
     Demand,
     beyond_counting,
     fewest_tasks,
@@ -21,13 +22,12 @@ from metapac.demands import (
 from metapac.guarantee import SPLITS, Split
 from metapac.ranks import equal_share
 
-_TRIED = 40
 _SHOWN = 3
-_WANTED = 0.5  # nobody would want a guarantee of more
+_WANTED = 0.5  # weaker guarantees are not worth suggesting
 
 
 def of_tasks(demands: Sequence[Demand]) -> str:
-    """Return what some tasks lack for a guarantee, or for one guarantee for each class."""
+    """Return what tasks lack for a guarantee, or for a guarantee for each class."""
     lacking = [each for each in demands if not each.feasible()]
     g, first = demands[0].guarantee, lacking[0]
     what = f"alpha={g.alpha:g}, delta={_delta(demands)}"
@@ -40,7 +40,7 @@ def of_tasks(demands: Sequence[Demand]) -> str:
         listed = "; ".join(_Lack(each).reason() for each in lacking[:_SHOWN])
         more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
         text += f" for {len(lacking)} of {len(demands)} classes: {listed}{more}"
-    return f"{text}. {_either(_ways_out(demands, lacking))}"
+    return f"{text}. {_options(_ways_out(demands, lacking))}"
 
 
 def _delta(demands: Sequence[Demand]) -> str:
@@ -49,14 +49,15 @@ def _delta(demands: Sequence[Demand]) -> str:
 
 
 class _Lack:
-    """What the tasks of one demand lack, at the level where they lack the fewest."""
+    """What the tasks of one demand lack, at the level that needs the fewest tasks."""
 
     def __init__(self, demand: Demand) -> None:
         g = demand.guarantee
         small = [demand.too_small(level) for level in g.levels]
         enough, self.level = fewest_tasks(g, small)
         self.to_add, self.small = enough - demand.tasks, small[self.level]
-        self.examples = least_size(g.miss_rate, g.levels[self.level].alpha_within)
+        certified = least_size(g.miss_rate, g.levels[self.level].alpha_within)
+        self.examples = max(certified, g.min_examples)
         self.demand, self.needed = demand, least_tasks(g, self.level)
         self.allowed = g.ranks(demand.tasks)[self.level] if demand.tasks else -1
 
@@ -68,33 +69,44 @@ class _Lack:
 
     def reason(self) -> str:
         """Return what is missing; every count in it is one of these tasks."""
-        tasks, label = self.demand.tasks, self.demand.label
-        start = "" if label is None else f"class {label!r}: "
-        if self.allowed < 0:
-            enough = f"at least {_tasks(self.needed)} with at least {self.each}"
+        demand, tasks = self.demand, self.demand.tasks
+        start = ""
+        if demand.label is not None:
+            start = f"class {demand.label!r} (epsilon={demand.guarantee.miss_rate:g}): "
+        if tasks < self.needed:
+            enough = f"{_tasks(self.needed)} with at least {self.each} each"
             there = f"there {'are' if tasks != 1 else 'is'} {_tasks(tasks)}"
             few = f", {self.small} of them smaller" if self.small else ""
-            return f"{start}it takes {enough}, and {there}{few}"
-        least = int(self.demand.sizes.min())
-        smallest = f" (the smallest has {least})" if self.demand.known else ""
+            return f"{start}this takes {enough}, but {there}{few}{self._left_out()}"
+        least = int(demand.sizes[demand.used].min())
+        smallest = f" (the smallest has {least})" if demand.known else ""
+        most = f"at most {self.allowed} may" if self.allowed >= 0 else "that is too many"
         return (
             f"{start}{self.small} of the {_tasks(tasks)} have fewer than {self.each}{smallest}, "
-            f"and at most {self.allowed} may"
+            f"but {most}{self._left_out()}"
         )
+
+    def _left_out(self) -> str:
+        count, least = self.demand.left_out, self.demand.guarantee.min_examples
+        return f" ({count} more are left out by min_examples={least})" if count else ""
 
     def remedies(self) -> list[str]:
         """Return how many tasks to add, and how many to make larger."""
-        found = [f"add {_tasks(self.to_add)} with at least {self.each}"]
+        found = [f"add {_tasks(self.to_add)} with at least {self.each} each"]
         if self.allowed >= 0:
-            found.append(f"bring {self.small - self.allowed} of the small ones to {self.each}")
-        elif self.small:
+            count = self.small - self.allowed
+            found.append(f"increase {count} of the small tasks to {self.each} each")
+        elif self.small and self.demand.tasks < self.needed:
             more = _tasks(self.needed - self.demand.tasks)
-            found.append(f"bring the small ones to {self.each} and add {more}")
+            found.append(f"increase the small tasks to {self.each} each and add {more}")
         return found
 
 
 def _ways_out(demands: Sequence[Demand], lacking: Sequence[Demand]) -> list[str]:
-    """Return what would work: first what costs no data, then data, then weaker guarantees."""
+    """Return the remedies: first those without new data, then more data, then weaker guarantees.
+
+    A remedy that would not work is left out.
+    """
     found = [*_other_split(demands), *_larger_tasks(demands)]
     if demands[0].guarantee.delta is not None and _works(demands, delta=None):
         found.append("use delta=None, a weaker guarantee that holds on average over calibrations")
@@ -104,19 +116,18 @@ def _ways_out(demands: Sequence[Demand], lacking: Sequence[Demand]) -> list[str]
 
 
 def _more_data(demands: Sequence[Demand], lacking: Sequence[Demand]) -> list[str]:
-    """Return how many tasks to add, and how many to make larger where one class lacks them."""
+    """Return how many tasks to add, and if only one class lacks data, how many to make larger."""
     own = _Lack(lacking[0]).remedies() if len(lacking) == 1 else []
     return own if len(demands) == 1 else [*_more_tasks(demands, lacking), *own[1:]]
 
 
 def _more_tasks(demands: Sequence[Demand], lacking: Sequence[Demand]) -> list[str]:
     """Return how many tasks to add, large enough for every class at every level."""
-    examples = max(
-        least_size(each.guarantee.miss_rate, each.guarantee.levels[0].alpha_within)
-        for each in demands
-    )
+    rates = [(each.guarantee.miss_rate, each.guarantee.levels[0].alpha_within) for each in demands]
+    least = demands[0].guarantee.min_examples
+    examples = max(least, *(least_size(*rate) for rate in rates))
     fewest = max(_Lack(each).to_add for each in lacking)
-    for count in range(fewest, fewest + _TRIED):
+    for count in range(fewest, fewest + TRIED):
         if all(each.with_tasks(count, examples).feasible() for each in demands):
             return [f"add {_tasks(count)} with at least {examples} examples of each class"]
     return []
@@ -128,14 +139,19 @@ def _weaker(demands: Sequence[Demand]) -> list[str]:
     parameters = ["epsilon"] * (len(rates) == 1) + ["alpha"]
     parameters += ["delta"] * (demands[0].guarantee.delta is not None)
     found = {name: _carried(demands, name) for name in parameters}
-    return [f"guarantee {name}={value:g}" for name, value in found.items() if value is not None]
+    each = " for every class" if len(demands) > 1 else ""
+    return [
+        f"settle for {name}={value:g}{each if name == 'epsilon' else ''}"
+        for name, value in found.items()
+        if value is not None
+    ]
 
 
 def _carried(demands: Sequence[Demand], name: str) -> float | None:
-    """Return the smallest value that these tasks can carry, of the digits that are shown.
+    """Return the smallest value that these tasks can carry, rounded as it is shown.
 
-    With several levels a larger value may be infeasible where a smaller one is not: ranks of one
-    level may fall while those of others rise.
+    With several levels a larger value may be infeasible where a smaller one is feasible: the rank
+    of one level may fall while those of others rise.
     """
 
     def works(value: float) -> bool:
@@ -157,30 +173,34 @@ def _other_split(demands: Sequence[Demand]) -> list[str]:
     named = [each for each in SPLITS if each != demands[0].guarantee.split]
     found: Split | None = next((each for each in named if _works(demands, split=each)), None)
     found = single_level(demands) if found is None else found
-    return [] if found is None else [f"use split={found!r}, which carries the same guarantee"]
+    return [] if found is None else [f"use split={found!r}, which gives the same guarantee"]
 
 
 def _larger_tasks(demands: Sequence[Demand]) -> list[str]:
-    """Return the least ``min_examples`` that works, and which tasks it then covers."""
-    sizes = sorted({int(size) + 1 for each in demands for size in each.sizes})
-    some = sizes[:: max(1, len(sizes) // _TRIED)]
-    least = next((size for size in some if _works(demands, min_examples=size)), None)
+    """Return a ``min_examples`` that works, and which tasks are then covered.
+
+    It is the least of those tried that are larger than now, or the greatest that are smaller.
+    """
+    now = demands[0].guarantee.min_examples
+    sizes = sorted({0, *(int(size) + 1 for each in demands for size in each.sizes)})
+    some = sizes[:: max(1, len(sizes) // TRIED)]
+    tried = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
+    least = next((size for size in tried if _works(demands, min_examples=size)), None)
     if least is None:
         return []
     whose = "" if demands[0].label is None else " of the class"
     left = [each.with_(min_examples=least).tasks for each in demands]
     count = str(left[0]) if len(demands) == 1 else f"at least {min(left)}"
-    return [
-        f"use min_examples={least}, which keeps {count} of the {demands[0].tasks} tasks and covers "
-        f"only new tasks with at least {least} examples{whose}"
-    ]
+    everything = _tasks(demands[0].tasks + demands[0].left_out)
+    scope = f" and covers only new tasks with at least {least} examples{whose}" if least else ""
+    return [f"use min_examples={least}, which keeps {count} of the {everything}{scope}"]
 
 
 def _fewer_classes(demands: Sequence[Demand], lacking: Sequence[Demand]) -> list[str]:
-    """Return the classes to merge with others, if the rest could then have their guarantees."""
-    # By identity: the arrays in them have no single truth value to compare.
+    """Return the classes to merge into others, if the other classes are then feasible."""
+    # Compared by identity: arrays inside make == ambiguous.
     rest = [each for each in demands if not any(each is other for other in lacking)]
-    if not rest:
+    if len(rest) < 2:
         return []
     share = demands[0].guarantee.delta
     if share is not None:
@@ -193,7 +213,7 @@ def _fewer_classes(demands: Sequence[Demand], lacking: Sequence[Demand]) -> list
 
 
 def of_examples(epsilon: float, delta: float, n: int) -> str:
-    """Return what an infeasible ``PS`` lacks and what its n examples could carry."""
+    """Return what an infeasible ``PS`` lacks, and which guarantees its n examples can carry."""
     need = least_size(epsilon, delta)
     best = {
         "epsilon": least_value(lambda value: bool(certifies(0, n, value, delta))),
@@ -201,8 +221,8 @@ def of_examples(epsilon: float, delta: float, n: int) -> str:
     }
     add = f"add {need - n} example{'s' if need - n != 1 else ''}"
     return (
-        f"epsilon={epsilon:g}, delta={delta:g} cannot be guaranteed: it takes at least {need} "
-        f"examples, and there are {n}. {_either([add, *_cheaper(best)])}"
+        f"epsilon={epsilon:g}, delta={delta:g} cannot be guaranteed: this takes {need} "
+        f"examples, but there are {n}. {_options([add, *_cheaper(best)])}"
     )
 
 
@@ -215,8 +235,8 @@ def of_average(
 ) -> str:
     """Return what an infeasible guarantee on average over tasks lacks.
 
-    ``works`` tells whether such an epsilon and delta can be guaranteed with so many tasks,
-    ``each`` what is asked of a task.
+    ``works(epsilon, delta, tasks)`` says whether the guarantee is feasible; ``each`` describes
+    what every task must have.
     """
     high = tasks + 1
     while not works(epsilon, delta, high):
@@ -229,9 +249,9 @@ def of_average(
         "delta": least_value(lambda value: works(epsilon, value, tasks)),
     }
     return (
-        f"epsilon={epsilon:g}, delta={delta:g} cannot be guaranteed on average over tasks: it "
-        f"takes {_tasks(high)}{each}, and there {'are' if tasks != 1 else 'is'} {_tasks(tasks)}. "
-        f"{_either([f'add {_tasks(high - tasks)}{each}', *_cheaper(best)])}"
+        f"epsilon={epsilon:g}, delta={delta:g} cannot be guaranteed on average over tasks: "
+        f"this takes {_tasks(high)}{each}, but there {'are' if tasks != 1 else 'is'} "
+        f"{_tasks(tasks)}. {_options([f'add {_tasks(high - tasks)}{each}', *_cheaper(best)])}"
     )
 
 
@@ -240,13 +260,11 @@ def _tasks(count: int) -> str:
 
 
 def _cheaper(best: Mapping[str, float | None]) -> list[str]:
-    """Return the guarantees that the data can carry, less those that nobody would want."""
+    """Return the guarantees that the data can carry, without those too weak to suggest."""
     rounded = {name: rounded_up(value) for name, value in best.items() if value}
-    return [f"guarantee {name}={value:g}" for name, value in rounded.items() if value <= _WANTED]
+    return [f"settle for {name}={value:g}" for name, value in rounded.items() if value <= _WANTED]
 
 
-def _either(remedies: list[str]) -> str:
+def _options(remedies: list[str]) -> str:
     keep_all = "pass on_infeasible='trivial' to keep every label"
-    if not remedies:
-        return f"P{keep_all[1:]}."
-    return f"Either {', or '.join([*remedies, keep_all])}."
+    return f"Options: {'; or '.join([*remedies, keep_all])}."

@@ -11,8 +11,8 @@ import numpy as np
 
 from metapac import _checks, persistence
 from metapac.calibration import MetaPS
-from metapac.evidence import Evidence, coarsest, lowest_sent
-from metapac.guarantee import Guarantee
+from metapac.evidence import Evidence, coarsest, unknown_lowest
+from metapac.guarantee import Guarantee, InfeasibleGuarantee
 from metapac.persistence import BadArtefact
 
 Path = str | os.PathLike[str]
@@ -153,13 +153,18 @@ def combine_sites(sites: Iterable[Site | Path], *, on_infeasible: str = "raise")
         _checks.task_names([site.name for site in ordered]),
         np.array([site.examples for site in ordered]),
         thresholds,
-        lowest_sent(thresholds),
+        unknown_lowest(thresholds.shape[1]),
         coarsest(site.precision for site in ordered),
         ordered[0].classes,
     )
     guarantee = ordered[0].guarantee
     found.refuse_uncertified(guarantee)
-    return MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)._conclude(found)
+    try:
+        return MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)._conclude(found)
+    except InfeasibleGuarantee as error:
+        raise InfeasibleGuarantee(
+            f"{error} For another guarantee, every site has to write its file again."
+        ) from None
 
 
 def _levels(guarantee: Guarantee) -> list[float]:

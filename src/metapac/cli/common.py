@@ -19,7 +19,8 @@ P = ParamSpec("P")
 # Remedies of the library, as they are typed here.
 _FLAGS = {
     r"pass on_infeasible='trivial'": "pass --on-infeasible trivial",
-    r"\buse split='?([\w.]+?)'?([,.]? )": r"use --split \1\2",
+    r"\buse split='?([\w.+-]+?)'?([,.]? )": r"use --split \1\2",
+    r"left out by min_examples=": "left out by --min-examples ",
     r"\buse min_examples=": "use --min-examples ",
     r"\buse delta=None": "use --delta none",
     r"\bper_class=True": "--per-class",
@@ -61,7 +62,7 @@ SplitOption = Annotated[
     typer.Option(
         metavar="joint|tight|even|NUMBER",
         help="How alpha is shared between the two steps; any choice carries the same guarantee. "
-        "'joint' gives the smallest sets, 'tight' lets a site send one number, 'even' is the "
+        "'joint' usually gives the smallest sets, 'tight' lets a site send one number, 'even' is the "
         "paper's.",
     ),
 ]

@@ -160,7 +160,8 @@ def _tell(calibrated: ThresholdSets, found: Evaluation) -> None:
     promised = ""
     if alpha is not None:
         each = " for each class" * bool(by_class)
-        promised = f"; promised on at least {percent(alpha, but=True)} of new tasks{each}"
+        mean = ", on average over calibrations" * (getattr(calibrated, "delta", 0) is None)
+        promised = f"; guaranteed on at least {percent(alpha, but=True)} of new tasks{each}{mean}"
     whole = f"{_tasks(len(found.tasks))} ({found.examples.sum()} examples)"
     _line(f"{whole}{promised}" if by_class else f"{_share(found)} of {whole}{promised}")
     for label, part in by_class.items():

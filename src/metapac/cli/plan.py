@@ -95,9 +95,14 @@ def plan(
     """Show how many tasks and labelled examples a guarantee needs, and what yours can carry.
 
     With --epsilon, --alpha and --delta: what that guarantee needs and, where the sizes of your
-    tasks are known, what each split makes of them. With the sizes alone: which guarantees they can
-    carry.
+    tasks are known, the rank that each split would use. With the sizes alone: which guarantees
+    they can carry.
     """
+    if scores is not None and classes > 1:
+        raise ValueError(
+            "--classes needs --sizes: a table tells how many examples a task has, not how many of "
+            "one class. Pass as --sizes the examples of the rarest class in each task, zeros too."
+        )
     how = Reading(table, engine, master, memory_limit, threads)
     own = _own_sizes(scores, task, sizes, tasks, examples, how)
     asked = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
@@ -241,18 +246,19 @@ def _print(answer: _Answer, classes: int) -> None:
             f"For each of {classes} classes: examples are those of one class, and delta is divided "
             "among the classes."
         )
-    _show("What the guarantee needs at the least", _needs(answer), caption)
+    _show("Minimum data for the guarantee", _needs(answer), caption)
     if answer.sizes is None:
         return
     tasks = _described(answer.sizes)
     if answer.best:
-        _show(f"The least that {tasks} can carry, the other two held", _affordable(answer))
+        title = f"Smallest value of each parameter that {tasks} can carry, the others held fixed"
+        _show(title, _affordable(answer))
     caption = (
         "rank: which of the sorted task thresholds becomes the threshold; the higher, the smaller "
         "the sets. joint has a rank at each of its levels and uses the highest of their "
         "thresholds. A dash: infeasible."
     )
-    _show(f"What each split makes of {tasks}", _ranks(answer), caption)
+    _show(f"Rank of each split on {tasks}", _ranks(answer), caption)
     advice = answer.ways_out
     if answer.recommended is not None:
         split = answer.recommended.split
@@ -276,7 +282,7 @@ def _table(*columns: str) -> Table:
 
 
 def _needs(answer: _Answer) -> Table:
-    table = _table("split", "tasks", "examples in each", "labels in all")
+    table = _table("split", "tasks", "examples per task", "labels in total")
     for split, each in answer.plans.items():
         first, last = each.needs[0], each.needs[-1]
         corners = {split: first}
@@ -327,7 +333,8 @@ def _offer(sizes: Sizes, classes: int, *, as_json: bool) -> None:
         row = {each.delta: each.epsilon for each in found if each.alpha == alpha}
         table.add_row(f"{alpha:g}", *(_shown(row[delta]) for delta in deltas))
     caption = (
-        "delta none: a guarantee in expectation, which is weaker. A dash: no epsilon is possible."
+        "delta none: a guarantee in expectation. It is weaker and needs fewer tasks, but uses one "
+        "level, so that small tasks can need a larger epsilon. A dash: no epsilon is possible."
     )
     _show(f"What {_described(sizes)} can carry: the smallest epsilon", table, caption)
 

@@ -45,7 +45,7 @@ LabelOption = Annotated[
     str | None,
     typer.Option(
         help="Instead of --score: column with the true label, which picks the score among those of "
-        "the classes. With --per-class, both may be given."
+        "the classes. With a guarantee for each class, both may be given."
     ),
 ]
 Columns = Annotated[

@@ -13,7 +13,7 @@ from metapac.calibration import MetaPS
 from metapac.evidence import Evidence, ranks_by_class, ranks_within, spread
 from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.tables import _checks
-from metapac.tables.census import lowest_score, take_census
+from metapac.tables.census import extremes, take_census
 from metapac.tables.keys import Keys
 from metapac.tables.layout import Layout
 from metapac.tables.pool import trim_of
@@ -137,11 +137,21 @@ def first_step(rows: Rows, guarantee: Guarantee, progress: Progress) -> Evidence
     if rows.keys is None:
         ranks = ranks_within(census.sizes, guarantee)
         found = order_statistics(rows, census, ranks, progress)
-        lowest = np.array([lowest_score(rows, census)])
-        return Evidence(census.names, census.sizes[:, None], found[:, None], lowest, rows.precision)
+        low, high = extremes(rows, census)
+        return Evidence(
+            census.names,
+            census.sizes[:, None],
+            found[:, None],
+            np.array([low]),
+            rows.precision,
+            highest=np.array([high]),
+        )
     names, task, label = rows.keys.groups(census.names)
-    classes = rows.keys.classes
-    ranks = ranks_by_class(census.sizes, label, classes, guarantee)
+    classes, sizes = rows.keys.classes, census.sizes
+    ranks = ranks_by_class(sizes, label, classes, guarantee)
     found = order_statistics(rows, census, ranks, progress)
     lowest = census.low.astype(np.float64)
-    return spread(names, classes, task, label, census.sizes, found, lowest, rows.precision)
+    evidence = spread(names, classes, task, label, sizes, found, lowest, rows.precision)
+    highest = np.full(len(classes), -np.inf)
+    np.maximum.at(highest, label, census.high)
+    return evidence._replace(highest=highest)

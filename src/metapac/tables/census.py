@@ -36,9 +36,9 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
 
     Scores within ``trim``, if given, are averaged besides. Averages only guide the search. Where
     all are averaged, finite averages show that all are numbers, and ranges are left out: least
-    and greatest take longer to find. Of classes the lowest scores are needed in any case.
+    and greatest take longer to find. Those of a class have to be known in any case.
     """
-    ranged = trim is None or bool(np.isfinite(trim).all())
+    ranged = trim is None or bool(np.isfinite(trim).all()) or rows.keys is not None
     found = rows.source.run(_grouped(rows, trim, ranged=ranged))
     if not ranged and not np.isfinite(_column(found, "square")).all():
         ranged, found = True, rows.source.run(_grouped(rows, trim, ranged=True))
@@ -47,8 +47,7 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     sizes = found["size"].to_numpy()
     ends = {"low": -np.inf, "high": np.inf}
     low, high = (
-        _column(found, name) if name in found.column_names else np.full(len(found), end)
-        for name, end in ends.items()
+        _column(found, name) if ranged else np.full(len(found), end) for name, end in ends.items()
     )
     missing = found["task"].is_null().to_numpy()
     if missing.any() or (found["filled"].to_numpy() != sizes).any() or np.isnan(high).any():
@@ -61,11 +60,16 @@ def take_census(rows: Rows, trim: Trim | None = None) -> Census:
     return Census(*(column[order] for column in (names, sizes, low, high, *_moments(found, trim))))
 
 
-def lowest_score(rows: Rows, census: Census) -> float:
-    """Return the lowest score of all, which files and engines often know without looking."""
+def extremes(rows: Rows, census: Census) -> tuple[float, float]:
+    """Return the lowest and the highest score of all.
+
+    Where the census left them out, the engine is asked, which often knows without looking.
+    """
     if np.isfinite(census.low).any() or np.isfinite(census.high).any():
-        return float(census.low.min())
-    return float(rows.source.run(rows.table.agg(low=rows.table.score.min()))["low"][0].as_py())
+        return float(census.low.min()), float(census.high.max())
+    ends = rows.table.agg(low=rows.table.score.min(), high=rows.table.score.max())
+    found = rows.source.run(ends)
+    return float(found["low"][0].as_py()), float(found["high"][0].as_py())
 
 
 def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
@@ -76,10 +80,8 @@ def _grouped(rows: Rows, trim: Trim | None, *, ranged: bool) -> _checks.Table:
         "size": table.count(),
         "filled": table.score.count() if shown else table.count(where=can_be_used),
     }
-    if ranged or rows.keys is not None:
-        columns["low"] = table.score.min()
     if ranged:
-        columns["high"] = table.score.max()
+        columns |= {"low": table.score.min(), "high": table.score.max()}
     if trim is not None:
         value, within = _averaged(table.score, trim)
         square = value * value

@@ -76,8 +76,6 @@ def least_kept(thresholds: Array, calibrated: Precision, precision: Precision) -
         middle = dropped + (enough - dropped) // 2
         with np.errstate(over="ignore"):
             keeps = number(middle, precision).astype(coarse) >= rounded
-        # Where both have met, the middle is dropped, which must stay.
-        keeps &= middle > dropped
         enough, dropped = np.where(keeps, middle, enough), np.where(keeps, dropped, middle)
     return number(enough, precision).astype(np.float64)
 

@@ -74,7 +74,7 @@ def _narrowed(rows: Rows, census: Census, brackets: Brackets, progress: Progress
 
 def _ranges(rows: Rows, census: Census, progress: Progress) -> tuple[Array, Array]:
     """Return the least and the greatest score of each task, which the census may have left out."""
-    if np.isfinite(census.low).any() and np.isfinite(census.high).any():
+    if np.isfinite(census.low).any():
         return census.low, census.high
     progress("finding the least and the greatest score of each task")
     again = take_census(rows)

@@ -80,19 +80,8 @@ def true_scores(source: Source, layout: Layout) -> Rows:
             _refuse_unknown(source, label, labels, names)
 
     table = source.table.select(task=tasks, score=chosen)
-    return Rows(
-        table,
-        source,
-        task,
-        used,
-        precision,
-        tasks,
-        chosen,
-        of_classes,
-        refuse_faults,
-        labels,
-        keys,
-    )
+    made_of = (table, source, task, used, precision, tasks, chosen)
+    return Rows(*made_of, of_classes, refuse_faults, labels, keys)
 
 
 def _label_names(source: Source, label: str, classes: Sequence[Any] | None) -> list[Any]:
