@@ -26,8 +26,11 @@ _SHOWN = 3
 _WANTED = 0.5  # weaker guarantees are not worth suggesting
 
 
-def of_tasks(demands: Sequence[Demand]) -> str:
-    """Return what tasks lack for a guarantee, or for a guarantee for each class."""
+def of_tasks(demands: Sequence[Demand], *, trivial: bool = True) -> str:
+    """Return what tasks lack for a guarantee, or for a guarantee for each class.
+
+    ``trivial`` is whether keeping every label is one of the options.
+    """
     lacking = [each for each in demands if not each.feasible()]
     g, first = demands[0].guarantee, lacking[0]
     what = f"alpha={g.alpha:g}, delta={_delta(demands)}"
@@ -40,7 +43,7 @@ def of_tasks(demands: Sequence[Demand]) -> str:
         listed = "; ".join(_Lack(each).reason() for each in lacking[:_SHOWN])
         more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
         text += f" for {len(lacking)} of {len(demands)} classes: {listed}{more}"
-    return f"{text}. {_options(_ways_out(demands, lacking))}"
+    return f"{text}. {_options(_ways_out(demands, lacking), trivial=trivial)}"
 
 
 def _delta(demands: Sequence[Demand]) -> str:
@@ -265,6 +268,7 @@ def _cheaper(best: Mapping[str, float | None]) -> list[str]:
     return [f"settle for {name}={value:g}" for name, value in rounded.items() if value <= _WANTED]
 
 
-def _options(remedies: list[str]) -> str:
-    keep_all = "pass on_infeasible='trivial' to keep every label"
-    return f"Options: {'; or '.join([*remedies, keep_all])}."
+def _options(remedies: list[str], *, trivial: bool = True) -> str:
+    keep_all = ["pass on_infeasible='trivial' to keep every label"] if trivial else []
+    found = "; or ".join([*remedies, *keep_all])
+    return f"Options: {found}." if found else "Nothing else that was tried works."

@@ -62,8 +62,8 @@ SplitOption = Annotated[
     typer.Option(
         metavar="joint|tight|even|NUMBER",
         help="How alpha is shared between the two steps; any choice carries the same guarantee. "
-        "'joint' usually gives the smallest sets, 'tight' lets a site send one number, 'even' is the "
-        "paper's.",
+        "'joint' usually gives the smallest sets, 'tight' lets a site send one number, 'even' is "
+        "the paper's.",
     ),
 ]
 PerClass = Annotated[

@@ -195,7 +195,8 @@ def _answer(
     recommended = next((each for each in named.values() if each.feasible), None)
     ways_out = None
     if recommended is None:
-        ways_out = flagged(shortage.of_tasks([Demand.of_sizes(guarantee, own)]))
+        lacking = [Demand.of_sizes(guarantee, own)]
+        ways_out = flagged(shortage.of_tasks(lacking, trivial=False))
     return _Answer(plans, best, own, named, recommended, ways_out)
 
 
