@@ -76,7 +76,7 @@ def test_ps_keeps_its_own_promise() -> None:
 
 WORST = TwoPointFamily(bad=ALPHA + 1e-9, miss=EPSILON + 1e-9)
 # Its scores are 0 and 1: that a threshold of 0 says little is told, and is not the matter here.
-tied = pytest.mark.filterwarnings("ignore:The threshold 0.0 is the lowest score")
+tied = pytest.mark.filterwarnings("ignore:The threshold is 0.0")
 
 
 def of_split(split: str) -> Guarantee:

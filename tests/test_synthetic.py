@@ -72,7 +72,7 @@ def test_the_same_seed_gives_the_same_draw() -> None:
         )
 
 
-@pytest.mark.filterwarnings("ignore:The threshold 0.0 is the lowest score")
+@pytest.mark.filterwarnings("ignore:The threshold is 0.0")
 @pytest.mark.parametrize("split", ["joint", "tight", 0.5])
 @pytest.mark.parametrize("delta", [0.6, 0.35, None])
 def test_the_chance_of_one_by_running_every_calibration_there_is(
