@@ -2,14 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types docs smoke bench clean
 
 demo: .venv/.demo
 	$(BIN)/metapac demo
 
 test: .venv/.test
 	@test -n "$$METAPAC_POSTGRES" || echo "METAPAC_POSTGRES is not set: the tests of PostgreSQL will be skipped."
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8
 
 lint: .venv/.lint
 	$(BIN)/ruff check .
@@ -18,11 +18,18 @@ lint: .venv/.lint
 types: .venv/.lint
 	$(BIN)/mypy
 
+# Strict: a broken link, or a docstring that does not parse, is an error.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+smoke: .venv/.build
+	.ci/smoke
+
 bench: .venv/.bench
 	$(BIN)/python -m pytest benchmarks --benchmark-columns=min,median,rounds --benchmark-disable-gc
 
 clean:
-	rm -rf .venv metapac-demo
+	rm -rf .venv metapac-demo site
 
 .venv/.pip:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'metapac needs Python 3.11 or newer: make PYTHON=python3.11')"
@@ -46,6 +53,14 @@ comma := ,
 
 .venv/.lint: .venv/.test
 	@$(PIP) install --constraint constraints.txt --group lint
+	@touch $@
+
+.venv/.docs: .venv/.test
+	@$(PIP) install --constraint constraints.txt --group docs
+	@touch $@
+
+.venv/.build: .venv/.pip pyproject.toml
+	@$(PIP) install --group build
 	@touch $@
 
 .venv/.bench: .venv/.test

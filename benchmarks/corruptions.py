@@ -1,9 +1,9 @@
-"""Corruptions of CIFAR10-C: seconds for 10,000 pictures, beside a plain loop over pictures.
+"""Corruptions of CIFAR10-C: seconds for 10,000 images, compared with a loop over single images.
 
     python benchmarks/corruptions.py [cpu | cuda]
 
-Pictures are uint8, 3 x 32 x 32. The rival is one picture at a time through NumPy and scipy, timed
-on a few and scaled. Before any time is taken, its elastic transform and ours are compared.
+Images are uint8, 3 x 32 x 32. The baseline corrupts one image at a time with NumPy and SciPy, is
+timed on a few and scaled. Before timing, its elastic transform is compared with ours.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from metapac.datasets.corruptions import NINE, Corruption, corrupt, displace, move, smooth
+from metapac.datasets.cifar10c.corruptions import NINE, Corruption, corrupt, displace, move, smooth
 
-PICTURES, SLICE, REPEATS = 10_000, 200, 5
+IMAGES, SLICE, REPEATS = 10_000, 200, 5
 SEQUENCES = [
     ("shot noise", "impulse noise", "elastic transform"),
     ("gaussian noise", "shot noise", "elastic transform"),
@@ -43,7 +43,7 @@ def elastic(image: Array, moves: Array, noise: Array | None) -> Array:
     image = sampled(image, columns, rows, "mirror")
     if noise is None:
         return image
-    field = [1.6 * ndimage.gaussian_filter(own, 6.4, mode="reflect", truncate=3) for own in noise]
+    field = [1.6 * ndimage.gaussian_filter(each, 6.4, mode="reflect", truncate=3) for each in noise]
     columns, rows = PIXELS + field
     return sampled(image, columns, rows, "reflect")
 
@@ -102,12 +102,12 @@ def compare(name: str, images: Any, sequence: Sequence[Corruption]) -> None:
 def main(device: str = "cpu") -> None:
     check()
     rng = np.random.default_rng(0)
-    images = torch.from_numpy(rng.integers(256, size=(PICTURES, 3, 32, 32), dtype=np.uint8))
+    images = torch.from_numpy(rng.integers(256, size=(IMAGES, 3, 32, 32), dtype=np.uint8))
     images = images.to(device)
     where = (
         torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
     )
-    print(f"{PICTURES} pictures on {device}, {where}; best of {REPEATS}")
+    print(f"{IMAGES} images on {device}, {where}; best of {REPEATS}")
     print(f"{'':50} {'here':>10} {'loop':>10} {'ratio':>9}")
     for corruption in NINE[1:]:
         compare(corruption.name, images, [corruption])

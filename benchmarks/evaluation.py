@@ -16,14 +16,14 @@ import torch
 
 from metapac.evaluation import evaluate
 from metapac.learners.bank import PrototypeBank
-from metapac.learners.quantiles import QuantilePredictor
-from metapac.reproduce.experiments import experiment
-from metapac.reproduce.studies import Independent, PoolStudy
+from metapac.meta_cp.quantiles import QuantilePredictor
+from metapac.reproduce.experiments import find_experiment
+from metapac.reproduce.studies import PoolStudy, WithReplacement
 from metapac.tasks.pools import ClassPool
 
 
 def study(device: str) -> PoolStudy:
-    chosen = experiment("miniimagenet")
+    chosen = find_experiment("miniimagenet")
     rng = np.random.default_rng(0)
     pools, banks = [], []
     for classes in (16, 20):
@@ -33,7 +33,7 @@ def study(device: str) -> PoolStudy:
         banks.append(PrototypeBank(torch.from_numpy(x).to(device), x))
     guess = QuantilePredictor(epsilon=0.1, rng=0)
     guess.fit(-rng.uniform(size=(64, 25)), -rng.uniform(size=64))
-    return PoolStudy(chosen, Independent(pools[0], pools[1]), banks[0], banks[1], guess)
+    return PoolStudy(chosen, WithReplacement(pools[0], pools[1]), banks[0], banks[1], guess)
 
 
 def main(draws: int = 100, jobs: int = 1) -> None:

@@ -2,9 +2,9 @@
 
     python benchmarks/heart.py FOLDER [MEGABYTES]
 
-A file such as the CDC's (330 columns, 300 MB unless told) is written into FOLDER, read once by
+A file such as the CDC's (330 columns, 300 MB by default) is written into FOLDER, read once by
 pandas and once by the reader behind ``prepare``, whose answers must agree, and then prepared in a
-process of its own, whose peak memory is measured. Figures are in README.md beside this file.
+separate process, whose peak memory is measured. Figures are in README.md beside this file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.datasets.brfss import open_transport
-from metapac.datasets.heart import prepare
+from metapac.datasets.heart.brfss import open_transport
+from metapac.datasets.heart.load import prepare
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from sas_files import head, ibm, padded
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.helpers.sas_files import head, ibm, padded
 
 COLUMNS = 330
 ROWS = 5000  # written at a time
@@ -66,10 +66,10 @@ def by_metapac(path: Path) -> Array:
 
 
 def peak() -> float:
-    """Return the most memory that this process has had, in MiB (Linux)."""
-    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
+    """Return the peak memory of this process in MiB (Linux)."""
+    match = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 def child(folder: Path) -> None:
@@ -91,13 +91,13 @@ def main(folder: Path, megabytes: int) -> None:
         seconds = time.perf_counter() - start
         print(f"{name}: {seconds:.2f} s, {megabytes / seconds:.0f} MB/s")
     assert np.array_equal(answers[0], answers[1])
-    told = subprocess.run(
+    run = subprocess.run(
         [sys.executable, __file__, "--child", str(folder)],
         capture_output=True,
         text=True,
         check=True,
     )
-    seconds, before, after, kept = map(float, told.stdout.split())
+    seconds, before, after, kept = map(float, run.stdout.split())
     print(f"prepare, two readings: {seconds:.2f} s, {megabytes / seconds:.0f} MB/s")
     print(f"peak memory: {after:.0f} MiB, {after - before:.0f} more than before")
     print(f"rows kept: {kept:.0f} of {rows}")

@@ -1,9 +1,9 @@
-"""Training and scoring on a GPU: episodes a second, time to accuracy, a calibration draw.
+"""Training and scoring on a GPU: episodes per second, time to accuracy, a calibration draw.
 
     python benchmarks/learners.py OUTPUT.json [TRAIN.npz VALIDATION.npz]
 
-The files hold 84 x 84 images ``x`` (uint8) and labels ``y``, such as mini-ImageNet's; without them
-only what needs no real images is measured. Figures are in README.md beside this file.
+The files hold 84 x 84 images ``x`` (uint8) and labels ``y``, such as those of mini-ImageNet.
+Without them, the time to accuracy is not measured. Results are in README.md beside this file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from metapac.learners.backbones import IMAGENET_MEAN, IMAGENET_STD, Conv4
 from metapac.learners.bank import PrototypeBank
-from metapac.learners.episodes import EpisodeSampler
+from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD, Conv4
 from metapac.learners.protonet import ProtoNet
-from metapac.learners.training import train
+from metapac.learners.training.episodes import EpisodeSampler
+from metapac.learners.training.history import Epoch
+from metapac.learners.training.train import train
 from metapac.scoring import score_tasks
 from metapac.tasks.pools import ClassPool
 
@@ -36,7 +37,7 @@ def new_learner(rng: int = 0) -> ProtoNet:
 
 
 def best_of(call: Callable[[], Any], rounds: int = 7) -> float:
-    """Return the shortest time of a call, the device's work included."""
+    """Return the shortest time of a call, including the work of the device."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -53,7 +54,7 @@ def random_pool(classes: int, rng: int) -> ClassPool:
 
 
 def throughput(pool: ClassPool, episodes_per_step: int) -> float:
-    """Return training episodes a second; the first epoch, which compiles, is not counted."""
+    """Return training episodes per second, without the first epoch, which compiles."""
     episodes = 4000 if DEVICE == "cuda" else 2 * episodes_per_step
     history = train(
         new_learner(),
@@ -72,7 +73,7 @@ def throughput(pool: ClassPool, episodes_per_step: int) -> float:
 
 
 def plain_throughput(pool: ClassPool, episodes: int) -> float:
-    """Return the same for the plain loop: one float32 episode a step, data already there."""
+    """Return episodes per second of a plain loop: one float32 episode per step, data in memory."""
     learner = new_learner()
     learner.module.to(DEVICE).train()
     optimiser = torch.optim.Adam(learner.module.parameters(), 1e-3)
@@ -105,9 +106,9 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
     curve: list[dict[str, float]] = []
     start = time.perf_counter()
 
-    def note(epoch: Any) -> None:
-        passed = time.perf_counter() - start
-        curve.append({"seconds": passed, "accuracy": epoch.accuracy, "loss": epoch.loss})
+    def record(epoch: Epoch) -> None:
+        seconds = time.perf_counter() - start
+        curve.append({"seconds": seconds, "accuracy": epoch.accuracy, "loss": epoch.loss})
         if epoch.accuracy >= goal:
             raise Reached
 
@@ -123,13 +124,13 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
             episodes_per_epoch=1600,
             episodes_per_step=8,
             device=DEVICE,
-            progress=note,
+            on_epoch=record,
         )
     return {"goal": goal, "curve": curve}
 
 
 def calibration_draw(pool: ClassPool) -> dict[str, float]:
-    """Time one draw of 500 tasks of 2525 examples from stored embeddings, and its rivals."""
+    """Time one draw of 500 tasks of 2525 examples from stored embeddings, and the alternatives."""
     learner = new_learner()
     learner.module.to(DEVICE)
     embedded = learner.embed(pool.x)
@@ -143,12 +144,12 @@ def calibration_draw(pool: ClassPool) -> dict[str, float]:
 
     tasks = draw()
 
-    class Plain:
+    class WithoutBank:
         def adapt(self, x: Any, y: Any, *, classes: int | None = None) -> Any:
             return learner.adapt(x, y, classes=classes)
 
     few = 10 if DEVICE == "cuda" else 1
-    slow, _ = score_tasks(Plain(), tasks[:few])
+    slow, _ = score_tasks(WithoutBank(), tasks[:few])
     fast = bank.scores(tasks)
     assert float(np.abs(slow - fast[: len(slow)]).max()) < 1e-5
     return {
@@ -156,7 +157,7 @@ def calibration_draw(pool: ClassPool) -> dict[str, float]:
         "gram matrix, once": gram,
         "draw the tasks": best_of(draw, 3),
         "score 500 tasks": best_of(lambda: bank.scores(tasks)),
-        "score 500 tasks embedding again": best_of(lambda: score_tasks(Plain(), tasks[:few]), 2)
+        "score 500 tasks without bank": best_of(lambda: score_tasks(WithoutBank(), tasks[:few]), 2)
         * (500 / few),
     }
 
@@ -166,8 +167,8 @@ def main(output: str, data: list[str]) -> None:
     results: dict[str, Any] = {"device": device, "torch": torch.__version__}
     pool = random_pool(64, 0)
     steps = (8, 16, 32) if DEVICE == "cuda" else (4,)
-    results["plain episodes a second"] = plain_throughput(pool, 300 if DEVICE == "cuda" else 3)
-    results["episodes a second"] = {str(step): throughput(pool, step) for step in steps}
+    results["plain episodes per second"] = plain_throughput(pool, 300 if DEVICE == "cuda" else 3)
+    results["episodes per second"] = {str(step): throughput(pool, step) for step in steps}
     print(json.dumps(results), flush=True)
     results["calibration draw"] = calibration_draw(random_pool(16, 1))
     print(json.dumps(results["calibration draw"]), flush=True)

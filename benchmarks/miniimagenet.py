@@ -12,26 +12,26 @@ import sys
 import tempfile
 import time
 
-from metapac.datasets.miniimagenet import miniimagenet, prepare
+from metapac.datasets.miniimagenet.load import miniimagenet, prepare
 
 
 def main(folder: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         start = time.perf_counter()
-        made = prepare(folder, home=home)
+        data = prepare(folder, home=home)
         prepared = time.perf_counter()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         again = time.perf_counter()
         miniimagenet(home=home)
         opened = time.perf_counter()
         prepare(folder, home=home)
-        looked = time.perf_counter()
-        made.verify()
+        checked = time.perf_counter()
+        data.verify()
         verified = time.perf_counter()
-    print(f"prepare {len(made['y'])} images: {prepared - start:.1f} s, peak {peak:.0f} MiB")
+    print(f"prepare {len(data['y'])} images: {prepared - start:.1f} s, peak {peak:.0f} MiB")
     print(f"reopen as pools: {opened - again:.4f} s")
-    print(f"prepare again, nothing changed: {looked - opened:.2f} s")
-    print(f"verify every byte: {verified - looked:.2f} s")
+    print(f"prepare again, nothing changed: {checked - opened:.2f} s")
+    print(f"verify every byte: {verified - checked:.2f} s")
 
 
 if __name__ == "__main__":

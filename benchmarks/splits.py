@@ -1,4 +1,4 @@
-"""What the default split buys: the size of sets for each split, written into docs/splits.md.
+"""Benchmark of the splits: the size of sets for each, written into docs/splits.md.
 
     python benchmarks/splits.py [DRAWS]
 
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from metapac import MetaPS, allowed_errors
-from metapac.binomial import task_rank
+from metapac._files import replacing
+from metapac.binomial import allowed_errors_in_task
 from metapac.guarantee import Guarantee
-from metapac.persistence import replacing
-from metapac.plots import INK, new_figure, save
+from metapac.plots import INK, create_figure, save
 from metapac.ranks import expectation_rank
 from metapac.tasks.synthetic import NormalFamily
 
@@ -36,14 +36,14 @@ EXAMPLES = (30, 50, 75, 100, 150, 250, 500, 1000, 2500)
 SPREADS = (0.1, 0.5, 1.0)
 DRAWS = 200
 SPLITS = ("even", "tight", "joint")
-# Until "joint", the best choice over all sizes: four levels that share delta.
+# The best choice over all sizes before "joint": four levels that share delta.
 FOUR_LEVELS = (0.02, 0.1, 0.25, 0.5)
 MIDDLE_LEVEL = 0.2
 BEST = "best level"
 NONE = "\N{EN DASH}"  # every label is kept
 
 FEW_TASKS, FEW_EXAMPLES, FEW_DELTA = (12, 30, 60), (30, 100, 500), 0.05
-UNEVEN_TASKS, UNEVEN_SIZES, LEAST_EXAMPLES = (300, 500, 2000), (5, 500), (0, 7, 15, 30, 60)
+UNEVEN_TASKS, UNEVEN_SIZES, MIN_EXAMPLES = (300, 500, 2000), (5, 500), (0, 7, 15, 30, 60)
 
 SIDES = ("tight", "joint")  # the splits shown side by side there
 
@@ -57,13 +57,13 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Rules(NamedTuple):
-    """What each method makes of the order statistics of tasks; empty where it is infeasible."""
+    """Ranks that each method uses; empty where it is infeasible."""
 
     methods: dict[str, Pairs]
-    single: tuple[Pairs, ...]  # each attainable level on its own, with the whole delta
+    single: tuple[Pairs, ...]  # each attainable level alone, with the whole delta
 
     def ranks(self) -> dict[int, list[int]]:
-        """Return the ranks across tasks that are needed of each rank within them, ascending."""
+        """Return for each rank within tasks the ranks across tasks that are needed, ascending."""
         needed: dict[int, set[int]] = {}
         for pairs in (*self.methods.values(), *self.single):
             for within, across in pairs:
@@ -71,13 +71,13 @@ class Rules(NamedTuple):
         return {within: sorted(needed[within]) for within in sorted(needed)}
 
 
-def rules(tasks: int, examples: int, delta: float | None = DELTA) -> Rules:
-    """Return the rules for so many tasks of one size."""
+def make_rules(tasks: int, examples: int, delta: float | None = DELTA) -> Rules:
+    """Return the rules for a number of tasks of one size."""
     methods = {}
     for split in SPLITS:
         guarantee = Guarantee(epsilon=EPSILON, alpha=ALPHA, delta=delta, split=split)
         levels = (level.alpha_within for level in guarantee.levels)
-        methods[split] = usable(levels, guarantee.ranks(tasks), examples)
+        methods[split] = usable(levels, guarantee.allowed_low_thresholds(tasks), examples)
     if delta is None:
         across = [across_rank(tasks, MIDDLE_LEVEL, None)]
         methods["middle level"] = usable([MIDDLE_LEVEL], across, examples)
@@ -88,16 +88,16 @@ def rules(tasks: int, examples: int, delta: float | None = DELTA) -> Rules:
 
 
 def usable(levels: Iterable[float], across: Iterable[int], examples: int) -> Pairs:
-    within = (task_rank(examples, EPSILON, level) for level in levels)
+    within = (allowed_errors_in_task(examples, EPSILON, level) for level in levels)
     return tuple(pair for pair in zip(within, across, strict=True) if min(pair) >= 0)
 
 
 def single_levels(tasks: int, examples: int, delta: float | None) -> tuple[Pairs, ...]:
-    """Return all that one level can be: those up to 1/2 that a task of this size attains.
+    """Return the candidates for a single level: those up to 1/2 that tasks of this size attain.
 
     Of levels with the same rank across tasks only the highest can be best.
     """
-    within = np.arange(task_rank(examples, EPSILON, 0.5) + 1)
+    within = np.arange(allowed_errors_in_task(examples, EPSILON, 0.5) + 1)
     levels = stats.binom.cdf(within, examples, EPSILON)
     best = {
         across_rank(tasks, float(x), delta): int(k) for k, x in zip(within, levels, strict=True)
@@ -117,7 +117,7 @@ def order_statistics(
 ) -> Array:
     """Return order statistics of uniform samples, of these ranks from 0: (ranks, *shape).
 
-    The n + 1 gaps between n uniform points are those of exponential waiting times, normed.
+    The n + 1 gaps between n uniform points are distributed as normalised exponential variables.
     """
     waits = np.diff([-1, *ranks, examples])  # how many gaps lie between one rank and the next
     arrivals = rng.standard_gamma(waits.reshape(-1, *[1] * len(shape)), (len(waits), *shape))
@@ -133,13 +133,13 @@ def set_size(thresholds: Array, spread: float) -> Array:
 
 
 def ideal_threshold(spread: float) -> float:
-    """Return the threshold that breaks a fraction alpha of tasks: no valid one is above it."""
+    """Return the threshold at which exactly a fraction alpha of tasks miss too often."""
     quantiles = special.ndtri(EPSILON) + spread * special.ndtri(ALPHA)
     return float(NormalFamily().signal + quantiles)
 
 
-def broken_share(thresholds: Array, spread: float) -> Array:
-    """Return the share of new tasks that are missed more often than epsilon."""
+def violation_share(thresholds: Array, spread: float) -> Array:
+    """Return the share of new tasks on which the sets miss more often than epsilon."""
     lowest = thresholds - special.ndtri(EPSILON)
     return np.asarray(special.ndtr((lowest - NormalFamily().signal) / spread))
 
@@ -169,17 +169,17 @@ def simulate(
     tasks: int, examples: int, draws: int, *, delta: float | None, spreads: Sequence[float]
 ) -> dict[float, Cell]:
     """Return the thresholds of all methods on the same draws, for each spread."""
-    applied = rules(tasks, examples, delta)
+    applied = make_rules(tasks, examples, delta)
     needed = applied.ranks()
     rng = np.random.default_rng([tasks, examples, draws])
     batch = max(1, 1_000_000 // (tasks * max(1, len(needed))))
     parts: dict[float, list[dict[tuple[int, int], Array]]] = {spread: [] for spread in spreads}
     for start in range(0, draws, batch):
         shape = (min(batch, draws - start), tasks)
-        tasks_drawn = rng.standard_normal(shape)
+        signals = rng.standard_normal(shape)
         noise = special.ndtri(order_statistics(rng, shape, examples, list(needed)))
         for spread in spreads:
-            scores = NormalFamily().signal + spread * tasks_drawn
+            scores = NormalFamily().signal + spread * signals
             parts[spread].append(across_tasks(noise, scores, needed))
     return {spread: _cell(applied, parts[spread], spread, draws) for spread in spreads}
 
@@ -207,17 +207,17 @@ def _cell(
 
     thresholds = {method: largest(pairs) for method, pairs in applied.methods.items()}
     single = [largest(pairs) for pairs in applied.single] or [largest(())]
-    thresholds[BEST] = min(single, key=lambda each: float(set_size(each, spread).mean()))
+    thresholds[BEST] = min(single, key=lambda cuts: float(set_size(cuts, spread).mean()))
     return Cell(thresholds, spread)
 
 
-def agrees_with_the_library() -> None:
+def check_against_the_library() -> None:
     """Check the rules on real scores: the thresholds must be those of ``MetaPS``, to the bit."""
     family = NormalFamily()
     for tasks, examples in ((116, 30), (250, 75), (400, 250)):
         scores = family.draw_scores(family.draw_tasks(tasks, rng=0), examples, rng=1)
         ordered = np.sort(scores, axis=1)
-        for split, pairs in rules(tasks, examples).methods.items():
+        for split, pairs in make_rules(tasks, examples).methods.items():
             if split not in SPLITS or not pairs:
                 continue
             ours = max(float(np.sort(ordered[:, k])[across]) for k, across in pairs)
@@ -233,17 +233,17 @@ def _method(split: str, **parameters: Any) -> MetaPS:
 Grid = dict[tuple[int, int, float], Cell]  # by tasks, examples and spread
 
 
-def grid(draws: int) -> Grid:
+def simulate_grid(draws: int) -> Grid:
     """Return the cells of the large table."""
-    found: Grid = {}
-    for tasks, examples in shown([(n, m) for n in TASKS for m in EXAMPLES]):
+    cells_of: Grid = {}
+    for tasks, examples in show_progress([(n, m) for n in TASKS for m in EXAMPLES]):
         cells = simulate(tasks, examples, draws, delta=DELTA, spreads=SPREADS)
-        found |= {(tasks, examples, spread): cell for spread, cell in cells.items()}
-    return found
+        cells_of |= {(tasks, examples, spread): cell for spread, cell in cells.items()}
+    return cells_of
 
 
-def shown(work: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Go through the work, with a progress bar where a person is looking."""
+def show_progress(work: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Iterate over the work, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from work
         return
@@ -258,13 +258,13 @@ def shown(work: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 class Claim(NamedTuple):
-    """A statement about the default split, and what was measured."""
+    """A statement about the default split, and whether the measurements support it."""
 
     text: str
     holds: bool
 
 
-def claims(cells: Grid) -> list[Claim]:
+def check_claims(cells: Grid) -> list[Claim]:
     excess = max(
         float(np.max(cell.sizes("joint") / cell.sizes("four levels") - 1))
         for cell in cells.values()
@@ -298,7 +298,7 @@ def claims(cells: Grid) -> list[Claim]:
             True,
         ),
         Claim(
-            "Close to the best single level, which nobody knows beforehand: at worst "
+            "Close to the best single level, which is unknown beforehand: at worst "
             f"{behind[behind_at]:+.1%}, with {_where(behind_at)}; "
             f"{float(np.median(list(behind.values()))):+.1%} in the median cell.",
             True,
@@ -310,9 +310,9 @@ def _where(at: tuple[int, int, float]) -> str:
     return "{} tasks of {} examples, spread {:g}".format(*at)
 
 
-def large_tables(cells: Grid, draws: int) -> str:
+def format_large_tables(cells: Grid, draws: int) -> str:
     parts = []
-    for spread in sorted(SPREADS, key=lambda each: each != 0.5):
+    for spread in sorted(SPREADS, key=lambda spread: spread != 0.5):
         ideal = float(set_size(np.array(ideal_threshold(spread)), spread))
         table = _large_table(cells, spread)
         worst = max(
@@ -352,11 +352,11 @@ def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def few_table(draws: int) -> str:
+def format_few_table(draws: int) -> str:
     """Return the table of few tasks, at delta .05 and in expectation, spread .5."""
     spread = 0.5
-    none = ("None", f"None, split={MIDDLE_LEVEL}", f"None, {BEST}", "tasks broken")
-    sure = ("0.05, tight", "0.05, joint", f"0.05, {BEST}", "draws broken")
+    none = ("None", f"None, split={MIDDLE_LEVEL}", f"None, {BEST}", "violating tasks")
+    sure = ("0.05, tight", "0.05, joint", f"0.05, {BEST}", "violating draws")
     lines = [_row("tasks", "examples", *none, *sure), "|" + "---:|" * 10]
     errors = []
     for tasks in FEW_TASKS:
@@ -366,8 +366,8 @@ def few_table(draws: int) -> str:
                 for delta in (None, FEW_DELTA)
             )
             errors += [cell.error(method) for cell in (average, certain) for method in SPLITS]
-            share = broken_share(average.thresholds["joint"], spread).mean()
-            failed = (broken_share(certain.thresholds["joint"], spread) > ALPHA).mean()
+            share = violation_share(average.thresholds["joint"], spread).mean()
+            failed = (violation_share(certain.thresholds["joint"], spread) > ALPHA).mean()
             lines.append(
                 _row(
                     *(tasks, examples),
@@ -380,38 +380,38 @@ def few_table(draws: int) -> str:
     return f"{draws:,} draws; standard errors are at most {max(errors):.3f}.\n\n" + "\n".join(lines)
 
 
-def uneven_table(draws: int) -> str:
+def format_uneven_table(draws: int) -> str:
     """Return the table of tasks of very different sizes, spread .5."""
     head = [f"{split}, {tasks} tasks" for tasks in UNEVEN_TASKS for split in SIDES]
     lines = [_row("`min_examples`", "tasks left", *head), "|---:|---:|" + "---:|" * len(head)]
-    found = {tasks: uneven(tasks, draws) for tasks in UNEVEN_TASKS}
+    found = {tasks: simulate_uneven(tasks, draws) for tasks in UNEVEN_TASKS}
     low, high = UNEVEN_SIZES
-    for least in LEAST_EXAMPLES:
-        left = min(1.0, math.log(high / max(least, low)) / math.log(high / low))
-        sizes = [_size(found[tasks][least], split) for tasks in UNEVEN_TASKS for split in SIDES]
-        lines.append(_row(least, f"{left:.0%}", *sizes))
+    for minimum in MIN_EXAMPLES:
+        left = min(1.0, math.log(high / max(minimum, low)) / math.log(high / low))
+        sizes = [_size(found[tasks][minimum], split) for tasks in UNEVEN_TASKS for split in SIDES]
+        lines.append(_row(minimum, f"{left:.0%}", *sizes))
     errors = [cell.error(x) for cells in found.values() for cell in cells.values() for x in SIDES]
     return f"{draws} draws; standard errors are at most {max(errors):.3f}.\n\n" + "\n".join(lines)
 
 
-def uneven(tasks: int, draws: int, spread: float = 0.5) -> dict[int, Cell]:
-    """Calibrate the library itself on tasks whose sizes are log-uniform, for each min_examples."""
+def simulate_uneven(tasks: int, draws: int, spread: float = 0.5) -> dict[int, Cell]:
+    """Calibrate ``MetaPS`` on tasks with log-uniform sizes, for each min_examples."""
     family, rng = NormalFamily(spread=spread), np.random.default_rng(tasks)
     low, high = UNEVEN_SIZES
     found: dict[int, dict[str, list[float]]] = {
-        least: {split: [] for split in SIDES} for least in LEAST_EXAMPLES
+        minimum: {split: [] for split in SIDES} for minimum in MIN_EXAMPLES
     }
     for _ in range(draws):
         sizes = np.exp(rng.uniform(math.log(low), math.log(high + 1), tasks)).astype(int)
         names = np.repeat(np.arange(tasks), sizes)
         scores = rng.standard_normal(len(names)) + family.draw_tasks(tasks, rng)[names]
-        for least, by_split in found.items():
+        for minimum, by_split in found.items():
             for split, thresholds in by_split.items():
-                fitted = _method(split, min_examples=least, on_infeasible="trivial")
+                fitted = _method(split, min_examples=minimum, on_infeasible="trivial")
                 thresholds.append(fitted.calibrate(scores, names).threshold_)
     return {
-        least: Cell({split: np.array(x) for split, x in by_split.items()}, spread)
-        for least, by_split in found.items()
+        minimum: Cell({split: np.array(x) for split, x in by_split.items()}, spread)
+        for minimum, by_split in found.items()
     }
 
 
@@ -422,12 +422,12 @@ _LINES = {
     BEST: (INK, ":", "", 1.6),
 }
 _LABELS = {BEST: "best single level in hindsight", "joint": "joint (default)"}
-_TITLES = {0.1: "tasks alike", 0.5: "tasks differ", 1.0: "tasks differ a lot"}
+_TITLES = {0.1: "similar tasks", 0.5: "tasks differ", 1.0: "tasks differ a lot"}
 
 
 def draw(cells: Grid, tasks: int, path: Path) -> None:
     """Draw the size of sets over the examples per task, a panel for each spread."""
-    figure, panels = new_figure(3, width=10.5, height=4.0)
+    figure, panels = create_figure(3, width=10.5, height=4.0)
     for panel, spread in zip(panels, SPREADS, strict=True):
         ideal = float(set_size(np.array(ideal_threshold(spread)), spread))
         panel.axhline(ideal, color="#999999", linewidth=1.2, linestyle=(0, (6, 3)), label="ideal")
@@ -470,12 +470,12 @@ def draw(cells: Grid, tasks: int, path: Path) -> None:
 
 
 def rewrite(text: str, parts: dict[str, str]) -> str:
-    """Return the page with each part put between its markers."""
+    """Return the page with each part inserted between its markers."""
     for name, part in parts.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         head, _, rest = text.partition(begin)
-        _, found, tail = rest.partition(end)
-        if not found:
+        _, marker, tail = rest.partition(end)
+        if not marker:
             raise ValueError(f"{PAGE} has no markers {begin} and {end}.")
         text = f"{head}{begin}\n{part}\n{end}{tail}"
     return text
@@ -483,14 +483,14 @@ def rewrite(text: str, parts: dict[str, str]) -> str:
 
 def main(draws: int = DRAWS) -> None:
     start = time.perf_counter()
-    agrees_with_the_library()
-    cells = grid(draws)
-    stated = claims(cells)
+    check_against_the_library()
+    cells = simulate_grid(draws)
+    claims = check_claims(cells)
     parts = {
-        "claims": "\n".join(f"- {claim.text}" for claim in stated),
-        "tables": large_tables(cells, draws),
-        "few": few_table(100 * draws),
-        "uneven": uneven_table(draws),
+        "claims": "\n".join(f"- {claim.text}" for claim in claims),
+        "tables": format_large_tables(cells, draws),
+        "few": format_few_table(100 * draws),
+        "uneven": format_uneven_table(draws),
     }
     print("\n\n".join(parts.values()))
     text = rewrite(PAGE.read_text(), parts)
@@ -498,9 +498,9 @@ def main(draws: int = DRAWS) -> None:
         file.write(text)
     draw(cells, 500, PICTURE)
     print(f"\n{time.perf_counter() - start:.0f} s")
-    for claim in stated:
+    for claim in claims:
         print("holds: " if claim.holds else "FAILS: ", claim.text)
-    if not all(claim.holds for claim in stated):
+    if not all(claim.holds for claim in claims):
         raise SystemExit(1)
 
 

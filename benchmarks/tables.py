@@ -1,11 +1,12 @@
-"""Calibrating on a Parquet file: beside the plainest GROUP BY, and beside pandas reading the file.
+"""Time to calibrate on a Parquet file, compared with a plain GROUP BY and with pandas reading it.
 
     python benchmarks/tables.py FOLDER [ROWS ...]
 
-Files are made in FOLDER, unless they are there: ROWS rows (1e6, 1e7 and 1e8 by default) of 10,000
-tasks in random order, a string and a float32 each. Answers are checked before times are taken, in
-turns: best and, in brackets, median of seven. The last column is what Spark takes for 1e7 rows, if
-there is Java. Figures are in README.md beside this file.
+Files that do not exist are created in FOLDER: ROWS rows (1e6, 1e7 and 1e8 by default) of 10,000
+tasks in random order, a string and a float32 each. Answers are checked before anything is timed.
+The candidates take turns; shown are the best and, in brackets, the median of seven rounds. The last
+column is the time of Spark for 1e7 rows, if Java is installed. README.md beside this file has the
+results.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SPARK_ROWS = 10_000_000
 
 
 def make(connection: Any, path: Path, rows: int) -> None:
-    """Write scores between 0 and 1, of tasks that differ in how high they tend to be."""
+    """Write scores between 0 and 1 of tasks with different means."""
     if path.exists():
         return
     connection.raw_sql(
@@ -53,34 +54,34 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def check(connection: Any, path: Path, rows: int) -> MetaPS:
-    """Compare with arrays: all tasks, or a hundred of them where the file is large."""
-    found = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    """Compare with arrays: all tasks, or a hundred of them if the file is large."""
+    result = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
     if rows <= SPARK_ROWS:
         frame = pd.read_parquet(path)
         plain = MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task)
         order = np.argsort(plain.tasks_)
         expected = plain._evidence.thresholds[order]  # at every level
-        np.testing.assert_array_equal(found._evidence.thresholds, expected)
-        assert found.threshold_ == plain.threshold_
-        assert found._evidence.lowest == plain._evidence.lowest
-        return found
-    names = found.tasks_[::100].tolist()
+        np.testing.assert_array_equal(result._evidence.thresholds, expected)
+        assert result.threshold_ == plain.threshold_
+        assert result._evidence.lowest == plain._evidence.lowest
+        return result
+    names = result.tasks_[::100].tolist()
     some = pd.read_parquet(path, filters=[("task", "in", names)]).groupby("task").score
     for i, name in enumerate(names):
         scores = np.sort(some.get_group(name).to_numpy())
-        expected = scores[ranks_within(np.array([len(scores)]), found.guarantee_)[0]]
-        np.testing.assert_array_equal(found._evidence.thresholds[100 * i, 0], expected)
-    return found
+        expected = scores[ranks_within(np.array([len(scores)]), result.guarantee_)[0]]
+        np.testing.assert_array_equal(result._evidence.thresholds[100 * i, 0], expected)
+    return result
 
 
 def peak(connection: Any, path: Path) -> float:
-    """Return the GiB that this process has held at most, after calibrating."""
+    """Return the peak memory of this process in GiB, after calibrating."""
     calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def measure(connection: Any, path: Path) -> list[tuple[float, float]]:
-    """Return best and median of the plainest GROUP BY, of ours, and of pandas, taken in turns."""
+    """Return best and median time of a plain GROUP BY, of metapac and of pandas, in turns."""
     query = f"SELECT task, count(*), min(score), max(score) FROM '{path}' GROUP BY task"
     calls = (
         lambda: connection.con.sql(query).to_arrow_table(),
@@ -92,29 +93,29 @@ def measure(connection: Any, path: Path) -> list[tuple[float, float]]:
 
 
 def with_spark(path: Path, expected: MetaPS) -> float:
-    """Return the time Spark takes on all cores of this machine, its start not counted."""
+    """Return the time of Spark on all cores of this machine, without its start."""
     connection = connect("spark")
-    found = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
-    np.testing.assert_array_equal(found._evidence.thresholds, expected._evidence.thresholds)
-    assert found.threshold_ == expected.threshold_
+    result = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    np.testing.assert_array_equal(result._evidence.thresholds, expected._evidence.thresholds)
+    assert result.threshold_ == expected.threshold_
     return seconds(lambda: calibrate_table(path, **COLUMNS, **PROMISE, connection=connection))
 
 
 def main(folder: Path, sizes: list[int]) -> None:
     connection = connect(memory_limit="4GiB", threads=2)
-    print("| rows | GROUP BY | ours | ratio | pandas reads | peak memory of ours | Spark |")
+    print("| rows | GROUP BY | metapac | ratio | pandas reads | peak memory of metapac | Spark |")
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for rows in sizes:
         path = folder / f"{rows:.0e}.parquet"
         make(connection, path, rows)
         memory = peak(connection, path)  # before pandas reads anything
         answer = check(connection, path, rows)
-        plainest, ours, reading = measure(connection, path)
+        group_by, ours, reading = measure(connection, path)
         spark = with_spark(path, answer) if rows == SPARK_ROWS and shutil.which("java") else None
-        cells = (f"{best:.3f} s ({median:.3f})" for best, median in (plainest, ours, reading))
-        group_by, calibrating, pandas = cells
+        cells = (f"{best:.3f} s ({median:.3f})" for best, median in (group_by, ours, reading))
+        plain, calibrating, pandas = cells
         print(
-            f"| {rows:.0e} | {group_by} | {calibrating} | {ours[0] / plainest[0]:.2f} | {pandas} "
+            f"| {rows:.0e} | {plain} | {calibrating} | {ours[0] / group_by[0]:.2f} | {pandas} "
             f"| {memory:.2f} GiB | {f'{spark:.1f} s' if spark else ''} |",
             flush=True,
         )

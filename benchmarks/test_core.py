@@ -19,7 +19,7 @@ from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from metapac import MetaPS, allowed_errors
-from metapac.binomial import task_rank
+from metapac.binomial import allowed_errors_in_task
 from metapac.guarantee import Guarantee
 from metapac.ranks import joint_ranks
 
@@ -61,7 +61,7 @@ def expected(matrix: Array, rank: int = RANK) -> Array:
 def check(found: MetaPS, matrix: Array) -> None:
     """Compare with sorting: the task thresholds are those of the level that won."""
     assert found.level_ in found.guarantee_.levels
-    rank = task_rank(EXAMPLES, 0.1, found.level_.alpha_within)
+    rank = allowed_errors_in_task(EXAMPLES, 0.1, found.level_.alpha_within)
     np.testing.assert_array_equal(found.task_thresholds_, expected(matrix, rank))
 
 

@@ -1,7 +1,7 @@
-"""A model that is never adapted (the paper's Appendix A): the same call, with its plain scores.
+"""A model that is never adapted (the paper's Appendix A): calibrate on its raw scores.
 
-One classifier serves all hospitals. Each hospital measures on its own scale, so the classifier is
-better on some than on others, and the sets must hold on each. Needs scikit-learn.
+One classifier serves all hospitals. Measurements are shifted at each hospital, so the classifier is
+better at some hospitals than at others. Needs scikit-learn.
 """
 
 import numpy as np
@@ -28,14 +28,14 @@ for i in range(150):  # hospitals that took no part in training
     x, y = hospital(100)
     scores.append(model.predict_proba(x)[np.arange(100), y])
     names.append(np.full(100, i))
-promise = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5)
-promise.calibrate(np.concatenate(scores), np.concatenate(names))
-print(promise)
+predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5)
+predictor.calibrate(np.concatenate(scores), np.concatenate(names))
+print(predictor)
 
 errors = []
-for _ in range(1000):  # new hospitals, to see
+for _ in range(1000):  # new hospitals
     x, y = hospital(1000)
-    sets = promise.predict_set(model.predict_proba(x))
+    sets = predictor.predict_set(model.predict_proba(x))
     errors.append(1 - sets[np.arange(1000), y].mean())
 print(f"{np.mean(np.array(errors) <= 0.1):.1%} of 1000 new hospitals miss at most 10%")
 print(f"mean set size at the last one: {set_sizes(sets).mean():.2f}")

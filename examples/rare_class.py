@@ -1,7 +1,7 @@
-"""A rare class: sets that never say "yes" can keep a guarantee, unless each class has its own.
+"""A guarantee for all examples together can hold although a rare class is missed entirely.
 
-One in twenty patients is ill. A guarantee for all patients of a hospital together is met by sets
-that never contain "yes"; a guarantee per class is not.
+One in twenty patients is ill. Sets that never contain "yes" satisfy a guarantee for all patients of
+a hospital together, but not a guarantee per class.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HOSPITALS, PATIENTS, CLASSES = 150, 600, np.array(["no", "yes"])
 
 def patients(hospitals: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of both classes and the truth, hospital after hospital."""
-    skill = np.repeat(rng.normal(1.5, 0.3, hospitals), PATIENTS)  # of the model, by hospital
+    skill = np.repeat(rng.normal(1.5, 0.3, hospitals), PATIENTS)  # of the model at each hospital
     ill = rng.random(hospitals * PATIENTS) < 0.05
     logit = rng.normal(size=len(ill)) + skill * (2 * ill - 1) + np.log(0.05 / 0.95)
     yes = 1 / (1 + np.exp(-logit))
@@ -28,13 +28,13 @@ hospital = np.repeat(np.arange(HOSPITALS), PATIENTS)
 true_scores = scores[np.arange(len(truth)), truth]
 
 together = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(true_scores, hospital)
-each = MetaPS(epsilon=0.2, alpha=0.1, delta=0.05, per_class=True)
-each.calibrate(true_scores, hospital, CLASSES[truth])
-print(each)
+per_class = MetaPS(epsilon=0.2, alpha=0.1, delta=0.05, per_class=True)
+per_class.calibrate(true_scores, hospital, CLASSES[truth])
+print(per_class)
 
 new, sick = patients(50, rng)
-for name, promise in (("all patients together", together), ("each class", each)):
-    sets = promise.predict_set(new)
+for name, predictor in (("all patients together", together), ("each class", per_class)):
+    sets = predictor.predict_set(new)
     missed = ~sets[np.arange(len(sick)), sick]
     print(
         f"{name}: misses {missed.mean():.1%} of all, {missed[sick == 1].mean():.1%} of the ill; "

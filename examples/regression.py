@@ -1,4 +1,4 @@
-"""Intervals for a number, with the same promise: scores are minus the scaled residuals."""
+"""Prediction intervals with the same guarantee: scores are negative scaled residuals."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ rng = np.random.default_rng(0)
 
 
 def site(examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a model's prediction, its own idea of its scale, and the truth, at one new site."""
+    """Return a model's predictions, their predicted scale, and the true values at one new site."""
     prediction = rng.normal(size=examples)
     scale = np.exp(rng.normal(scale=0.3, size=examples))
     noise = rng.uniform(0.5, 1.5)  # some sites are harder than the model thinks
@@ -19,11 +19,11 @@ tasks, examples = 150, 100
 prediction, scale, y = map(
     np.concatenate, zip(*(site(examples) for _ in range(tasks)), strict=True)
 )
-promise = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
+predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
     residual_scores(y, prediction, scale), np.repeat(np.arange(tasks), examples)
 )
 
 prediction, scale, y = site(1000)
-low, high = promise.predict_interval(prediction, scale).T
-print(f"intervals: prediction plus or minus {-promise.threshold_:.2f} times its scale")
+low, high = predictor.predict_interval(prediction, scale).T
+print(f"intervals: prediction plus or minus {-predictor.threshold_:.2f} times its scale")
 print(f"a new site's intervals miss {np.mean((y < low) | (y > high)):.1%} of the time")

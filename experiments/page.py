@@ -1,30 +1,28 @@
-"""Write docs/results.md and its figures from the stored results; no number is typed by hand.
-
-python experiments/page.py
-"""
+"""Write docs/results.md and its figures from the stored results: python experiments/page.py."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from metapac import figures
-from metapac.demands import least_tasks
+from metapac import _document
+from metapac._files import replacing
+from metapac.demands import min_tasks
 from metapac.evaluation import (
     Rows,
-    paired,
+    compare_sizes,
     read_guarantee,
     read_rows,
     read_settings,
     summarise,
-    verdicts,
 )
 from metapac.guarantee import Guarantee
-from metapac.persistence import replacing
+from metapac.reproduce.claims import check_claims
 from metapac.reproduce.experiments import EXPERIMENTS
+from metapac.reproduce.figures import draw_figures
+from metapac.reproduce.run import LEARNER
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "experiments" / "results"
@@ -39,31 +37,35 @@ CAPTIONS = {
 
 
 class Result:
-    """One experiment as it was stored."""
+    """The stored results of one experiment."""
 
     def __init__(self, folder: Path) -> None:
         self.name = folder.name
-        self.rows: Rows = _of_today(read_rows(folder))
+        self.rows: Rows = _without_old_methods(read_rows(folder))
         self.guarantee: Guarantee = read_guarantee(folder)
         self.settings: dict[str, Any] = read_settings(folder)
-        self.learner: dict[str, Any] = json.loads((folder / "learner.json").read_text())
+        self.learner: dict[str, Any] = _document.read(folder / "learner.json", LEARNER)
         self.experiment: dict[str, Any] = self.learner["experiment"]
         self.differences = EXPERIMENTS[self.name].differences
 
 
-def _of_today(rows: Rows) -> Rows:
-    """Return the rows without those of the adaptive split, which "joint" has replaced since."""
+def _without_old_methods(rows: Rows) -> Rows:
+    """Return the rows without those of the adaptive split, which "joint" has replaced."""
     return rows.take(rows.method != "Meta-PS adaptive")
 
 
-def stored(results: Path = RESULTS) -> list[Result]:
+def read_results(results: Path = RESULTS) -> list[Result]:
     """Return the stored results, in the order of the experiments."""
     return [Result(results / name) for name in EXPERIMENTS if (results / name).is_dir()]
 
 
 def page(results: Sequence[Result]) -> str:
     """Return the page as text."""
-    parts = [_opening(results), _worth(results), *(_section(result) for result in results)]
+    parts = [
+        _opening(results),
+        _tight_against_even(results),
+        *(_section(result) for result in results),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -73,39 +75,52 @@ def _opening(results: Sequence[Result]) -> str:
     lines = [
         "# Results on the paper's data sets",
         "",
-        "The paper's protocol: 100 calibration draws; for each one, every method on the same new "
-        "tasks. This page and its figures are written by `python experiments/page.py` from the "
-        "rows in `experiments/results`; a test checks that they agree.",
+        "The protocol is that of the paper: 100 calibration draws and, in each draw, every method "
+        "on the same new tasks (the test tasks). `python experiments/page.py` writes this page and "
+        "its figures from the rows in `experiments/results`; a test checks that they agree.",
         "",
-        "*90 % error*: the 90th percentile of error over new tasks, which a method that keeps the "
-        "promise has at or below epsilon. *Tasks within*: the share of new tasks whose error is at "
-        "most epsilon. *Draws within*: the share of calibration draws in which at least 1 - alpha "
-        "of the new tasks are; errors are counted on few tasks and examples, so that where *tasks "
-        "within* is near 1 - alpha some draws fall below it by chance alone. *Oracle*: the largest "
-        "threshold whose error on the very examples judged is at most epsilon: no method, but "
-        "the least that a threshold within epsilon on that task needs (others may be smaller).",
+        "The methods:",
+        "",
+        "- **PS** takes one threshold from the pooled examples of all calibration tasks.",
+        "- **PS-Test** takes one from labelled examples of the test task itself.",
+        "- **Meta-CP** is the baseline of Fisch et al. in the variant of the paper "
+        '(`over="examples"`). Its quantile predictor is trained on 1000 tasks of the training '
+        "pool.",
+        "- **Meta-PS even** is the method of the paper with the paper's split; **Meta-PS tight** "
+        "has the [tight split](guarantee.md#the-splits).",
+        "- The **oracle** takes the largest threshold whose error on the evaluation examples "
+        "themselves is at most epsilon. It is not a method but a reference for the set size.",
+        "",
+        "The columns:",
+        "",
+        "- *90 % error* is the 90th percentile of the error over test tasks. It is at most epsilon "
+        "if the method satisfies the guarantee (alpha is 0.1 on this page).",
+        "- *Tasks within* is the share of test tasks whose error is at most epsilon.",
+        "- *Draws within* is the share of draws in which at least 1 - alpha of the test tasks have "
+        "an error of at most epsilon. A draw has few tasks, and each task has few examples. So "
+        "where *tasks within* is near 1 - alpha, some draws fall below it by chance.",
         "",
         "Test tasks come from other classes, relations or state-years than calibration tasks, as "
-        "in the paper. The promise is for tasks alike, so these figures also show how alike the "
-        "pools are; and tasks made of 16 classes are independent only given these 16. PS promises "
-        "a *mean error* of at most epsilon over tasks like the calibration tasks: where it has "
-        "more, "
-        'the test tasks are harder. Meta-CP is the paper\'s variant (`over="examples"`), its '
-        "quantile predictor trained on 1000 tasks of the training pool.",
+        "in the paper. The guarantee assumes that both come from one distribution, so these "
+        "results also show how similar the pools are. PS bounds the *mean error* by epsilon on "
+        "tasks like the calibration tasks; where its mean error is larger, the test tasks are "
+        "harder. Tasks drawn from 16 classes are independent only given these 16 classes.",
         "",
-        "These rows were measured before the joint split, the default today, was there; what it "
-        "buys is measured [on synthetic tasks](splits.md).",
+        "These rows were measured before the joint split existed, which is now the default. Its "
+        "effect is measured [on synthetic tasks](splits.md).",
         "",
         "| experiment | learner | " + " | ".join(shown) + " |",
         "|---|---:" + "|---:" * len(shown) + "|",
     ]
     for result in results:
         lines_of = {s.method: s for s in _summaries(result)}
-        cells = [_brief(lines_of.get(method)) for method in shown]
-        lines.append(f"| {_linked(result)} | {_quality(result)} | " + " | ".join(cells) + " |")
+        cells = [_cell(lines_of.get(method)) for method in shown]
+        lines.append(f"| {_link(result)} | {_quality(result)} | " + " | ".join(cells) + " |")
     lines += [
         "",
-        "Each cell: mean size, 90 % error; † where a method keeps every label for want of data.",
+        "Each cell of a method shows the mean set size and the 90 % error. The learner's column "
+        "shows its accuracy on test tasks. † marks a method that keeps every label because there "
+        "are too few data.",
     ]
     return "\n".join(lines)
 
@@ -113,21 +128,21 @@ def _opening(results: Sequence[Result]) -> str:
 _METHODS = ("PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
 
 
-def _brief(line: Any) -> str:
+def _cell(line: Any) -> str:
     if line is None:
         return ""
     mark = "" if line.feasible else " †"
     return f"{line.size:.2f}, {line.error_90:.3f}{mark}"
 
 
-def _linked(result: Result) -> str:
+def _link(result: Result) -> str:
     title = result.experiment["title"]
     return f"[{title}](#{_anchor(title)})"
 
 
 def _anchor(title: str) -> str:
-    kept = [c for c in title.lower() if c.isalnum() or c in " -"]
-    return "".join(kept).replace(" ", "-")
+    allowed = [c for c in title.lower() if c.isalnum() or c in " -"]
+    return "".join(allowed).replace(" ", "-")
 
 
 def _quality(result: Result) -> str:
@@ -138,33 +153,34 @@ def _quality(result: Result) -> str:
 
 
 def _summaries(result: Result) -> Iterable[Any]:
-    own = result.guarantee.delta
-    return [line for line in summarise(result.rows, result.guarantee) if line.delta == own]
+    lines = summarise(result.rows, result.guarantee)
+    return [line for line in lines if line.delta == result.guarantee.delta]
 
 
-def _worth(results: Sequence[Result]) -> str:
+def _tight_against_even(results: Sequence[Result]) -> str:
     lines = [
-        "## What the tight split buys",
+        "## The tight split against the even split",
         "",
-        "Against the paper's even split, on the same draws: mean size of both, the paired "
-        "difference with its 95 % interval (Student's t over the draws' means; only where draws "
-        "are "
-        "independent, not where they share tasks or state-years), and the least number of "
-        "calibration tasks for the promise.",
+        "The table shows the mean set size of both splits on the same draws, their paired "
+        "difference, and the minimum number of calibration tasks. The 95 % interval is Student's t "
+        "over the means of the draws. It is given only where draws are independent, not where they "
+        "share tasks or state-years.",
         "",
-        "| experiment | even | tight | difference | 95 % interval | least tasks, even | tight |",
+        "| experiment | even | tight | difference | 95 % interval | min. tasks, even | tight |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for result in results:
-        two = paired(result.rows, "Meta-PS tight", "Meta-PS even", delta=result.guarantee.delta)
-        least = [
-            least_tasks(replace(result.guarantee, split=split), 0) for split in ("even", "tight")
+        sizes = compare_sizes(
+            result.rows, "Meta-PS tight", "Meta-PS even", delta=result.guarantee.delta
+        )
+        minimum = [
+            min_tasks(replace(result.guarantee, split=split), 0) for split in ("even", "tight")
         ]
         independent = result.experiment["tasks_from"] == "pools" and result.experiment["ways"]
-        interval = f"{two.low:+.3f} to {two.high:+.3f}" if independent else "none"
+        interval = f"{sizes.low:+.3f} to {sizes.high:+.3f}" if independent else "none"
         lines.append(
-            f"| {result.experiment['title']} | {two.second_size:.3f} | {two.first_size:.3f} "
-            f"| {two.difference:+.3f} | {interval} | {least[0]} | {least[1]} |"
+            f"| {result.experiment['title']} | {sizes.second_size:.3f} | {sizes.first_size:.3f} "
+            f"| {sizes.difference:+.3f} | {interval} | {minimum[0]} | {minimum[1]} |"
         )
     return "\n".join(lines)
 
@@ -177,8 +193,8 @@ def _section(result: Result) -> str:
         _claims(result),
         _differences(result),
         _pictures(result),
-        f"Run with `metapac reproduce {result.name} -o experiments/results/{result.name}` into an "
-        "empty folder; drawn with `python experiments/page.py`.",
+        f"Command: `metapac reproduce {result.name} -o experiments/results/{result.name}`. The "
+        "folder must be empty, or the stored run is resumed.",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -191,28 +207,26 @@ def _configuration(result: Result) -> str:
     if "auroc" in learner:
         quality += (
             f", mean AUROC {learner['auroc']:.3f}; {learner['auroc_both_labels']:.3f} on the "
-            f"{learner['tasks_with_both_labels']:.0%} of tasks whose adaptation set has both "
-            "labels (the others rank nothing: 0.5)"
+            f"{learner['tasks_with_both_labels']:.0%} of tasks whose support set has both labels "
+            "(on the others all examples score the same: 0.5)"
         )
     return (
-        f"epsilon {g.miss_rate:g}, alpha {g.alpha:g}, delta {g.delta:g}; {e['calibration_tasks']} "
-        f"calibration tasks, {e['test_tasks']} test tasks a draw, "
-        f"{result.settings['draws']} draws. A task is {ways}; {e['shots']} examples {per} to adapt "
-        f"to, {e['calibration_examples'] or 'all others'} to calibrate on, "
-        f"{e['judged_examples']} to "
-        f"judge on, "
-        f"{e['own_examples']} for PS-Test. ProtoNet with {e['backbone']}, Adam at "
-        f"{e['training']['lr']:g}: {learner['episodes']:,} episodes, "
-        f"{e['training']['episodes_per_step']} a step, in {learner['epochs']} epochs"
-        f"{_limit(result)} "
-        f"({learner['seconds']:,.0f} s on {learner['device']}), best after epoch "
-        f"{learner['best_epoch']}; {quality}."
+        f"The guarantee has epsilon {g.miss_rate:g}, alpha {g.alpha:g} and delta {g.delta:g}. "
+        f"There are {result.settings['draws']} draws of {e['calibration_tasks']} calibration "
+        f"tasks and {e['test_tasks']} test tasks. A task is {ways}; examples {per}: {e['shots']} "
+        f"to adapt, {e['calibration_examples'] or 'all others'} to calibrate, "
+        f"{e['evaluation_examples']} to evaluate, {e['labelled_examples']} for PS-Test. The "
+        f"learner is a ProtoNet with the backbone {e['backbone']}, trained by Adam with learning "
+        f"rate {e['training']['lr']:g}. Training took {learner['episodes']:,} episodes, "
+        f"{e['training']['episodes_per_step']} per step, in {learner['epochs']} "
+        f"epochs{_limit(result)}, and {learner['seconds']:,.0f} s on an {learner['device']}. The "
+        f"weights are those of the best epoch, {learner['best_epoch']}: {quality}."
     )
 
 
 def _limit(result: Result) -> str:
     at_limit = result.learner["epochs"] == result.experiment["training"]["epochs"]
-    return ", the limit that was set" if at_limit else ""
+    return " (the maximum)" if at_limit else ""
 
 
 def _table(result: Result) -> str:
@@ -222,7 +236,7 @@ def _table(result: Result) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for s in summarise(result.rows, result.guarantee):
-        name = _named(result, s) + ("" if s.feasible else " †")
+        name = _full_name(result, s) + ("" if s.feasible else " †")
         lines.append(
             f"| {name} | {s.size:.3f} | {s.size_median:.3f} | {s.error_mean:.3f} "
             f"| {s.error_90:.3f} "
@@ -231,63 +245,63 @@ def _table(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _named(result: Result, line: Any) -> str:
-    own = line.delta == result.guarantee.delta
-    return line.method if own else f"{line.method}, delta = {line.delta:g}"
+def _full_name(result: Result, line: Any) -> str:
+    at_guarantee = line.delta == result.guarantee.delta
+    return line.method if at_guarantee else f"{line.method}, delta = {line.delta:g}"
 
 
 def _claims(result: Result) -> str:
     lines = [
-        f"- {_judgement(v.holds, bool(v.numbers['feasible']), v.claim)}: {v.claim}."
-        for v in verdicts(result.rows, result.guarantee)
+        f"- {_agreement(c.holds, bool(c.numbers['feasible']), c.claim)}: {c.claim}."
+        for c in check_claims(result.rows, result.guarantee)
     ]
     short = [s.method for s in _summaries(result) if not s.feasible]
     if short:
         lines.append(
-            f"- † {', '.join(short)}: too few data for the promise, so that every label is kept."
+            f"- † {', '.join(short)}: too few data for the guarantee, so every label is kept."
         )
     lines += [f"- {each}" for each in _observations(result)]
     return "The paper's claims, on these rows:\n\n" + "\n".join(lines)
 
 
-def _judgement(holds: bool, feasible: bool, claim: str) -> str:
+def _agreement(holds: bool, feasible: bool, claim: str) -> str:
     if not feasible and not claim.startswith("PS-Test"):
-        return "Cannot be judged (it keeps every label)"
+        return "Cannot be checked (it keeps every label)"
     return "Agrees" if holds else "**Does not agree**"
 
 
 def _observations(result: Result) -> list[str]:
-    """Return what the claims do not ask: broken promises, pools unlike, thresholds of zero."""
-    g, found = result.guarantee, []
+    """Return further observations: violations, harder test tasks, thresholds of zero."""
+    g, lines = result.guarantee, []
     for s in summarise(result.rows, g):
-        if s.method.startswith("Meta-PS") and not s.kept:
-            found.append(
-                f"**{_named(result, s)} does not keep its promise on these test tasks**: "
-                f"{s.tasks_within:.1%} of them are within epsilon."
+        if s.method.startswith("Meta-PS") and not s.satisfied:
+            lines.append(
+                f"**{_full_name(result, s)} violates its guarantee on these test tasks**: the "
+                f"error is at most epsilon on {s.tasks_within:.1%} of them."
             )
         if s.method == "PS" and s.error_mean > g.miss_rate:
-            found.append(
+            lines.append(
                 f"The test tasks are harder than the calibration tasks: PS has a mean error of "
                 f"{s.error_mean:.3f} on them."
             )
-        mine = result.rows.of(s.method, s.delta)
-        draws = {int(draw) for draw in mine.draw[mine.feasible & (mine.threshold <= 0)]}
+        rows = result.rows.select(s.method, s.delta)
+        draws = {int(draw) for draw in rows.draw[rows.feasible & (rows.threshold <= 0)]}
         if s.method.startswith("Meta-PS") and draws:
-            found.append(
+            lines.append(
                 f"In {len(draws)} of {result.settings['draws']} draws the threshold of "
-                f"{_named(result, s)} is 0: every label is kept."
+                f"{_full_name(result, s)} is 0: every label is kept."
             )
     if "tasks_with_both_labels" in result.learner:
-        tight = result.rows.of("Meta-PS tight", g.delta)
+        tight = result.rows.select("Meta-PS tight", g.delta)
         sized = tight.size[tight.size != 1]
-        found.append(
+        lines.append(
             f"On {(tight.size == 1).mean():.1%} of the test tasks every set of Meta-PS tight has "
-            "one label: where the adaptation set has no positive at all, that label has "
-            "probability 0, and the error is the share of positives. On the others its sets have "
-            f"{sized.mean():.2f} of 2 labels on average. Accuracy says little here: always to "
-            "answer no is right more often."
+            "one label. There the support set has no positive example, so the positive label has "
+            "probability 0, and the error is the share of positives. On the other tasks its sets "
+            f"have {sized.mean():.2f} of 2 labels on average. Accuracy says little here: always "
+            "answering no is right more often."
         )
-    return found
+    return lines
 
 
 def _differences(result: Result) -> str:
@@ -303,9 +317,9 @@ def _pictures(result: Result) -> str:
 
 
 def main() -> None:
-    results = stored()
+    results = read_results()
     for result in results:
-        figures.draw_figures(
+        draw_figures(
             result.rows,
             result.guarantee,
             FIGURES / result.name,

@@ -1,4 +1,4 @@
-"""Meta-PS and PS as estimators: against a slow reference, and in every way they are called."""
+"""Meta-PS and PS: against a slow reference, and through every public method."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import math
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
 from metapac import PS, Guarantee, InfeasibleGuarantee, MetaPS, NotCalibrated, threshold
-from metapac.binomial import task_rank
+from metapac.binomial import allowed_errors_in_task
+from metapac.evidence import collect_evidence
+from tests.helpers import oracles
 
-PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.6, "delta": 0.2}
+GUARANTEE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.6, "delta": 0.2}
 SPLITS: list[str | float] = ["joint", "tight", "even", 0.3]
-# Few distinct scores tie at the bottom, which is told; tests/test_evidence.py is about that.
+# Few distinct scores tie at the lowest score, which warns; see tests/test_evidence.py.
 tied = pytest.mark.filterwarnings("ignore:(The threshold|Every label is kept)")
 Examples = list[tuple[int, float]]
 examples_of_tasks = st.lists(
@@ -46,14 +47,14 @@ def one() -> MetaPS:
 @given(examples=examples_of_tasks, split=st.sampled_from(SPLITS))
 def test_meta_ps_is_two_calls_to_one_inequality(examples: Examples, split: str | float) -> None:
     tasks, scores = map(list, zip(*examples, strict=True))
-    g = Guarantee(**PROMISE, split=split)
+    g = Guarantee(**GUARANTEE, split=split)
     within = [level.alpha_within for level in g.levels]
     count = len(set(tasks))
-    ranks = list(g.ranks(count))
-    if len(ranks) == 1:  # those of several levels have tests of their own
-        assert ranks == [oracles.allowed_errors(count, g.alpha_across, PROMISE["delta"])]
-    found = MetaPS(**PROMISE, split=split, on_infeasible="trivial").calibrate(scores, tasks)
-    assert found.threshold_ == oracles.meta_ps(scores, tasks, 0.3, within, ranks)
+    ranks = list(g.allowed_low_thresholds(count))
+    if len(ranks) == 1:  # several levels are tested in tests/test_ranks.py
+        assert ranks == [oracles.allowed_errors(count, g.alpha_across, GUARANTEE["delta"])]
+    result = MetaPS(**GUARANTEE, split=split, on_infeasible="trivial").calibrate(scores, tasks)
+    assert result.threshold_ == oracles.meta_ps(scores, tasks, 0.3, within, ranks)
 
 
 @tied
@@ -61,7 +62,7 @@ def test_meta_ps_is_two_calls_to_one_inequality(examples: Examples, split: str |
 def test_order_does_not_matter(examples: Examples, split: str | float, rng: int) -> None:
     shuffled = [examples[i] for i in np.random.default_rng(rng).permutation(len(examples))]
     first, second = (
-        MetaPS(**PROMISE, split=split, on_infeasible="trivial").calibrate(
+        MetaPS(**GUARANTEE, split=split, on_infeasible="trivial").calibrate(
             [score for _, score in rows], [task for task, _ in rows]
         )
         for rows in (examples, shuffled)
@@ -73,14 +74,14 @@ def test_order_does_not_matter(examples: Examples, split: str | float, rng: int)
 
 @tied
 @given(examples=examples_of_tasks, split=st.sampled_from(SPLITS), cut=st.integers(0, 6))
-def test_adding_tasks_equals_starting_again(
+def test_adding_tasks_equals_calibrating_from_scratch(
     examples: Examples, split: str | float, cut: int
 ) -> None:
     old = [row for row in examples if row[0] < cut]
     new = [row for row in examples if row[0] >= cut]
     if not old or not new:
         return
-    method = MetaPS(**PROMISE, split=split, on_infeasible="trivial")
+    method = MetaPS(**GUARANTEE, split=split, on_infeasible="trivial")
     scratch = clone(method).calibrate([s for _, s in old + new], [t for t, _ in old + new])
     grown = method.calibrate([s for _, s in old], [t for t, _ in old])
     grown.add([s for _, s in new], [t for t, _ in new])
@@ -89,8 +90,10 @@ def test_adding_tasks_equals_starting_again(
 
 @tied
 @given(examples=examples_of_tasks, split=st.sampled_from(SPLITS))
-def test_sites_that_send_one_number_give_the_same(examples: Examples, split: str | float) -> None:
-    method = MetaPS(**PROMISE, split=split, on_infeasible="trivial")
+def test_combining_what_sites_send_equals_calibrating_on_all_scores(
+    examples: Examples, split: str | float
+) -> None:
+    method = MetaPS(**GUARANTEE, split=split, on_infeasible="trivial")
     by_task: dict[int, list[float]] = {}
     for task, score in examples:
         by_task.setdefault(task, []).append(score)
@@ -114,61 +117,61 @@ def assert_same(one: MetaPS, other: MetaPS) -> None:
 
 def test_results_of_a_calibration() -> None:
     scores, tasks = many()
-    found = paper(split="tight").calibrate(scores, tasks)
-    assert found.threshold_ == np.sort(found.task_thresholds_)[0]  # 130 tasks allow no error
+    result = paper(split="tight").calibrate(scores, tasks)
+    assert result.threshold_ == np.sort(result.task_thresholds_)[0]  # 130 tasks allow no error
     for task in (0, 77):
         expected = threshold(scores[tasks == task], epsilon=0.1, delta=0.05)
-        assert found.task_thresholds_[task] == expected
-    assert found.tasks_.tolist() == list(range(130))
-    assert set(found.task_sizes_) == {40}
-    assert found.left_out_ == 0
-    assert found.level_ == found.guarantee_.levels[0]
-    assert str(found) == found.promise_
-    assert "over the draw of the 130 calibration tasks" in found.promise_
-    assert found.remarks_ == []
+        assert result.task_thresholds_[task] == expected
+    assert result.tasks_.tolist() == list(range(130))
+    assert set(result.task_sizes_) == {40}
+    assert result.left_out_ == 0
+    assert result.level_ == result.guarantee_.levels[0]
+    assert str(result) == result.promise_
+    assert "over the draw of the 130 calibration tasks" in result.promise_
+    assert result.remarks_ == []
 
 
 def test_the_joint_split_takes_the_largest_of_its_levels() -> None:
     scores, tasks = many(300, 60)
     joint = paper().calibrate(scores, tasks)
-    ranks = joint.guarantee_.ranks(300)
+    ranks = joint.guarantee_.allowed_low_thresholds(300)
     rows = np.sort(scores.reshape(300, 60), axis=1)
     cuts = []
     for rank, level in zip(ranks, joint.guarantee_.levels, strict=True):
-        own = rows[:, task_rank(60, 0.1, level.alpha_within)]
-        cuts.append(np.sort(own)[rank] if rank >= 0 else -math.inf)
+        task_thresholds = rows[:, allowed_errors_in_task(60, 0.1, level.alpha_within)]
+        cuts.append(np.sort(task_thresholds)[rank] if rank >= 0 else -math.inf)
         if level == joint.level_:
-            np.testing.assert_array_equal(joint.task_thresholds_, own)
+            np.testing.assert_array_equal(joint.task_thresholds_, task_thresholds)
     assert joint.threshold_ == max(cuts)
     assert joint.level_ == joint.guarantee_.levels[int(np.argmax(cuts))]
     for split in ("tight", "even", 0.25):
         assert joint.threshold_ >= paper(split=split).calibrate(scores, tasks).threshold_
 
 
-def test_a_task_too_small_counts_as_keeping_every_label() -> None:
+def test_a_task_that_is_too_small_has_threshold_minus_infinity() -> None:
     scores, tasks = many(300)
     tasks = np.concatenate([tasks, [300]])
-    found = paper(split="tight").calibrate(np.append(scores, 9.0), tasks)
-    assert found.task_thresholds_[-1] == -math.inf
-    assert found.threshold_ > -math.inf
+    result = paper(split="tight").calibrate(np.append(scores, 9.0), tasks)
+    assert result.task_thresholds_[-1] == -math.inf
+    assert result.threshold_ > -math.inf
     k = 9  # allowed errors of 301 tasks at 0.095 and 1e-5, one of which the small task takes
-    assert found.threshold_ == np.sort(found.task_thresholds_)[k]
+    assert result.threshold_ == np.sort(result.task_thresholds_)[k]
 
 
 def test_minus_infinity_is_a_score_like_any_other() -> None:
     scores, tasks = many(130, 44)
     with pytest.warns(UserWarning, match="Every label is kept, so the guarantee holds trivially"):
-        found = paper().calibrate(np.full_like(scores, -np.inf), tasks)
-    assert found.threshold_ == -math.inf
-    assert found.promise_.endswith("Every label is kept, so the guarantee holds trivially.")
-    assert found.predict_set([[-math.inf, 0.5]]).all()
+        result = paper().calibrate(np.full_like(scores, -np.inf), tasks)
+    assert result.threshold_ == -math.inf
+    assert result.promise_.endswith("Every label is kept, so the guarantee holds trivially.")
+    assert result.predict_set([[-math.inf, 0.5]]).all()
 
 
 def test_a_threshold_of_plus_infinity_is_not_called_trivial() -> None:
     scores, tasks = many(130, 44)
-    found = paper().calibrate(np.full_like(scores, np.inf), tasks)
-    assert found.predict_set([np.inf, 1e300]).tolist() == [True, False]
-    assert "kept" not in found.promise_
+    result = paper().calibrate(np.full_like(scores, np.inf), tasks)
+    assert result.predict_set([np.inf, 1e300]).tolist() == [True, False]
+    assert "kept" not in result.promise_
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,7 @@ def test_a_threshold_of_plus_infinity_is_not_called_trivial() -> None:
         ),
     ],
 )
-def test_infeasible_says_what_is_missing_and_what_is_not(
+def test_an_infeasible_guarantee_says_what_is_missing(
     tasks: int, examples: int, message: str
 ) -> None:
     scores, names = many(tasks, examples)
@@ -216,8 +219,8 @@ def test_each_remedy_works(remedy: dict[str, float]) -> None:
 def test_remedies_for_small_tasks_work() -> None:
     scores, names = many(400, 20)
     for remedy in ({"epsilon": 0.14}, {"alpha": 0.244}):
-        found = paper(split="tight", **remedy).calibrate(scores, names)
-        assert found.threshold_ > -math.inf
+        result = paper(split="tight", **remedy).calibrate(scores, names)
+        assert result.threshold_ > -math.inf
     more = np.concatenate([scores, many(4734, 29)[0]])
     ids = np.concatenate([names, 400 + many(4734, 29)[1]])
     assert paper(split="tight").calibrate(more, ids).threshold_ > -math.inf
@@ -232,17 +235,17 @@ def test_small_and_few_tasks_need_both() -> None:
     assert (
         "or increase the small tasks to 29 examples each and add 76 tasks; or settle for alpha="
     ) in str(caught.value)
-    assert "delta=" not in str(caught.value).split("Options")[1]  # none below a half would do
+    assert "delta=" not in str(caught.value).split("Options")[1]  # no value up to 1/2 is enough
 
 
-def test_the_joint_split_asks_for_the_least_that_will_do() -> None:
+def test_the_joint_split_requires_the_fewest_tasks_over_its_levels() -> None:
     scores, names = many(110, 200)
     with pytest.raises(InfeasibleGuarantee, match="takes 111 tasks with .* add 1 task with at"):
         paper().calibrate(scores, names)
     assert paper().calibrate(*many(111, 200)).threshold_ > -math.inf
 
 
-def test_small_sites_are_seen_without_their_sizes() -> None:
+def test_small_sites_are_noticed_without_their_sizes() -> None:
     method = paper()
     sent = [method.task_threshold(np.zeros(10)) for _ in range(130)]
     assert sent[0].tolist() == [-math.inf] * 10 + [0.0] * 3  # .9 ** 10 is below .35
@@ -258,7 +261,7 @@ def test_infeasible_sites_are_counted() -> None:
 
 
 @tied
-def test_the_size_of_a_site_is_unknown_where_it_did_not_send_it() -> None:
+def test_the_size_of_a_site_is_unknown_if_it_did_not_send_it() -> None:
     scores, tasks = many()
     method = paper(split="tight")
     sent = {i: method.task_threshold(scores[tasks == i]) for i in range(130)}
@@ -266,26 +269,26 @@ def test_the_size_of_a_site_is_unknown_where_it_did_not_send_it() -> None:
     assert set(method.combine(sent, sizes=[40] * 130).task_sizes_) == {40}
 
 
-def test_a_failed_call_loses_nothing() -> None:
+def test_a_failed_call_changes_nothing() -> None:
     scores, tasks = many()
-    found = paper().calibrate(scores, tasks)
-    before = found.threshold_
+    result = paper().calibrate(scores, tasks)
+    before = result.threshold_
     with pytest.raises(ValueError, match="was calibrated already"):
-        found.add(scores[:40], tasks[:40])
+        result.add(scores[:40], tasks[:40])
     with pytest.raises(InfeasibleGuarantee):
-        found.calibrate(scores[:40], tasks[:40])
-    assert found.threshold_ == before
-    assert len(found.tasks_) == 130
+        result.calibrate(scores[:40], tasks[:40])
+    assert result.threshold_ == before
+    assert len(result.tasks_) == 130
 
 
-def test_ps_is_one_call() -> None:
+def test_ps_is_one_call_to_the_inequality() -> None:
     scores = many()[0]
-    found = PS(epsilon=0.1, delta=1e-5).calibrate(scores)
-    assert found.threshold_ == threshold(scores, epsilon=0.1, delta=1e-5)
-    assert "over the draw of the 5200 calibration examples" in str(found)
+    result = PS(epsilon=0.1, delta=1e-5).calibrate(scores)
+    assert result.threshold_ == threshold(scores, epsilon=0.1, delta=1e-5)
+    assert "over the draw of the 5200 calibration examples" in str(result)
 
 
-def test_ps_on_a_test_tasks_own_examples_is_infeasible_in_the_paper() -> None:
+def test_ps_on_examples_of_the_test_task_is_infeasible_in_the_paper() -> None:
     with pytest.raises(InfeasibleGuarantee) as caught:
         PS(epsilon=0.1, delta=1e-5).calibrate(np.zeros(100))
     assert str(caught.value) == (
@@ -300,28 +303,28 @@ def test_ps_on_a_test_tasks_own_examples_is_infeasible_in_the_paper() -> None:
 
 
 def test_sets_are_scores_at_least_the_threshold() -> None:
-    found = PS(epsilon=0.5, delta=0.5).calibrate([0.25] * 9)
-    kept = found.predict_set([[0.25, 0.2], [0.3, math.nextafter(0.25, 0)]])
+    result = PS(epsilon=0.5, delta=0.5).calibrate([0.25] * 9)
+    kept = result.predict_set([[0.25, 0.2], [0.3, math.nextafter(0.25, 0)]])
     assert kept.dtype == np.bool_
     assert kept.tolist() == [[True, False], [True, False]]
-    assert found.predict_set(np.zeros((0, 3))).shape == (0, 3)
+    assert result.predict_set(np.zeros((0, 3))).shape == (0, 3)
 
 
 @pytest.mark.parametrize("coarse", [np.float16, np.float32])
 def test_scores_are_compared_in_the_coarser_precision(coarse: type) -> None:
-    # 0.1 rounds up to float32 and down to float16; what was kept in calibration stays kept.
+    # 0.1 rounds up to float32 and down to float16; what calibration kept is still kept.
     exact = np.full(50, 0.1)
     narrow: Any = exact.astype(coarse)
     for calibration in (exact, narrow):
-        found = PS(epsilon=0.1, delta=0.05).calibrate(calibration)
+        result = PS(epsilon=0.1, delta=0.05).calibrate(calibration)
         for scores in (exact, narrow):
-            assert found.predict_set(scores).all()
+            assert result.predict_set(scores).all()
     below = PS(epsilon=0.1, delta=0.05).calibrate(narrow)
     assert not below.predict_set(np.nextafter(narrow, coarse(0))).any()
     assert PS(epsilon=0.1, delta=0.05).calibrate([1e300] * 50).predict_set(narrow).sum() == 0
 
 
-def test_a_site_sends_its_precision_along() -> None:
+def test_a_site_sends_its_precision() -> None:
     narrow = np.full(50, 0.1, dtype=np.float32)
     method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, split="tight")
     sent = {i: method.task_threshold(narrow) for i in range(20)}
@@ -336,35 +339,33 @@ def test_a_site_sends_its_precision_along() -> None:
 @pytest.mark.parametrize("split", ["tight", "joint"])
 @pytest.mark.parametrize("coarse", [np.float16, np.float32])
 @pytest.mark.parametrize("as_mapping", [True, False])
-def test_of_sites_with_two_precisions_the_coarser_decides(
-    split: str, coarse: type, as_mapping: bool
-) -> None:
-    # The case of the review: one site of 36 scores in float64, and .1 was no longer kept.
+def test_the_coarser_of_two_precisions_is_used(split: str, coarse: type, as_mapping: bool) -> None:
+    # A regression: with one site of 36 in float64, 0.1 was no longer kept.
     method = MetaPS(epsilon=0.3, alpha=0.3, delta=0.1, split=split)
     sent = {i: method.task_threshold(np.full(30, coarse(0.1))) for i in range(35)}
     sent[99] = method.task_threshold(np.full(30, 0.9))
-    found = method.combine(sent if as_mapping else list(sent.values()))
-    assert found.precision_ == coarse
-    assert found.predict_set(np.array([0.1])).all()
+    result = method.combine(sent if as_mapping else list(sent.values()))
+    assert result.precision_ == coarse
+    assert result.predict_set(np.array([0.1])).all()
     assert method.combine(np.stack(list(sent.values()))).precision_ == np.float64
 
 
-def test_adding_tells_of_looking() -> None:
-    told = " ".join((MetaPS.add.__doc__ or "").split())
-    assert "fixed in advance" in told
-    assert "use ``delta / (j * (j + 1))`` at look j" in told
+def test_the_docstring_of_add_warns_about_repeated_looks() -> None:
+    text = " ".join((MetaPS.add.__doc__ or "").split())
+    assert "fixed in advance" in text
+    assert "use ``delta / (j * (j + 1))`` at look j" in text
 
 
-def test_adding_a_coarser_precision_makes_the_promise_coarse() -> None:
+def test_adding_scores_of_coarser_precision() -> None:
     scores, tasks = many()
-    found = paper().calibrate(scores, tasks).add(scores[:40].astype(np.float32), [-1] * 40)
-    assert found.precision_ == np.float32
+    result = paper().calibrate(scores, tasks).add(scores[:40].astype(np.float32), [-1] * 40)
+    assert result.precision_ == np.float32
 
 
-def test_editing_a_result_does_not_touch_the_evidence() -> None:
-    found = paper().calibrate(*many())
-    found.task_thresholds_[:] = 0
-    assert found.add(np.ones(40), [-1] * 40).task_thresholds_[0] != 0
+def test_editing_a_result_does_not_change_the_evidence() -> None:
+    result = paper().calibrate(*many())
+    result.task_thresholds_[:] = 0
+    assert result.add(np.ones(40), [-1] * 40).task_thresholds_[0] != 0
 
 
 def test_scikit_learns_contract() -> None:
@@ -393,19 +394,19 @@ def test_scikit_learns_contract() -> None:
     [
         (
             lambda: MetaPS(confidence_level=0.9),  # type: ignore[call-arg]
-            "confidence_level is called otherwise here: pass epsilon = 1 - confidence_level.",
+            "unknown parameter 'confidence_level'; use epsilon = 1 - confidence_level instead.",
         ),
         (
             lambda: MetaPS(alpha=0.1, delta=0.1),  # type: ignore[call-arg]
             "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks that "
-            "may break the promise",
+            "may violate the guarantee",
         ),
         (lambda: PS(alpha=0.1, delta=0.1), "alpha is not the miss rate here: epsilon is"),  # type: ignore[call-arg]
         (lambda: MetaPS(epsilon=0.1, alpha=0.1), "missing .* 'delta'"),  # type: ignore[call-arg]
         (lambda: MetaPS(0.1, 0.1, 0.1), "positional argument"),  # type: ignore[call-arg]
     ],
 )
-def test_words_of_other_libraries_are_translated(make: Any, message: str) -> None:
+def test_parameter_names_of_other_libraries_are_explained(make: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make()
 
@@ -420,8 +421,8 @@ def test_words_of_other_libraries_are_translated(make: Any, message: str) -> Non
         lambda it: it.promise_,
     ],
 )
-def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
-    with pytest.raises(NotCalibrated, match="this MetaPS has no threshold yet. Call .calibrate"):
+def test_an_uncalibrated_object_returns_nothing(use: Any) -> None:
+    with pytest.raises(NotCalibrated, match="this MetaPS is not calibrated yet. Call .calibrate"):
         use(paper())
     changed = paper().calibrate(*many()).set_params(epsilon=0.2)
     with pytest.raises(NotCalibrated, match="its parameters were changed to .* again"):
@@ -454,14 +455,14 @@ def test_nothing_comes_from_an_object_without_a_threshold(use: Any) -> None:
             lambda: one().combine([0.1], sizes=5),
             r"sizes and tasks must have the same shape, got \(",
         ),
-        (lambda: one().combine([0.1], [["a"]]), "tasks must hold ids that can be looked up"),
+        (lambda: one().combine([0.1], [["a"]]), "tasks must hold hashable ids"),
         (
             lambda: one().combine({"a": 0.1}, ["a"]),
             "tasks must not be passed when task_thresholds",
         ),
         (
             lambda: one().combine({"a": 0.5}, sizes=[1]),
-            "task_thresholds holds 0.5 for task 'a', whose 1 examples are too few for any. Was it",
+            "task_thresholds holds 0.5 for task 'a', whose 1 examples are too few to certify any.",
         ),
         (
             lambda: one().combine({"a": 0.1, "b": 0.2}, sizes={"a": 5, "c": 5}),
@@ -487,10 +488,58 @@ def test_bad_input_is_named(call: Any, message: str) -> None:
 
 
 @tied
-def test_zeros_have_no_sign() -> None:
+def test_no_threshold_is_negative_zero() -> None:
     scores = np.full(400, -0.0)
     scores[::2] = 0.0
-    found = MetaPS(epsilon=0.5, alpha=0.5, delta=0.5).calibrate(scores, np.arange(400) // 20)
-    assert not np.signbit(found.threshold_)
-    assert not np.signbit(found.task_thresholds_).any()
+    result = MetaPS(epsilon=0.5, alpha=0.5, delta=0.5).calibrate(scores, np.arange(400) // 20)
+    assert not np.signbit(result.threshold_)
+    assert not np.signbit(result.task_thresholds_).any()
     assert not np.signbit(threshold(np.full(50, -0.0), epsilon=0.5, delta=0.5))
+
+
+# Evidence collected elsewhere.
+
+
+@pytest.mark.parametrize("split", ["joint", "tight"])
+@pytest.mark.parametrize("per_class", [False, True])
+def test_from_evidence_equals_calibrate(split: str, per_class: bool) -> None:
+    rng = np.random.default_rng(0)
+    scores, tasks = rng.random(6000), np.repeat(np.arange(60), 100)
+    labels = rng.integers(2, size=6000) if per_class else None
+    guarantee = Guarantee(epsilon=0.2, alpha=0.2, delta=0.1, split=split, per_class=per_class)
+    evidence = collect_evidence(guarantee, scores, tasks, labels)
+    one = MetaPS.from_evidence(guarantee, evidence)
+    other = MetaPS(**one.get_params()).calibrate(scores, tasks, labels)
+    assert one.guarantee_ is guarantee
+    assert one.promise_ == other.promise_
+    np.testing.assert_array_equal(one.task_thresholds_, other.task_thresholds_)
+    np.testing.assert_array_equal(one.predict_set([[0.5, 0.01]]), other.predict_set([[0.5, 0.01]]))
+
+
+def test_from_evidence_checks_that_the_tasks_are_enough() -> None:
+    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+    evidence = collect_evidence(guarantee, [0.5, 0.6], ["a", "b"])
+    with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
+        MetaPS.from_evidence(guarantee, evidence)
+    trivial = MetaPS.from_evidence(guarantee, evidence, on_infeasible="trivial")
+    assert trivial.threshold_ == -math.inf
+    assert trivial.on_infeasible == "trivial"
+    with pytest.raises(ValueError, match="on_infeasible must be 'raise' or 'trivial', got 'no'"):
+        MetaPS.from_evidence(guarantee, evidence, on_infeasible="no")
+
+
+def test_the_guarantee_is_validated_once_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Guarantee] = []
+    check = Guarantee.__post_init__
+
+    def counted(guarantee: Guarantee) -> None:
+        calls.append(guarantee)
+        check(guarantee)
+
+    monkeypatch.setattr(Guarantee, "__post_init__", counted)
+    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
+    assert calls == []  # constructors only store
+    scores = np.random.default_rng(0).random(6000)
+    method.calibrate(scores, np.repeat(np.arange(60), 100))
+    method.predict_set(scores)
+    assert len(calls) == 1

@@ -1,233 +1,179 @@
-"""Just the files that were meant are read, on every engine, and what is no table is said."""
+"""Files and folders that appear complete or not at all."""
 
 from __future__ import annotations
 
-import gzip
+import os
+import stat
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
-from engines import connection
 
-from metapac import MetaPS
-from metapac.tables import calibrate_table
-from metapac.tables.csv_text import refuse_mixed_ends
-from metapac.tables.files import without_password, would_find
-
-PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "on_infeasible": "trivial"}
+from metapac import InvalidInput, _files
 
 
-def put(path: Path, task: str | None) -> None:
-    """Write a file whose task tells which it is; without one, the name of its folder does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frame = pd.DataFrame({"s": [0.5] * 3} if task is None else {"g": [task] * 3, "s": [0.5] * 3})
-    kind = path.suffix.lower()
-    if kind == ".csv":
-        frame.to_csv(path, index=False)
-    elif kind == ".jsonl":
-        frame.to_json(path, orient="records", lines=True)
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with _files.replacing(path) as file:
+        file.write("one\n\N{SNOWMAN}\n")
+        assert not path.exists()
+    assert path.read_bytes() == "one\n\N{SNOWMAN}\n".encode()  # UTF-8, and no other line ends
+    with _files.replacing(path, binary=True) as file:
+        file.write(b"\r\n")
+    assert path.read_bytes() == b"\r\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail() -> None:
+        with _files.replacing(path) as file:
+            file.write("half a f")
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        with _files.replacing(tmp_path / "a.txt") as file:
+            file.write("half a f")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_was_not_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), _files.replacing_path(tmp_path / "a.txt"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_temporary_file_is_hidden_and_beside_the_target(tmp_path: Path) -> None:
+    name = "a" * 250  # a temporary name must not be longer than the file system allows
+    with _files.replacing_path(tmp_path / name) as temporary:
+        temporary.write_text("new")
+        assert temporary.parent == tmp_path.resolve()
+        assert temporary.name.startswith(".")
+    assert (tmp_path / name).read_text() == "new"
+
+
+def test_links_are_followed_and_modes_preserved(tmp_path: Path) -> None:
+    target, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    with _files.replacing(link) as file:
+        file.write("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+def test_a_link_to_a_missing_file_creates_it(tmp_path: Path) -> None:
+    target, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    link.symlink_to(target)
+    with _files.replacing(link) as file:
+        file.write("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_devices_and_pipes_are_written_directly() -> None:
+    with _files.replacing(os.devnull) as file:
+        file.write("anything")
+    assert not Path(os.devnull).is_file()
+
+
+def test_new_files_are_readable_by_others(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        with _files.replacing(tmp_path / "a.txt") as file:
+            file.write("new")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o644
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    message = "folder does not exist; create it .*nowhere"
+    with (
+        pytest.raises(FileNotFoundError, match=message),
+        _files.replacing(tmp_path / "nowhere" / "a.txt"),
+    ):
+        pass
+    _files.check_folder(tmp_path)
+    with pytest.raises(FileNotFoundError, match="folder does not exist"):
+        _files.check_folder(tmp_path / "nowhere")
+
+
+def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with _files.new_folder(path) as temporary:
+        (temporary / "a.txt").write_text("one")
+        assert not path.exists()
+    assert (path / "a.txt").read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_the_caller_creates(tmp_path: Path) -> None:
+    with _files.new_folder(tmp_path / "folder", create=False) as temporary:
+        assert not temporary.exists()
+        temporary.mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with _files.new_folder(tmp_path / "folder") as temporary:
+            (temporary / "a.txt").write_text("one")
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_the_folder_of_a_faster_process_stays(tmp_path: Path, exist_ok: bool) -> None:
+    path = tmp_path / "folder"
+
+    def write() -> None:
+        with _files.new_folder(path, exist_ok=exist_ok) as temporary:
+            (temporary / "a.txt").write_text("slow")
+            path.mkdir()
+            (path / "a.txt").write_text("fast")
+
+    if exist_ok:
+        write()
     else:
-        frame.to_parquet(path)
+        with pytest.raises(OSError, match="folder"):
+            write()
+    assert (path / "a.txt").read_text() == "fast"
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def tasks(source: Any, engine: str) -> list[str]:
-    found = calibrate_table(source, task="g", score="s", **PROMISE, connection=connection(engine))
-    assert (found.task_sizes_ == 3).all()
-    return [str(name) for name in found.tasks_]
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.write_text("a file")
+    with pytest.raises(OSError, match="folder"), _files.new_folder(path):
+        pass
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "a file"
 
 
-BOTH = pytest.mark.parametrize("engine", ["duckdb", "spark"])
-
-
-@BOTH
-def test_globs_and_folders_of_any_depth(engine: str, tmp_path: Path) -> None:
-    for name in ("zero.parquet", "a/one.parquet", "a/b/two.PARQUET"):
-        put(tmp_path / name, Path(name).stem)
-    assert tasks(tmp_path, engine) == ["one", "two", "zero"]
-    assert tasks(tmp_path / "**" / "*.parquet", engine) == ["one", "zero"]
-    assert tasks(f"{tmp_path}/a/*", engine) == ["one"]
-    assert tasks([tmp_path / "zero.parquet", f"{tmp_path}/a/b"], engine) == ["two", "zero"]
-
-
-@BOTH
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_names_that_look_like_patterns_are_names(engine: str, suffix: str, tmp_path: Path) -> None:
-    odd = ["x[1]", "x1", "c*", "c", "b{1,2}", "b1", "q?", "qq", "back\\slash", "a b%20"]
-    for name in odd:
-        put(tmp_path / f"{name}.{suffix}", name)
-    for name in odd:
-        assert tasks(tmp_path / f"{name}.{suffix}", engine) == [name]
-
-
-@BOTH
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_folders_may_hold_the_task(engine: str, suffix: str, tmp_path: Path) -> None:
-    for name in ("007", "7"):
-        put(tmp_path / "year=2020" / f"g={name}" / f"part.{suffix}", None)
-    assert tasks(tmp_path, engine) == ["007", "7"]
-    assert tasks(f"{tmp_path}/year=2020/g=*/*.{suffix}", engine) == ["007", "7"]
-    assert tasks(tmp_path / "year=2020" / "g=007" / f"part.{suffix}", engine) == ["007"]
-
-
-@BOTH
-def test_folders_that_only_some_files_have_are_left_alone(engine: str, tmp_path: Path) -> None:
-    put(tmp_path / "h=1" / "a.parquet", "a")
-    put(tmp_path / "z.parquet", "z")
-    assert tasks(tmp_path, engine) == ["a", "z"]
-
-
-@BOTH
-def test_folders_further_up_are_left_alone(engine: str, tmp_path: Path) -> None:
-    put(tmp_path / "run=5" / "d" / "a.parquet", "a")
-    put(tmp_path / "run=5" / "d" / "sub" / "b.parquet", "b")
-    assert tasks(tmp_path / "run=5" / "d", engine) == ["a", "b"]
-
-
-@BOTH
-def test_tabs_separate_the_columns_of_tsv(engine: str, tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("g\ts\na,b\t0.5\na,b\t0.5\na,b\t0.25\n")
-    assert tasks(tmp_path / "a.tsv", engine) == ["a,b"]
-
-
-def test_a_file_counts_once_however_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    put(Path("d/a.parquet"), "a")
-    Path("d/b.parquet").symlink_to(Path("d/a.parquet").absolute())
-    for again in ("d/../d/a.parquet", str(tmp_path / "d" / "a.parquet"), "d/*.parquet", "d"):
-        assert tasks(["d/a.parquet", again], "duckdb") == ["a"]
-
-
-@BOTH
-def test_parts_that_spark_wrote_are_found_by_a_glob(engine: str, tmp_path: Path) -> None:
-    put(tmp_path / "a.parquet", "a")
-    put(tmp_path / "b.parquet" / "part-0.parquet", "b")
-    put(tmp_path / "c" / "c.parquet", "c")
-    assert tasks(tmp_path / "*", engine) == ["a", "b"]
-    assert tasks(tmp_path / "*.parquet", engine) == ["a", "b"]
-
-
-@BOTH
-def test_parquet_files_may_have_other_columns(engine: str, tmp_path: Path) -> None:
-    one = pd.DataFrame({"g": ["a"] * 3, "s": [0.5] * 3})
-    one.to_parquet(tmp_path / "a.parquet")
-    one.assign(g="b", t=1.0).to_parquet(tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"the scores hold 3 nulls out of 6 values \(by task, 'a'"):
-        calibrate_table(tmp_path, task="g", score="t", **PROMISE, connection=connection(engine))
-
-
-def test_names_that_spark_would_leave_out_are_refused(tmp_path: Path) -> None:
-    put(tmp_path / "_a.csv", "a")
-    put(tmp_path / "b.csv", "b")
-    assert tasks(tmp_path / "*.csv", "duckdb") == ["a", "b"]
-    with pytest.raises(ValueError, match="_a.csv: Spark leaves out files named so. Rename it."):
-        tasks(tmp_path / "*.csv", "spark")
-
-
-def test_commas_and_tabs_are_not_mixed(tmp_path: Path) -> None:
-    put(tmp_path / "a.csv", "a")
-    (tmp_path / "b.tsv").write_text("g\ts\nb\t0.5\n")
-    with pytest.raises(ValueError, match="a.csv and .*b.tsv must both be separated by commas or"):
-        tasks([tmp_path / "a.csv", tmp_path / "b.tsv"], "duckdb")
-
-
-def test_an_address_stands_alone() -> None:
-    with pytest.raises(ValueError, match="s3://a/x.csv is an address, and must be the only source"):
-        tasks(["s3://a/x.csv", "s3://a/y.csv"], "duckdb")
-
-
-def test_faults_are_named_where_folders_hold_the_task(tmp_path: Path) -> None:
-    (tmp_path / "g=a").mkdir()
-    (tmp_path / "g=a" / "x.csv").write_text("s\n.5\nabc\n")
-    with pytest.raises(ValueError, match="x.csv, line 3: column 's' holds 'abc', which is not"):
-        tasks(tmp_path, "duckdb")
-
-
-def test_faults_are_named_where_folders_hold_the_score(tmp_path: Path) -> None:
-    (tmp_path / "s=0.5").mkdir()
-    (tmp_path / "s=0.5" / "x.csv").write_text('g,h\na,1\n"",2\n')
-    with pytest.raises(ValueError, match="x.csv, line 3: column 'g' is empty; an example must"):
-        tasks(tmp_path, "duckdb")
-
-
-@pytest.mark.parametrize("names", [["1", "2"], ["2020-01-01", "2021-01-01"]])
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_folders_hold_text(suffix: str, names: list[str], tmp_path: Path) -> None:
-    for name in names:
-        put(tmp_path / f"g={name}" / f"x.{suffix}", None)
-    found = calibrate_table(tmp_path, task="g", score="s", **PROMISE)
-    assert found.tasks_.tolist() == names
-
-
-def test_capitals_in_a_suffix(tmp_path: Path) -> None:
-    (tmp_path / "A.CSV.GZ").write_bytes(gzip.compress(b"g,s\na,1\na,2\na,3\n"))
-    assert tasks(tmp_path / "A.CSV.GZ", "duckdb") == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("", "nothing"),
-        ('[{"g": 1}]\n', "an array"),
-        ("[\n{}\n]", "an array"),
-        ("7", "something else"),
-        ('{\n "g": 1\n}\n', "something else"),
-    ],
-)
-def test_json_that_is_not_in_lines(text: str, found: str, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(ValueError, match=f"must hold JSON lines, an object on each, got {found}"):
-        tasks(tmp_path / "a.json", "duckdb")
-
-
-def test_a_promise_is_no_table(tmp_path: Path) -> None:
-    promise = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, split="tight")
-    promise.combine(np.linspace(0, 1, 20)).save(tmp_path / "p.json")
-    with pytest.raises(ValueError, match="p.json was written by metapac and is no table"):
-        tasks(tmp_path / "p.json", "duckdb")
-
-
-def test_mixed_line_ends_are_named(tmp_path: Path) -> None:
-    rows = "".join(f"a,0.{i}\n" for i in range(1, 3000))
-    (tmp_path / "a.csv").write_bytes(f"g,s\r\nb,0.5\r\n{rows}".encode())
-    with pytest.raises(ValueError, match="a.csv mixes rows that end in CRLF and in LF. Write it"):
-        tasks(tmp_path / "a.csv", "duckdb")
-
-
-def test_line_breaks_inside_quotes_are_no_ends(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b'g,s,note\r\na,1,"x\ny"\r\na,1,\r\na,1,z\r\n')
-    assert tasks(tmp_path / "a.csv", "duckdb") == ["a"]
-    refuse_mixed_ends([tmp_path / "a.csv"])
-
-
-@pytest.mark.parametrize(
-    ("origin", "path", "found"),
-    [
-        ("in", "in/sets.parquet", True),
-        ("in", "in/deep/sets.parquet", True),
-        ("in", "sets.parquet", False),
-        ("in/*.parquet", "in/sets.parquet", True),
-        ("in/*.parquet", "in/sets.csv", False),
-        ("**/*.parquet", "sets.parquet", True),
-        ("**/*.parquet", "in/deep/sets.parquet", True),
-        ("in/a.parquet", "in/sets.parquet", False),
-        ("*.parquet", "in/sets.parquet", False),
-        ("in/**", "in/deep/sets.parquet", True),
-    ],
-)
-def test_what_would_be_found_next_time(
-    origin: str, path: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    put(Path("in/a.parquet"), "a")
-    assert would_find(origin, Path(path)) == found
-    assert would_find(str(tmp_path / origin), Path(path)) == found
-
-
-def test_passwords_are_not_shown() -> None:
-    assert without_password("postgres://me:secret@host/db") == "postgres://me:***@host/db"
-    hidden = without_password("postgres:///db?user=me&password=secret&host=here")
-    assert hidden == "postgres:///db?user=me&password=***&host=here"
+def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.txt", tmp_path / "link.txt"
+    path.write_text("input")
+    link.symlink_to(path)
+    _files.check_not_input(tmp_path / "b.txt", [path])
+    _files.check_not_input(path, [tmp_path / "b.txt", "s3://bucket/a.txt"])
+    for output in (path, link):
+        with pytest.raises(InvalidInput, match="txt is also the input. Write to another file"):
+            _files.check_not_input(output, [tmp_path / "b.txt", path])

@@ -1,4 +1,4 @@
-"""Scores laid out by task, and by task and class; order statistics of each."""
+"""Scores grouped by task, or by task and class, and order statistics of each group."""
 
 from __future__ import annotations
 
@@ -30,27 +30,29 @@ def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> Non
     grouped = group([score for _, _, score in data], tasks)
     rng = np.random.default_rng(seed)
     ranks = rng.integers(-1, grouped.sizes[:, None], (len(grouped.sizes), levels))
-    found, lowest = task_thresholds(grouped, ranks)
+    result, lowest = task_thresholds(grouped, ranks)
     for i, name in enumerate(grouped.names.tolist()):
-        own = sorted(score for task, _, score in data if task == name)
-        assert lowest[i] == own[0]
-        assert found[i].tolist() == [own[rank] if rank >= 0 else -np.inf for rank in ranks[i]]
+        scores_of_task = sorted(score for task, _, score in data if task == name)
+        assert lowest[i] == scores_of_task[0]
+        assert result[i].tolist() == [
+            scores_of_task[rank] if rank >= 0 else -np.inf for rank in ranks[i]
+        ]
 
 
 @given(data=rows)
 def test_groups_by_class(data: list[Any]) -> None:
     tasks, labels, scores = (list(column) for column in zip(*data, strict=True))
-    found = group_by_class(scores, tasks, labels)
-    assert found.names.tolist() == list(dict.fromkeys(tasks))
-    assert found.classes == tuple(sorted(set(labels)))
-    assert len(found.task) == len(set(zip(tasks, labels, strict=True)))
-    starts = np.cumsum(found.groups.sizes) - found.groups.sizes
+    result = group_by_class(scores, tasks, labels)
+    assert result.names.tolist() == list(dict.fromkeys(tasks))
+    assert result.classes == tuple(sorted(set(labels)))
+    assert len(result.task) == len(set(zip(tasks, labels, strict=True)))
+    starts = np.cumsum(result.groups.sizes) - result.groups.sizes
     for start, size, task, label in zip(
-        starts, found.groups.sizes, found.task, found.label, strict=True
+        starts, result.groups.sizes, result.task, result.label, strict=True
     ):
-        name, kind = found.names[task], found.classes[label]
-        own = [s for t, c, s in data if t == name and c == kind]
-        assert found.groups.scores[start : start + size].tolist() == own
+        name, kind = result.names[task], result.classes[label]
+        scores_of_group = [s for t, c, s in data if t == name and c == kind]
+        assert result.groups.scores[start : start + size].tolist() == scores_of_group
 
 
 def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +89,8 @@ def test_labels_of_another_frame_are_refused() -> None:
     ids=["list", "bytes", "objects"],
 )
 def test_classes_are_plain_and_sorted(labels: Any) -> None:
-    found = group_by_class([0.1, 0.2, 0.3], ["x", "x", "y"], labels)
-    assert found.classes == (1, 3)
-    assert all(type(each) is int for each in found.classes)
-    assert found.task.tolist() == [0, 0, 1]
-    assert found.label.tolist() == [0, 1, 1]
+    result = group_by_class([0.1, 0.2, 0.3], ["x", "x", "y"], labels)
+    assert result.classes == (1, 3)
+    assert all(type(each) is int for each in result.classes)
+    assert result.task.tolist() == [0, 0, 1]
+    assert result.label.tolist() == [0, 1, 1]

@@ -1,4 +1,4 @@
-"""The guarantee as a value: its levels, its ranks, its refusals."""
+"""The guarantee as a value: levels, counts across tasks, and bad input."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def test_in_expectation_there_is_one_level() -> None:
 def test_a_bad_task_shows_often_enough(
     epsilon: float, alpha: float, delta: float, split: str | float
 ) -> None:
-    # The proof's last line: what is certified across tasks, over the chance that a bad task
-    # shows, is alpha. Not above it, or the promise fails; not below, or it is loose.
+    # The proof's last line: the share certified across tasks, divided by the probability that a
+    # bad task shows, is alpha. If it were larger, the guarantee would fail; if smaller, it would
+    # be loose.
     g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
     exact = Fraction(alpha) * (1 - Fraction(g.alpha_within))
     assert Fraction(g.alpha_across) <= exact
@@ -61,13 +62,15 @@ def test_no_share_of_the_joint_split_is_rounded_up(alpha: float, delta: float) -
 
 
 def test_the_share_that_rounding_up_would_have_certified() -> None:
-    # The case of the review: with alpha_across rounded to nearest one low threshold was allowed,
+    # A regression: with alpha_across rounded to nearest one low threshold was allowed,
     # although its probability exceeds delta in the sixteenth digit.
     alpha, delta = 0.09, 2.11158304036207e-05
     exact = Fraction(alpha) * (1 - Fraction(alpha / 2))
     assert (1 - exact) ** 150 + 150 * exact * (1 - exact) ** 149 > Fraction(delta)
     assert allowed_errors(150, alpha * (1 - alpha / 2), delta) == 1
-    assert Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split="tight").ranks(150) == (0,)
+    assert Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split="tight").allowed_low_thresholds(
+        150
+    ) == (0,)
 
 
 @given(delta=st.floats(5e-324, 0.99), parts=st.integers(1, 1000))
@@ -80,47 +83,47 @@ def test_shares_of_delta_never_add_up_to_more(delta: float, parts: int) -> None:
 @pytest.mark.parametrize("split", ["even", "tight", 0.3, "joint"])
 @pytest.mark.parametrize("tasks", [57, 150, 400])
 @pytest.mark.parametrize("examples", [30, 61, 200])
-def test_no_split_breaks_more_often_than_delta(
+def test_no_split_fails_more_often_than_delta(
     split: str | float, tasks: int, examples: int
 ) -> None:
-    # Worst tasks of docs/guarantee.md; the chance that the split answers wrongly is a number.
+    # Worst tasks of docs/guarantee.md; the probability of a wrong threshold is a number.
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, split=split)
     worst = TwoPointFamily(bad=0.1 + 1e-9, miss=0.1 + 1e-9)
-    assert worst.chance_of_one(g, tasks=tasks, examples=examples) <= 0.05
+    assert worst.probability_of_one(g, tasks=tasks, examples=examples) <= 0.05
 
 
 def test_the_tight_split_cannot_be_loosened() -> None:
-    # n and N at which both binomial steps sit just below their level: the promise then breaks
-    # with probability close to delta, and with alpha_across = alpha it breaks outright.
+    # n and N at which both binomial steps are just below their level: the guarantee then fails
+    # with probability close to delta, and with alpha_across = alpha far more often.
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, split="tight")
     worst = TwoPointFamily(bad=0.1 + 1e-9, miss=0.1 + 1e-9)
     tasks, examples = 3910, 30_038
-    chance = worst.chance_of_one(g, tasks=tasks, examples=examples)
-    assert 0.95 * 0.05 < chance <= 0.05
+    probability = worst.probability_of_one(g, tasks=tasks, examples=examples)
+    assert 0.95 * 0.05 < probability <= 0.05
     with mock.patch.object(Guarantee, "levels", (Level(0.05, 0.1),)):
         forgetful = replace(g)  # its levels are not cached yet
-        assert worst.chance_of_one(forgetful, tasks=tasks, examples=examples) > 2 * 0.05
+        assert worst.probability_of_one(forgetful, tasks=tasks, examples=examples) > 2 * 0.05
 
 
-def test_chance_of_one_is_the_binomial_sum_it_claims() -> None:
+def test_probability_of_one_is_the_binomial_sum_it_claims() -> None:
     family = TwoPointFamily(bad=0.3, miss=0.2)
     g = Guarantee(epsilon=0.3, alpha=0.5, delta=0.5, split=0.4)
     # 3 examples at epsilon 0.3: P(0 errors) = 0.343 <= 0.4 so one miss shows; 2 tasks at 0.3:
     # P(0) = 0.49 <= 0.5, so no task threshold may be 0.
     assert g.alpha_across == pytest.approx(0.3)
     shows = 0.3 * stats.binom.sf(0, 3, 0.2)
-    assert family.chance_of_one(g, tasks=2, examples=3) == pytest.approx((1 - shows) ** 2)
+    assert family.probability_of_one(g, tasks=2, examples=3) == pytest.approx((1 - shows) ** 2)
 
 
 def test_tasks_too_small_to_certify_never_give_one() -> None:
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
-    assert TwoPointFamily(bad=0.1, miss=0.1).chance_of_one(g, tasks=100, examples=5) == 0
+    assert TwoPointFamily(bad=0.1, miss=0.1).probability_of_one(g, tasks=100, examples=5) == 0
 
 
 def test_a_joint_guarantee_has_no_single_level() -> None:
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.01)
     for name in ("alpha_within", "alpha_across"):
-        with pytest.raises(ValueError, match="split='joint' runs 13 levels, .* See .levels"):
+        with pytest.raises(ValueError, match="split='joint' uses 13 levels, .* See .levels"):
             getattr(g, name)
 
 
@@ -128,31 +131,31 @@ def test_the_part_of_one_class() -> None:
     g = Guarantee(
         epsilon={"yes": 0.02, "no": 0.1}, alpha=0.2, delta=0.01, per_class=True, min_examples=4
     )
-    part = g.of_class("no", ["yes", "no"])
+    part = g.for_class("no", ["yes", "no"])
     assert part == Guarantee(epsilon=0.1, alpha=0.2, delta=0.005, min_examples=4)
-    assert g.of_class("yes", ["yes", "no"]).miss_rate == 0.02
+    assert g.for_class("yes", ["yes", "no"]).miss_rate == 0.02
     in_expectation = Guarantee(epsilon=0.1, alpha=0.2, delta=None, per_class=True)
-    assert in_expectation.of_class("no", range(9)).delta is None
+    assert in_expectation.for_class("no", range(9)).delta is None
     with pytest.raises(
-        ValueError, match="epsilon has no value for class 'maybe'; it has values for 'yes', '"
+        ValueError, match="epsilon has no value for class 'maybe', only for 'yes', '"
     ):
-        g.of_class("maybe", ["yes", "no", "maybe"])
+        g.for_class("maybe", ["yes", "no", "maybe"])
     with pytest.raises(ValueError, match="epsilon is a mapping, .* Take the guarantee of one cl"):
         _ = g.miss_rate
 
 
 def test_a_guarantee_in_expectation_has_no_failure_probability() -> None:
     assert Guarantee(epsilon=0.1, alpha=0.1, delta=0.25).failure_probability == 0.25
-    with pytest.raises(ValueError, match="delta must be a number here, got None"):
+    with pytest.raises(ValueError, match="delta is None: a guarantee in expectation has no fail"):
         _ = Guarantee(epsilon=0.1, alpha=0.1, delta=None).failure_probability
 
 
-def test_a_delta_that_underflows_is_told_as_such() -> None:
+def test_a_delta_that_underflows_is_rejected() -> None:
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-323, split="tight", per_class=True)
-    assert g.of_class(0, range(2)).delta == 5e-324
-    message = "delta=9.88131e-324 cannot be divided among 3 classes: the share underflows to 0"
+    assert g.for_class(0, range(2)).delta == 5e-324
+    message = "delta=1e-323 cannot be divided among 3 classes: the share underflows to 0"
     with pytest.raises(ValueError, match=message):
-        g.of_class(0, range(3))
+        g.for_class(0, range(3))
 
 
 @pytest.mark.parametrize(
@@ -171,11 +174,11 @@ def test_a_delta_that_underflows_is_told_as_such() -> None:
         ({"epsilon": {}, "per_class": True}, "epsilon must map every class to a number, got an em"),
         (
             {"epsilon": {"a": 0.1, "b": 2}, "per_class": True},
-            r"epsilon\['b'\] must be a number strictly between 0 and 1, got 2",
+            r"epsilon of class 'b' must be a number strictly between 0 and 1, got 2",
         ),
         ({"per_class": 1}, "per_class must be True or False, got 1"),
-        ({"min_examples": -1}, "min_examples must hold whole numbers from 0 to 2..53, got -1"),
-        ({"min_examples": 2.5}, "min_examples must hold whole numbers"),
+        ({"min_examples": -1}, "min_examples must be a whole number from 0 to 2..53, got -1"),
+        ({"min_examples": 2.5}, "min_examples must be a whole number"),
     ],
 )
 def test_bad_input_is_named(changes: dict[str, Any], message: str) -> None:

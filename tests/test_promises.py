@@ -1,7 +1,7 @@
-"""Do the promises hold? Simulation on families of known error, with negative controls.
+"""Guarantees by simulation, on families of tasks with known error rates and negative controls.
 
-Each test wrongly fails once in a million seeds; the controls show that the simulation would see a
-method that does not keep its word.
+Each test has a false-alarm rate of one in a million seeds; the controls show that the simulation
+catches a method whose guarantee does not hold.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from oracles import FALSE_ALARM, too_many
 from scipy import stats
 
 from metapac import PS, Guarantee, MetaPS, allowed_errors
+from metapac._types import Array
 from metapac.ranks import Level
-from metapac.tasks.synthetic import Array, Family, NormalFamily, TiedFamily, TwoPointFamily
+from metapac.tasks.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
+from tests.helpers.oracles import FALSE_ALARM, too_many
 
 EPSILON, ALPHA, DELTA = 0.2, 0.2, 0.1
 TASKS, EXAMPLES, DRAWS = 60, 40, 2000
 
 
-def count_broken(
+def count_violations(
     family: Family,
     calibrate: Callable[[Array], float],
     *,
@@ -32,13 +33,13 @@ def count_broken(
     draws: int = DRAWS,
     rng: int,
 ) -> int:
-    """In how many of the draws does the threshold break more than alpha of all tasks?"""
-    broken = 0
+    """Return in how many draws sets miss too often on more than alpha of tasks."""
+    violations = 0
     for seed in np.random.SeedSequence(rng).spawn(draws):
         generator = np.random.default_rng(seed)
         scores = family.draw_scores(family.draw_tasks(tasks, generator), examples, generator)
-        broken += family.broken(calibrate(scores.ravel()), EPSILON) > ALPHA
-    return broken
+        violations += family.violation_rate(calibrate(scores.ravel()), EPSILON) > ALPHA
+    return violations
 
 
 def meta_ps(
@@ -53,20 +54,20 @@ def meta_ps(
 @pytest.mark.parametrize(
     "family",
     [NormalFamily(spread=0.5), NormalFamily(spread=0.05), TiedFamily()],
-    ids=["spread out", "nearly alike", "tied"],
+    ids=["spread out", "nearly equal", "tied"],
 )
-def test_meta_ps_keeps_its_promise(family: Family, split: str | float) -> None:
-    assert not too_many(count_broken(family, meta_ps(split), rng=0), DRAWS, DELTA)
+def test_meta_ps_satisfies_its_guarantee(family: Family, split: str | float) -> None:
+    assert not too_many(count_violations(family, meta_ps(split), rng=0), DRAWS, DELTA)
 
 
 def test_pooling_is_caught() -> None:
     def pooled(scores: Array) -> float:
         return PS(epsilon=EPSILON, delta=DELTA).calibrate(scores).threshold_
 
-    assert too_many(count_broken(NormalFamily(), pooled, rng=0), DRAWS, DELTA)
+    assert too_many(count_violations(NormalFamily(), pooled, rng=0), DRAWS, DELTA)
 
 
-def test_ps_keeps_its_own_promise() -> None:
+def test_ps_satisfies_its_guarantee() -> None:
     family, method = NormalFamily(), PS(epsilon=0.2, delta=0.1)
     tasks = family.draw_tasks(DRAWS, rng=0)
     cuts = [method.calibrate(row).threshold_ for row in family.draw_scores(tasks, 100, rng=1)]
@@ -75,43 +76,43 @@ def test_ps_keeps_its_own_promise() -> None:
 
 
 WORST = TwoPointFamily(bad=ALPHA + 1e-9, miss=EPSILON + 1e-9)
-# Its scores are 0 and 1: that a threshold of 0 says little is told, and is not the matter here.
-tied = pytest.mark.filterwarnings("ignore:The threshold is 0.0")
+# Its scores are 0 and 1. The warning about thresholds of 0 is irrelevant here.
+ties_allowed = pytest.mark.filterwarnings("ignore:The threshold is 0.0")
 
 
-def of_split(split: str) -> Guarantee:
+def with_split(split: str) -> Guarantee:
     return Guarantee(epsilon=EPSILON, alpha=ALPHA, delta=DELTA, split=split)
 
 
-@tied
+@ties_allowed
 @pytest.mark.parametrize("split", ["tight", "joint"])
-def test_a_split_breaks_as_often_as_computed_on_its_worst_family(split: str) -> None:
-    chance = WORST.chance_of_one(of_split(split), tasks=TASKS, examples=EXAMPLES)
-    assert 0.5 * DELTA < chance <= DELTA
-    count = count_broken(WORST, meta_ps(split), rng=0)
-    assert stats.binomtest(count, DRAWS, chance).pvalue >= FALSE_ALARM
+def test_a_split_fails_as_often_as_computed_on_its_worst_family(split: str) -> None:
+    probability = WORST.probability_of_one(with_split(split), tasks=TASKS, examples=EXAMPLES)
+    assert 0.5 * DELTA < probability <= DELTA
+    count = count_violations(WORST, meta_ps(split), rng=0)
+    assert stats.binomtest(count, DRAWS, probability).pvalue >= FALSE_ALARM
 
 
-@tied
+@ties_allowed
 def test_forgetting_the_factor_of_the_tight_split_is_caught() -> None:
     forgetful = Level(ALPHA / 2, ALPHA)
     with mock.patch.object(Guarantee, "levels", (forgetful,)):
-        chance = WORST.chance_of_one(of_split("tight"), tasks=500, examples=EXAMPLES)
-        count = count_broken(WORST, meta_ps("tight", tasks=500), tasks=500, rng=0)
-    assert chance > 2 * DELTA
+        probability = WORST.probability_of_one(with_split("tight"), tasks=500, examples=EXAMPLES)
+        count = count_violations(WORST, meta_ps("tight", tasks=500), tasks=500, rng=0)
+    assert probability > 2 * DELTA
     assert too_many(count, DRAWS, DELTA)
 
 
-@tied
+@ties_allowed
 def test_all_of_delta_at_every_level_of_the_joint_split_is_caught() -> None:
     @functools.cache
     def greedy(self: Guarantee, tasks: int) -> tuple[int, ...]:
         return tuple(allowed_errors(tasks, level.alpha_across, DELTA) for level in self.levels)
 
     size = {"tasks": 100, "examples": 20}
-    with mock.patch.object(Guarantee, "ranks", greedy):
-        chance = WORST.chance_of_one(of_split("joint"), **size)
-        count = count_broken(WORST, meta_ps("joint", **size), **size, draws=5000, rng=0)
-    assert chance > 1.4 * DELTA
+    with mock.patch.object(Guarantee, "allowed_low_thresholds", greedy):
+        probability = WORST.probability_of_one(with_split("joint"), **size)
+        count = count_violations(WORST, meta_ps("joint", **size), **size, draws=5000, rng=0)
+    assert probability > 1.4 * DELTA
     assert too_many(count, 5000, DELTA)
-    assert WORST.chance_of_one(of_split("joint"), **size) <= DELTA
+    assert WORST.probability_of_one(with_split("joint"), **size) <= DELTA

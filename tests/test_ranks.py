@@ -1,137 +1,400 @@
-"""The search for ranks: how it goes about it. What it finds is in test_calibrate_table.py."""
+"""Ranks of the joint split: valid, as high as possible, and their effect on set sizes."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from engines import as_if_large, connection
-from numpy.typing import NDArray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special, stats
 
-from metapac.tables import ranks
-from metapac.tables.census import take_census
-from metapac.tables.layout import Layout
-from metapac.tables.pool import trim_of
-from metapac.tables.ranks import order_statistics
-from metapac.tables.scores import Rows, true_scores
-from metapac.tables.sources import open_source
+from metapac import Guarantee, allowed_errors
+from metapac.evidence import Evidence, ranks_within
+from metapac.guarantee import JOINT_LEVELS
+from metapac.ranks import Level, joint_ranks
+from metapac.tasks.synthetic import NormalFamily, TwoPointFamily
+from tests.helpers import oracles
 
-
-def rows_of(scores: NDArray[Any], tasks: Any) -> Rows:
-    table = pa.table({"task": tasks, "score": scores})
-    source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Layout("task", "score"))
-
-
-def search(scores: NDArray[Any], tasks: Any, places: list[int], worth: int = 12) -> list[str]:
-    """Find ranks as in a table too large to sort, check them, and return the steps."""
-    steps: list[str] = []
-    rows = rows_of(scores, tasks)
-    with as_if_large(worth):
-        census = take_census(rows, trim_of(rows))
-        wanted = np.tile(places, (len(census.names), 1))
-        found = order_statistics(rows, census, wanted, steps.append)
-    for name, mine in zip(census.names, found, strict=True):
-        assert mine.tolist() == np.sort(scores[tasks == name])[places].tolist()
-    return steps
+FOUR = (0.02, 0.1, 0.25, 0.5)
+# The chain is asked for at most delta (1 - 1e-9), and its rounding error is below 1e-10.
+ROUNDING = 1e-8
+level_sets = st.lists(st.sampled_from(JOINT_LEVELS), min_size=2, max_size=4, unique=True).map(
+    sorted
+)
 
 
-@pytest.fixture(scope="module")
-def alike() -> NDArray[np.float64]:
-    """Forty tasks of four hundred scores, which differ in location and scale."""
-    rng = np.random.default_rng(0)
-    location, scale = rng.normal(size=(40, 1)), np.exp(rng.normal(size=(40, 1)))
-    return location + scale * rng.normal(size=(40, 400))
+def levels_of(within: list[float] | tuple[float, ...], alpha: float) -> tuple[Level, ...]:
+    """Levels computed without ``Guarantee``: alpha (1 - t), in floating point."""
+    return tuple(Level(each, alpha * (1 - each)) for each in within)
 
 
-@pytest.mark.parametrize("order", ["as it comes", "task after task"])
-def test_the_first_guess_is_the_answer_on_alike_tasks(
-    alike: NDArray[np.float64], order: str
+def shares_of(levels: tuple[Level, ...]) -> list[float]:
+    return [level.alpha_across for level in levels]
+
+
+def raised(ranks: tuple[int, ...], at: int) -> list[int]:
+    return [rank + (j == at) for j, rank in enumerate(ranks)]
+
+
+def full(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]:
+    """The negative control: all of delta at every level."""
+    return tuple(allowed_errors(tasks, level.alpha_across, delta) for level in levels)
+
+
+@settings(max_examples=60)
+@given(
+    tasks=st.integers(1, 7),
+    within=level_sets,
+    alpha=st.floats(0.05, 0.95),
+    delta=st.floats(1e-4, 0.95),
+)
+def test_ranks_by_enumeration_of_all_counts(
+    tasks: int, within: list[float], alpha: float, delta: float
 ) -> None:
-    """Speed rests on this: one look, no round of counting, nothing left to sort."""
-    tasks = np.repeat(np.arange(40), 400)
-    shuffle = np.random.default_rng(1).permutation(16_000)
-    if order == "task after task":
-        shuffle.sort()
-    steps = search(alike.ravel()[shuffle], tasks[shuffle], [30, 40, 50])
-    assert steps == ["looking for 120 ranks where they should be"]
+    levels = levels_of(within, alpha)
+    shares = [Fraction(each) for each in shares_of(levels)]
+    ranks = joint_ranks(tasks, levels, delta)
+    assert oracles.union_probability(tasks, shares, ranks) <= Fraction(delta)
+    for j, rank in enumerate(ranks):
+        if rank < tasks - 1:  # with all tasks the probability is 1
+            up = oracles.union_probability(tasks, shares, raised(ranks, j))
+            assert up > Fraction(delta) * (1 - Fraction(ROUNDING))
 
 
-def test_a_wrong_guess_narrows_the_search(
-    alike: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+def test_all_levels_at_once_by_enumeration() -> None:
+    # Counts of 4 tasks in 14 cells: 2380 vectors, added up as fractions.
+    levels = Guarantee(epsilon=0.1, alpha=0.7, delta=0.3).levels
+    shares = [Fraction(each) for each in shares_of(levels)]
+    ranks = joint_ranks(4, levels, 0.3)
+    assert max(ranks) >= 0
+    exact = oracles.union_probability(4, shares, ranks)
+    assert exact <= Fraction(3, 10)
+    assert oracles.grown_union_probability(4, shares_of(levels), ranks) == pytest.approx(
+        float(exact), rel=1e-12
+    )
+
+
+@given(
+    tasks=st.integers(1, 6),
+    cuts=st.lists(st.floats(0.05, 0.95), min_size=2, max_size=3, unique=True),
+    data=st.data(),
+)
+def test_the_two_oracles_agree(tasks: int, cuts: list[float], data: st.DataObject) -> None:
+    shares = sorted(cuts, reverse=True)
+    ranks = [data.draw(st.integers(-1, tasks)) for _ in shares]
+    exact = oracles.union_probability(tasks, [Fraction(each) for each in shares], ranks)
+    result = oracles.grown_union_probability(tasks, shares, ranks)
+    assert result == pytest.approx(float(exact), rel=1e-11, abs=1e-300)
+
+
+@settings(max_examples=60)
+@given(
+    tasks=st.integers(1, 3000),
+    within=st.one_of(level_sets, st.just(list(JOINT_LEVELS))),
+    alpha=st.floats(0.005, 0.3),
+    delta=st.one_of(st.floats(1e-12, 0.95), st.sampled_from([1e-100, 1e-5, 0.05, 0.999])),
+)
+def test_ranks_are_valid_and_none_can_be_raised(
+    tasks: int, within: list[float], alpha: float, delta: float
 ) -> None:
-    """Whatever is guessed, the answers are right: too low, too high, and nothing at all."""
-    tasks = np.repeat(np.arange(40), 400)
-    for wrong in ("low", "high", np.nan):
-        monkeypatch.setattr(
-            ranks,
-            "guess",
-            lambda brackets, *_rest, wrong=wrong: (
-                (getattr(brackets, wrong), getattr(brackets, wrong))
-                if isinstance(wrong, str)
-                else (np.full(len(brackets.rank), wrong),) * 2
-            ),
-        )
-        steps = search(alike.ravel(), tasks, [40])
-        assert steps[0] == "looking for 40 ranks where they should be"
-        assert steps[-1].startswith("sorting ")
+    levels = levels_of(within, alpha)
+    ranks = joint_ranks(tasks, levels, delta)
+    shares = shares_of(levels)
+    assert oracles.grown_union_probability(tasks, shares, ranks) <= delta
+    assert all(a >= b for a, b in pairwise(ranks))
+    for j in (0, len(ranks) // 2, len(ranks) - 1):
+        if ranks[j] < tasks - 1:
+            up = oracles.grown_union_probability(tasks, shares, raised(ranks, j))
+            assert up > delta * (1 - ROUNDING)
 
 
-def test_without_a_shape_ranks_are_found_by_counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "shape_of", lambda *_all: None)
-    rng = np.random.default_rng(0)
-    scores = 10 ** rng.uniform(-300, 300, 6000) * rng.choice([-1, 1], 6000)
-    steps = search(scores, rng.integers(0, 6, 6000), [100, 200], worth=200)
-    assert all(step.startswith("counting, to narrow") for step in steps[:-1])
-    assert 3 <= len(steps) < 12
-    assert steps[-1].startswith("sorting ")
+@pytest.mark.parametrize("tasks", [57, 500, 3000])
+@pytest.mark.parametrize(("alpha", "delta"), [(0.1, 1e-5), (0.2, 0.05), (0.9, 0.3)])
+def test_all_of_delta_at_every_level_is_caught(tasks: int, alpha: float, delta: float) -> None:
+    levels = Guarantee(epsilon=0.1, alpha=alpha, delta=delta).levels
+    greedy = full(tasks, levels, delta)
+    if max(greedy) >= 0:
+        assert oracles.grown_union_probability(tasks, shares_of(levels), greedy) > 1.2 * delta
 
 
-def test_where_guesses_fail_ranges_are_found_once(
-    alike: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+def test_the_levels_are_those_of_the_theorem() -> None:
+    # Above 1/2 the bound for balanced tasks fails; levels out of order form no chain.
+    assert all(0 < a < b <= 0.5 for a, b in pairwise(JOINT_LEVELS))
+    assert set(FOUR) <= set(JOINT_LEVELS)
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
+    assert tuple(level.alpha_within for level in g.levels) == JOINT_LEVELS
+    assert g.allowed_low_thresholds(500) == joint_ranks(500, g.levels, 1e-5)
+    for level in g.levels:
+        assert level.alpha_across == pytest.approx(0.1 * (1 - level.alpha_within), rel=1e-15)
+
+
+@given(tasks=st.integers(1, 2000), alpha=st.floats(0.01, 0.9), delta=st.floats(1e-9, 0.9))
+def test_one_level_is_the_tight_split(tasks: int, alpha: float, delta: float) -> None:
+    tight = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split="tight")
+    (level,) = tight.levels
+    assert joint_ranks(tasks, (level,), delta) == tight.allowed_low_thresholds(tasks)
+    assert tight.allowed_low_thresholds(tasks) == (
+        allowed_errors(tasks, level.alpha_across, delta),
+    )
+
+
+@pytest.mark.parametrize(
+    ("alpha", "delta"),
+    [(0.1, 1e-5), (0.1, 0.05), (0.05, 1e-3), (0.2, 1e-9), (0.3, 0.5), (0.4, 0.01)],
+)
+def test_no_rank_is_below_that_of_four_levels_that_share_delta(alpha: float, delta: float) -> None:
+    g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta)
+    counts = np.unique(np.r_[np.arange(1, 200), np.geomspace(200, 3000, 30).astype(int)])
+    ranks = np.array([g.allowed_low_thresholds(int(tasks)) for tasks in counts])
+    for level in FOUR:
+        j = JOINT_LEVELS.index(level)
+        old = allowed_errors(counts, g.levels[j].alpha_across, delta / 4)
+        assert (ranks[:, j] >= old).all()
+    # The joint split is feasible as soon as a single level is.
+    first = allowed_errors(counts, g.levels[0].alpha_across, delta)
+    np.testing.assert_array_equal(ranks.max(axis=1) >= 0, first >= 0)
+    # What is feasible stays feasible with more tasks.
+    assert (np.diff(ranks.max(axis=1) >= 0) >= 0).all()
+
+
+@settings(max_examples=60)
+@given(
+    tasks=st.integers(5, 300),
+    alpha=st.floats(0.05, 0.5),
+    delta=st.floats(1e-6, 0.5),
+    more=st.floats(1.0, 1.8),
+)
+def test_ranks_stay_valid_with_more_tasks_and_weaker_guarantees(
+    tasks: int, alpha: float, delta: float, more: float
 ) -> None:
-    monkeypatch.setattr(ranks, "shape_of", lambda *_all: None)
-    steps = search(alike.ravel(), np.repeat(np.arange(40), 400), [40, 80], worth=200)
-    assert steps[0] == "finding the least and the greatest score of each task"
-    assert all(step.startswith("counting, to narrow") for step in steps[1:-1])
+    # Valid ranks stay valid for more tasks, a larger alpha and a larger delta, which sites and
+    # saved predictors rely on.
+    levels = levels_of(JOINT_LEVELS, alpha)
+    ranks = joint_ranks(tasks, levels, delta)
+    larger = levels_of(JOINT_LEVELS, min(0.99, alpha * more))
+    result = oracles.grown_union_probability(tasks, shares_of(levels), ranks)
+    assert oracles.grown_union_probability(tasks + 1, shares_of(levels), ranks) <= result + 1e-15
+    assert oracles.grown_union_probability(tasks, shares_of(larger), ranks) <= result + 1e-15
+    feasible = max(ranks) >= 0
+    for other in (
+        joint_ranks(tasks + 1, levels, delta),
+        joint_ranks(tasks, larger, delta),
+        joint_ranks(tasks, levels, min(0.99, delta * more)),
+    ):
+        assert max(other) >= 0 or not feasible
 
 
-def test_a_task_that_is_gone_before_ranges_are_found_is_noticed(
-    alike: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ranks, "shape_of", lambda *_all: None)
-    tasks = np.repeat(np.arange(40), 400)
-    before, after = rows_of(alike.ravel(), tasks), rows_of(alike.ravel()[:-400], tasks[:-400])
-    with as_if_large():
-        census = take_census(before, trim_of(before))
-        with pytest.raises(ValueError, match="frame changed while it was being read"):
-            order_statistics(after, census, np.full((40, 1), 40), print)
+@pytest.mark.parametrize(("delta", "tasks"), [(0.1, 23), (0.05, 29), (0.01, 45), (1e-5, 111)])
+def test_the_minimum_number_of_tasks(delta: float, tasks: int) -> None:
+    # The lowest level alone decides: (1 - alpha (1 - .01)) ** N <= delta. No valid rule has fewer
+    # than log(delta) / log(1 - alpha) tasks, which is 22, 29, 44 and 110.
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=delta)
+    assert tasks == math.ceil(math.log(delta) / math.log(1 - 0.1 * 0.99))
+    assert g.allowed_low_thresholds(tasks)[0] == 0
+    assert max(g.allowed_low_thresholds(tasks - 1)) == -1
 
 
-def test_tied_scores_need_no_sorting() -> None:
-    scores = np.repeat([0.25, 0.5], 5000)
-    steps = search(scores, np.repeat(["a", "b"], 5000), [10])
-    assert steps == []
+def test_one_task() -> None:
+    # The count is 0 or 1; rank 0 is wrong with probability 1 - alpha (1 - .01) = .505.
+    g = Guarantee(epsilon=0.1, alpha=0.5, delta=0.51)
+    assert g.allowed_low_thresholds(1) == (0, *[-1] * 12)
+    assert Guarantee(epsilon=0.1, alpha=0.5, delta=0.5).allowed_low_thresholds(1) == (-1,) * 13
 
 
-def test_half_of_the_scores_infinite() -> None:
-    rng = np.random.default_rng(0)
-    scores = np.where(rng.random(8000) < 0.5, -np.inf, rng.normal(size=8000))
-    search(scores, rng.integers(0, 4, 8000), [100, 1200])
+def test_a_million_tasks() -> None:
+    g, tasks = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5), 10**6
+    ranks = g.allowed_low_thresholds(tasks)
+    shares = np.array(shares_of(g.levels))
+    upper = [allowed_errors(tasks, share, g.delta or 0) for share in shares]
+    lower = [allowed_errors(tasks, share, 1e-5 / 13) for share in shares]
+    assert all(a <= b <= c for a, b, c in zip(lower, ranks, upper, strict=True))
+    by_level = stats.binom.cdf(ranks, tasks, shares)
+    # One level alone is below the union, and Bonferroni is above it.
+    assert by_level.max() < 1e-5 < by_level.sum()
+    # Two neighbouring levels form a chain whose probability is a single sum. It must be within
+    # delta for every pair.
+    for j in (0, 6, 11):
+        assert _two_levels(tasks, shares[j : j + 2], ranks[j : j + 2]) < 1e-5
 
 
-def test_ranks_that_do_not_exist_are_not_looked_for() -> None:
-    rows = rows_of(np.arange(6.0), np.repeat([0, 1], 3))
-    found = order_statistics(rows, take_census(rows), np.array([[-1, 1], [2, -1]]), print)
-    assert found.tolist() == [[-np.inf, 1], [5, -np.inf]]
-    none = np.full((2, 1), -1)
-    assert order_statistics(rows, take_census(rows), none, print).tolist() == [[-np.inf]] * 2
+def _two_levels(tasks: int, shares: np.ndarray, ranks: tuple[int, ...]) -> float:
+    first = np.arange(ranks[0] + 1, int(tasks * shares[0] + 8 * math.sqrt(tasks * shares[0])))
+    mass = stats.binom.pmf(first, tasks, shares[0])
+    second = stats.binom.cdf(ranks[1], first, shares[1] / shares[0])
+    return float(stats.binom.cdf(ranks[0], tasks, shares[0]) + mass @ second)
 
 
-def test_a_table_that_changes_while_it_is_counted_is_noticed() -> None:
-    scores = np.random.default_rng(0).normal(size=4000)
-    before, after = rows_of(scores, np.zeros(4000, int)), rows_of(scores[:-1], np.zeros(3999, int))
-    with as_if_large(), pytest.raises(ValueError, match="frame changed while it was being read"):
-        order_statistics(after, take_census(before), np.array([[100]]), print)
+def test_a_chain_too_large_falls_back_on_equal_shares() -> None:
+    g = Guarantee(epsilon=0.1, alpha=0.5, delta=0.01)
+    tasks = 10**8
+    assert g.allowed_low_thresholds(tasks) == full(tasks, g.levels, 0.01 / 13)
+
+
+@pytest.mark.parametrize("units", [None, 13, 20, 38])
+def test_the_smallest_deltas(units: int | None) -> None:
+    # In units of the smallest float a share of delta is rounded by up to a half, and never up.
+    delta = 1e-300 if units is None else units * 5e-324
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=delta)
+    for tasks in (10, 7500, 12_000):
+        ranks = g.allowed_low_thresholds(tasks)
+        assert ranks == full(tasks, g.levels, delta / 13 if units is None else units // 13 * 5e-324)
+    assert max(ranks) >= 0
+    assert (
+        Guarantee(epsilon=0.1, alpha=0.1, delta=5e-324, split="tight").allowed_low_thresholds(
+            12_000
+        )[0]
+        >= 0
+    )
+
+
+@pytest.mark.parametrize("units", [1, 12])
+def test_a_delta_that_cannot_be_shared_is_rejected(units: int) -> None:
+    message = "cannot be divided among 13 levels: the share underflows to 0. Pass a larger delta"
+    with pytest.raises(ValueError, match=message):
+        Guarantee(epsilon=0.1, alpha=0.1, delta=units * 5e-324)
+
+
+@pytest.mark.parametrize("delta", [0.99, 0.999999, 1 - 1e-12])
+def test_deltas_near_one(delta: float) -> None:
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=delta)
+    for tasks in (1, 2, 40, 300):
+        ranks = g.allowed_low_thresholds(tasks)
+        assert oracles.grown_union_probability(tasks, shares_of(g.levels), ranks) <= delta
+        assert ranks[0] >= 0
+
+
+def test_ranks_are_cached() -> None:
+    g = Guarantee(epsilon=0.1, alpha=0.123, delta=1e-5)
+    before = joint_ranks.cache_info()
+    assert g.allowed_low_thresholds(333) is g.allowed_low_thresholds(333)
+    other = Guarantee(epsilon=0.4, alpha=0.123, delta=1e-5, min_examples=3)  # the same levels
+    assert other.allowed_low_thresholds(333) is g.allowed_low_thresholds(333)
+    after = joint_ranks.cache_info()
+    assert (after.misses - before.misses, after.hits - before.hits) == (1, 3)
+    assert Guarantee(epsilon=0.1, alpha=0.123, delta=2e-5).allowed_low_thresholds(
+        333
+    ) != g.allowed_low_thresholds(333)
+
+
+# The converse: on the worst possible tasks the joint split violates its guarantee with exactly the
+# probability that the ranks were chosen for, once tasks are large enough to attain the levels.
+
+
+def test_the_joint_split_cannot_be_loosened() -> None:
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    worst = TwoPointFamily(bad=g.alpha + 1e-12, miss=0.1 + 1e-12)
+    ranks, shares = g.allowed_low_thresholds(400), shares_of(g.levels)
+    claimed = oracles.grown_union_probability(400, shares, ranks)
+    probability = worst.probability_of_one(g, tasks=400, examples=10**9)
+    assert probability == pytest.approx(claimed, rel=1e-3)
+    assert 0.95 * 0.05 < probability <= 0.05
+
+
+@pytest.mark.parametrize("tasks", [40, 111, 300])
+@pytest.mark.parametrize("examples", [8, 30, 61, 200])
+def test_small_tasks_violate_it_no_more_often(tasks: int, examples: int) -> None:
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    worst = TwoPointFamily(bad=g.alpha + 1e-12, miss=0.1 + 1e-12)
+    assert worst.probability_of_one(g, tasks=tasks, examples=examples) <= 0.05
+
+
+# Effect: mean set sizes on normal tasks, with exact draws of the order statistics.
+
+PAPER = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
+TIGHT = JOINT_LEVELS.index(0.05)
+DRAWS = 60
+
+
+def draw_thresholds(
+    family: NormalFamily, tasks: int, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return task thresholds at all levels: order statistics of uniforms, one beta each."""
+    ranks = ranks_within(np.array([n]), PAPER)[0]
+    result = np.full((tasks, len(ranks)), -np.inf)
+    last, before = np.zeros(tasks), -1
+    for j, rank in enumerate(ranks):
+        if rank > before:  # the next of the remaining n - 1 - before uniforms above ``last``
+            last, before = last + (1 - last) * rng.beta(rank - before, n - rank, tasks), int(rank)
+        if rank >= 0:
+            result[:, j] = last
+    signals = family.draw_tasks(tasks, rng)
+    return np.asarray(special.ndtri(np.where(np.isfinite(result), result, 0)) + signals[:, None])
+
+
+def cut(thresholds: np.ndarray, levels: list[int], ranks: list[int]) -> float:
+    """The largest over some levels of the threshold at its rank."""
+    pairs = zip(levels, ranks, strict=True)
+    return max(np.sort(thresholds[:, j])[rank] if rank >= 0 else -np.inf for j, rank in pairs)
+
+
+def joint_cut(thresholds: np.ndarray, n: int) -> float:
+    tasks = len(thresholds)
+    sizes = np.full((tasks, 1), n)
+    result = Evidence(
+        np.arange(tasks), sizes, thresholds[:, None], np.array([-np.inf]), np.dtype(float)
+    )
+    return result.parts(PAPER)[0].outcome().threshold
+
+
+def size(family: NormalFamily, threshold: float) -> float:
+    """The mean over tasks of the expected size: a normal of both variances."""
+    if threshold == -np.inf:
+        return float(family.classes)
+    error = special.ndtr((threshold - family.signal) / math.hypot(1, family.spread))
+    return float(1 - error + (family.classes - 1) * special.ndtr(-threshold))
+
+
+def sizes(spread: float, tasks: int, n: int) -> np.ndarray:
+    """Return (draws, 4) sizes: joint, four levels that share delta, tight, the paper's even."""
+    family = NormalFamily(spread=spread)
+    four = [JOINT_LEVELS.index(each) for each in FOUR]
+    shared = [allowed_errors(tasks, PAPER.levels[j].alpha_across, 1e-5 / 4) for j in four]
+    rows = []
+    for seed in np.random.SeedSequence([tasks, n, int(10 * spread)]).spawn(DRAWS):
+        drawn = draw_thresholds(family, tasks, n, np.random.default_rng(seed))
+        cuts = [
+            joint_cut(drawn, n),
+            cut(drawn, four, shared),
+            cut(drawn, [TIGHT], [allowed_errors(tasks, 0.095, 1e-5)]),
+            cut(drawn, [TIGHT], [allowed_errors(tasks, 0.05, 1e-5)]),
+        ]
+        rows.append([size(family, each) for each in cuts])
+    return np.array(rows)
+
+
+def larger(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether the mean of one is larger, with a false-alarm rate of one in a million."""
+    gap = one - other
+    return bool(gap.mean() > stats.norm.isf(oracles.FALSE_ALARM) * gap.std() / math.sqrt(len(gap)))
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("n", [30, 100, 2500])
+@pytest.mark.parametrize("tasks", [112, 200, 500, 2000])
+def test_sets_of_the_default_are_the_smallest(tasks: int, n: int, spread: float) -> None:
+    joint, four, tight, even = sizes(spread, tasks, n).T
+    assert (joint <= four).all()  # draw by draw, because no rank is lower
+    assert not larger(joint, 1.01 * tight)
+    if even.max() < 5 and n == 2500:  # the control: such a difference would be detected
+        assert larger(even, 1.01 * tight)
+
+
+def test_small_tasks_gain_a_fifth() -> None:
+    joint, _, tight, _ = sizes(0.5, 500, 30).T
+    assert larger(0.8 * tight, joint)
+
+
+def test_drawn_order_statistics_are_those_of_whole_samples() -> None:
+    family, n, tasks = NormalFamily(), 30, 4000
+    drawn = draw_thresholds(family, tasks, n, np.random.default_rng(0))
+    signals = family.draw_tasks(tasks, rng=1)
+    whole = np.sort(family.draw_scores(signals, n, rng=2), axis=1)
+    for j, rank in enumerate(ranks_within(np.array([n]), PAPER)[0]):
+        if rank < 0:
+            assert (drawn[:, j] == -np.inf).all()
+        else:
+            assert stats.ks_2samp(drawn[:, j], whole[:, rank]).pvalue > oracles.FALSE_ALARM

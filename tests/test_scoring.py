@@ -1,4 +1,4 @@
-"""From learner and tasks to scores that calibrate, and to the file that keeps them."""
+"""Scores of tasks, ready to calibrate on, and the files that store them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from metapac import BadArtefact, MetaPS
+from metapac import BadArtefact, InvalidInput, MetaPS, _document, scoring
 from metapac.learners import CallableLearner, FixedModel, ProtoNet, SklearnLearner
 from metapac.learners.bank import PrototypeBank
-from metapac.learners.contract import lower_scores
+from metapac.learners.protocols import lower_scores
 from metapac.learners.protonet import PrototypeScorer
 from metapac.scoring import Stored, read_stored, score_tasks, store
 from metapac.tasks import ClassPool, GroupPool, Task
@@ -66,7 +66,7 @@ def test_each_example_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scores_are_those_of_the_true_label() -> None:
     table = np.arange(480 * 3, dtype=float).reshape(480, 3)
     fixed = FixedModel(lambda x: x)
-    task = Task.of(table[:2], [0, 1], table[2:6], [2, 0, 1, 1], name="a", classes=3)
+    task = Task.from_arrays(table[:2], [0, 1], table[2:6], [2, 0, 1, 1], name="a", classes=3)
     scores, tasks = score_tasks(fixed, [task])
     expected = np.array([table[2, 2], table[3, 0], table[4, 1], table[5, 1]])
     assert (scores < expected).all()  # not probabilities, so by rounding alone
@@ -74,13 +74,13 @@ def test_scores_are_those_of_the_true_label() -> None:
     assert tasks.tolist() == ["a"] * 4
 
 
-def test_the_whole_line_without_torch() -> None:
+def test_from_learner_to_sets_without_torch() -> None:
     groups = np.array([f"site {i % 20}" for i in range(480)])
     tasks = GroupPool(X, Y % 2, groups).tasks(shots=8, rng=0)
     scores, names = score_tasks(SklearnLearner(LogisticRegression()), tasks)
-    promise = MetaPS(epsilon=0.4, alpha=0.4, delta=0.1).calibrate(scores, names)
-    assert sorted(promise.tasks_.tolist()) == sorted(set(groups.tolist()))
-    assert set(promise.task_sizes_) == {16}
+    method = MetaPS(epsilon=0.4, alpha=0.4, delta=0.1).calibrate(scores, names)
+    assert sorted(method.tasks_.tolist()) == sorted(set(groups.tolist()))
+    assert set(method.task_sizes_) == {16}
 
 
 def test_a_group_drawn_twice_is_two_tasks() -> None:
@@ -144,8 +144,8 @@ def deployed_scores(scorer: Any, task: Task, batch: int) -> Any:
     """The probabilities of the true labels, ``batch`` examples at a time."""
     parts = range(0, len(task.query), batch)
     x = task.query_x
-    found = np.concatenate([scorer.predict_proba(x[i : i + batch]) for i in parts])
-    return found[np.arange(len(x)), task.query_y]
+    result = np.concatenate([scorer.predict_proba(x[i : i + batch]) for i in parts])
+    return result[np.arange(len(x)), task.query_y]
 
 
 @settings(max_examples=60)
@@ -161,7 +161,7 @@ def test_no_deployed_score_is_below_the_calibrated_one(
     rng = np.random.default_rng(seed)
     x, y = points(kind, rng)
     learner, task = ProtoNet(network(backbone, seed)), drawn_task(x, y, rng)
-    alone = Task.of(task.support_x, task.support_y, task.query_x, task.query_y, classes=3)
+    alone = Task.from_arrays(task.support_x, task.support_y, task.query_x, task.query_y, classes=3)
     calibrated = [
         PrototypeBank(learner.embed(x, batch), x).scores([task]),  # by the Gram matrix
         PrototypeBank(learner.embed(x, batch), x, memory=0).scores([task]),
@@ -239,7 +239,7 @@ def test_other_learners_are_safe_at_any_batch_size(
     np.testing.assert_allclose(calibrated, deployed, rtol=1e-4)
 
 
-def test_votes_stay_votes() -> None:
+def test_votes_of_a_forest_are_hardly_lowered() -> None:
     groups = np.arange(480) % 4
     forest = SklearnLearner(RandomForestClassifier(10, max_depth=2, random_state=0))
     (task, *_) = GroupPool(X, Y % 2, groups).tasks(shots=8, rng=0)
@@ -256,33 +256,33 @@ def test_votes_stay_votes() -> None:
 )
 def test_lowered_scores_are_below_every_rounding(logits: Any, move: Any, precision: Any) -> None:
     slack = max(0.0, float((move[1:] - move[0]).max())) / 1024
-    own, moved = softmax(logits[None] / 1024)[0, :1], softmax((logits + move)[None] / 1024)[0, 0]
-    found = lower_scores(own, slack, precision=precision, steps=8)
-    assert found.dtype == precision
-    assert found[0] <= moved.astype(precision)
-    wide = found.astype(np.float64)
-    least = own / (own + (1 - own) * np.exp(slack))
-    np.testing.assert_allclose(wide, least, rtol=10 * np.finfo(precision).eps, atol=1e-6)
+    scores, moved = softmax(logits[None] / 1024)[0, :1], softmax((logits + move)[None] / 1024)[0, 0]
+    result = lower_scores(scores, slack, precision=precision, steps=8)
+    assert result.dtype == precision
+    assert result[0] <= moved.astype(precision)
+    wide = result.astype(np.float64)
+    lowest = scores / (scores + (1 - scores) * np.exp(slack))
+    np.testing.assert_allclose(wide, lowest, rtol=10 * np.finfo(precision).eps, atol=1e-6)
 
 
 @given(arrays.arrays(np.float64, 5, elements=st.floats(0, 1)))
 def test_scores_are_rounded_down(scores: Any) -> None:
-    found = lower_scores(scores, precision=np.float32)
-    assert (found.astype(np.float64) <= scores).all()
-    assert (found[scores > 1e-44] < scores[scores > 1e-44]).all()
-    assert (found >= 0).all()
-    np.testing.assert_allclose(found, scores, rtol=2.0**-22, atol=1e-44)
+    result = lower_scores(scores, precision=np.float32)
+    assert (result.astype(np.float64) <= scores).all()
+    assert (result[scores > 1e-44] < scores[scores > 1e-44]).all()
+    assert (result >= 0).all()
+    np.testing.assert_allclose(result, scores, rtol=2.0**-22, atol=1e-44)
 
 
-def test_store_keeps_scores_and_where_they_come_from(tmp_path: Path) -> None:
+def test_store_writes_scores_and_their_provenance(tmp_path: Path) -> None:
     stored = store(tmp_path / "scores.safetensors", protonet(), episodes(), rng=1)
-    found = read_stored(tmp_path / "scores.safetensors")
-    assert found.scores is not None
-    assert found.embeddings is not None
-    np.testing.assert_array_equal(found.scores, stored.scores)
-    assert found.embeddings.shape == (480, 5)
-    assert found.provenance["rng"] == 1
-    assert found.provenance["learner"]["class"] == "ProtoNet"
+    result = read_stored(tmp_path / "scores.safetensors")
+    assert result.scores is not None
+    assert result.embeddings is not None
+    np.testing.assert_array_equal(result.scores, stored.scores)
+    assert result.embeddings.shape == (480, 5)
+    assert result.provenance["rng"] == 1
+    assert result.provenance["learner"]["class"] == "ProtoNet"
     with pytest.raises(ValueError, match="tasks and scores must have the same length"):
         Stored(scores=np.zeros(3), tasks=np.zeros(2))
 
@@ -297,10 +297,10 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
         provenance={"learner": "ProtoNet", "rng": 1},
     )
     stored.save(tmp_path / "scores.safetensors")
-    found = read_stored(tmp_path / "scores.safetensors")
+    result = read_stored(tmp_path / "scores.safetensors")
     for name in ("embeddings", "labels", "scores", "tasks"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(stored, name))
-    assert found.provenance == {"learner": "ProtoNet", "rng": 1}
+        np.testing.assert_array_equal(getattr(result, name), getattr(stored, name))
+    assert result.provenance == {"learner": "ProtoNet", "rng": 1}
     Stored(scores=scores).save(tmp_path / "scores.safetensors")
     assert read_stored(tmp_path / "scores.safetensors").embeddings is None
 
@@ -308,14 +308,21 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda raw: raw[: len(raw) // 2], "is not a file of metapac scores, or not complete"),
-        (lambda raw: raw[:-4] + b"\x00\x00\x00\x01", "was edited or damaged: its checksums do"),
+        (lambda raw: raw[: len(raw) // 2], "was edited or damaged|is not a metapac scores file"),
+        (lambda raw: raw[:-4] + b"\x00\x00\x00\x01", "was edited or damaged: its checksum does"),
         (lambda raw: raw.replace(b'\\"a\\"', b'\\"z\\"'), "was edited or damaged"),
         (lambda raw: raw.replace(b'\\"rng\\": 0', b'\\"rng\\": 7'), "was edited or damaged"),
-        (lambda raw: raw.replace(b"metapac scores", b"another format"), "has format 'another for"),
-        (lambda raw: raw.replace(b'schema\\": 1', b'schema\\": 9'), "schema 9; metapac .* Upgrade"),
-        (lambda raw: b"", "is not a file of metapac scores"),
-        (lambda raw: json.dumps({}).encode(), "is not a file of metapac scores"),
+        (
+            lambda raw: raw.replace(b"metapac scores", b"another format"),
+            "is not a metapac scores f",
+        ),
+        (lambda raw: raw.replace(b'schema\\": 2', b'schema\\": 9'), "has schema 9, .* Upgrade met"),
+        (
+            lambda raw: raw.replace(b'schema\\": 2', b'schema\\": 1'),
+            "has schema 1, .* reads schemas from 2 on. Score the tasks again.",
+        ),
+        (lambda raw: b"", "is not a metapac scores file, or is truncated"),
+        (lambda raw: json.dumps({}).encode(), "is not a metapac scores file, or is truncated"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any, message: str) -> None:
@@ -329,11 +336,43 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any, message: str) ->
         read_stored(path)
 
 
+@pytest.mark.parametrize(
+    "body", [{}, {"names": [], "provenance": {}}, {"names": {"tasks": ["a"]}, "provenance": {}}]
+)
+def test_a_forged_file_is_refused(tmp_path: Path, body: dict[str, Any]) -> None:
+    path, tensors = tmp_path / "scores.safetensors", {"tasks": np.array([0, 1])}
+    _document.write_tensors(path, tensors, body, scoring.FORMAT)
+    with pytest.raises(BadArtefact, match="is not a complete scores file .* Score the tasks again"):
+        read_stored(path)
+
+
+def test_provenance_comes_back_as_json_holds_it(tmp_path: Path) -> None:
+    path = tmp_path / "scores.safetensors"
+    Stored(scores=np.zeros(1), provenance={"shots": {2: (1, 5), 10: None}}).save(path)
+    assert read_stored(path).provenance == {"shots": {"2": [1, 5], "10": None}}
+    message = "provenance must hold only values that JSON can store .* Use"
+    with pytest.raises(InvalidInput, match=message):
+        Stored(scores=np.zeros(1), provenance={"rng": np.random.default_rng(0)}).save(path)
+
+
+def test_progress_counts_tasks() -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    score_tasks(protonet(), episodes(4), progress=lambda *call: calls.append(call))
+    assert calls == [("scoring tasks", 4, 4)]  # one pool, scored at once
+    calls.clear()
+    forest = SklearnLearner(LogisticRegression())
+    score_tasks(forest, episodes(3), progress=lambda *call: calls.append(call))
+    assert calls == [("scoring tasks", done, 3) for done in (1, 2, 3)]
+    calls.clear()
+    score_tasks(forest, iter(episodes(2)), progress=lambda *call: calls.append(call))
+    assert calls == [("scoring tasks", done, None) for done in (1, 2)]
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="tasks is empty; pass at least one task"):
         score_tasks(protonet(), [])
-    twice = [Task.of(X[:3], [0, 1, 2], X[3:5], [0, 1], name="ohio")] * 2
-    mixed = [Task.of(X[:3], [0, 1, 2], X[3:5], [0, 1], name=name) for name in (1, "1")]
+    twice = [Task.from_arrays(X[:3], [0, 1, 2], X[3:5], [0, 1], name="ohio")] * 2
+    mixed = [Task.from_arrays(X[:3], [0, 1, 2], X[3:5], [0, 1], name=name) for name in (1, "1")]
     with pytest.raises(ValueError, match="tasks must hold ids of one type"):
         score_tasks(protonet(), mixed)
     with pytest.raises(ValueError, match="tasks holds 'ohio' more than once, and a task counts o"):

@@ -1,4 +1,4 @@
-"""The sentences: every number to its last digit, every assumption, and what is not said."""
+"""Sentences: every number to its last digit, every assumption, and the limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_sentence_has_numbers_and_assumptions(split: str | float) -> None:
     )
 
 
-def test_in_expectation_it_says_what_it_does_not() -> None:
+def test_a_guarantee_in_expectation_states_its_limits() -> None:
     g = Guarantee(epsilon=0.05, alpha=0.1, delta=None)
     assert g.sentence(tasks=10, threshold=0.25) == (
         "On average over the draw of the 10 calibration tasks, the sets {label: score >= 0.25} "
@@ -41,7 +41,7 @@ def test_in_expectation_it_says_what_it_does_not() -> None:
     assert "confidence 9" not in str(g)
 
 
-def test_of_each_class() -> None:
+def test_a_sentence_for_each_class() -> None:
     g = Guarantee(**PAPER, per_class=True)
     assert str(g) == (
         "With confidence 99.999% over the draw of the calibration tasks, for each class, the sets "
@@ -49,14 +49,14 @@ def test_of_each_class() -> None:
         "90% of new tasks, provided that calibration tasks and new tasks are drawn i.i.d. from one "
         "distribution, " + ASSUMED
     )
-    each = Guarantee(**PAPER | {"epsilon": {"yes": 0.02, "no": 0.1}}, per_class=True)
+    guarantee = Guarantee(**PAPER | {"epsilon": {"yes": 0.02, "no": 0.1}}, per_class=True)
     assert (
         "miss at most the following share of the examples of that class (yes: 2%, no: 10%) on"
-        in str(each)
+        in str(guarantee)
     )
 
 
-def test_of_large_tasks_only() -> None:
+def test_a_sentence_for_large_tasks_only() -> None:
     g = Guarantee(**PAPER, min_examples=30)
     assert "over the draw of the 40 calibration tasks with at least 30 examples, the" in g.sentence(
         tasks=40
@@ -82,33 +82,30 @@ def test_percentages_are_exact(fraction: float) -> None:
     shown = sentences.percent(fraction)
     assert float(Decimal(shown[:-1]) / 100) == fraction
     assert "e" not in shown.lower()
-    rest = sentences.percent(fraction, but=True)
+    rest = sentences.percent(fraction, complement=True)
     assert Decimal(rest[:-1]) < 100
 
 
-def test_of_the_others() -> None:
-    assert sentences.of_examples(0.1, 0.01, examples=50, threshold=0.5) == (
+def test_the_sentence_of_ps() -> None:
+    assert sentences.describe_example_guarantee(0.1, 0.01, examples=50, threshold=0.5) == (
         "With confidence 99% over the draw of the 50 calibration examples, the sets {label: score "
         ">= 0.5} miss the true label at most 10% of the time on new examples, provided that these "
         "are drawn i.i.d. from the same distribution, that no calibration example was seen in "
         "training, and that the score function is fixed; this says nothing about any one task "
         "within that distribution."
     )
-    for over in ("tasks", "examples"):
-        average = sentences.of_average(over, 0.1, 0.01, tasks=40, offset=0.25)
-        assert "no guarantee for each task" in average
-        assert "score >= -(quantile + 0.25)" in average
 
 
 def test_remarks() -> None:
-    assert sentences.trivial() == "Every label is kept, so the guarantee holds trivially."
+    assert sentences.describe_trivial() == "Every label is kept, so the guarantee holds trivially."
     assert (
-        sentences.trivial("yes") == "Class 'yes' is always kept, so its guarantee holds trivially."
+        sentences.describe_trivial("yes")
+        == "Class 'yes' is always kept, so its guarantee holds trivially."
     )
-    assert sentences.vacuous(0.0, 3, 40) == (
+    assert sentences.describe_uninformative(0.0, 3, 40) == (
         "The threshold is 0.0, so, if scores are probabilities, every label is kept whatever its "
         "score, and the guarantee says little: in 3 of 40 tasks (8%) more true labels score that "
         "low than may be missed."
     )
-    text = sentences.vacuous(-3.0, 3, 40, "yes")
+    text = sentences.describe_uninformative(-3.0, 3, 40, "yes")
     assert "-3.0 is the lowest calibration score, so class 'yes' may be kept whatever" in text

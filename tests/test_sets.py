@@ -1,4 +1,4 @@
-"""Sets as labels and counts, and intervals."""
+"""Prediction sets as label lists and sizes, and intervals."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def test_scores_rounded_to_float32_lose_nothing(y: float, prediction: float, sca
     assert low <= y <= high
 
 
-def test_intervals_carry_the_guarantee_of_the_threshold() -> None:
+def test_intervals_satisfy_the_guarantee_of_the_threshold() -> None:
     rng = np.random.default_rng(0)
     prediction = rng.normal(size=(130, 40))
     scale = rng.uniform(0.5, 2, size=(130, 40))
     y = prediction + scale * rng.normal(size=(130, 40))
     scores = residual_scores(y, prediction, scale)
-    found = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
+    result = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
         scores.ravel(), np.repeat(np.arange(130), 40)
     )
-    ends = found.predict_interval(prediction, scale)
+    ends = result.predict_interval(prediction, scale)
     assert ends.shape == (130, 40, 2)
     inside = (ends[..., 0] <= y) & (y <= ends[..., 1])
-    np.testing.assert_array_equal(inside, found.predict_set(scores))
+    np.testing.assert_array_equal(inside, result.predict_set(scores))
 
 
 def test_intervals_without_a_threshold_are_the_whole_line() -> None:
@@ -83,7 +83,7 @@ def test_intervals_without_a_threshold_are_the_whole_line() -> None:
     assert trivial.predict_interval([3.0]).tolist() == [[-math.inf, math.inf]]
 
 
-def test_one_scale_serves_all() -> None:
+def test_one_scale_for_all_predictions() -> None:
     cut = threshold(residual_scores([1.0] * 50, [0.0] * 50, 2.0), epsilon=0.1, delta=0.1)
     assert cut == -0.5
     np.testing.assert_allclose(interval(cut, [1.0, 5.0], 2.0), [[0, 2], [4, 6]], atol=1e-12)

@@ -1,4 +1,4 @@
-"""Messages of what is missing: every remedy in them is acted upon, and works."""
+"""Messages on infeasible guarantees: every remedy in them is tried, and works."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from metapac import Guarantee, InfeasibleGuarantee, MetaPS, shortage
 from metapac.demands import Demand
+from metapac.exceptions import Parameter
 
 ASKED: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 
@@ -40,26 +41,26 @@ def draw_case(rng: np.random.Generator, split: Any) -> tuple[Guarantee, Any]:
 
 def infeasible_cases(split: Any, count: int) -> Any:
     rng = np.random.default_rng(0)
-    found = 0
-    while found < count:
+    result = 0
+    while result < count:
         g, sizes = draw_case(rng, split)
-        demand = Demand.of_sizes(g, sizes)
-        if demand.tasks and not demand.feasible():
-            found += 1
-            yield g, sizes, shortage.of_tasks([demand])
+        demand = Demand.from_sizes(g, sizes)
+        if demand.tasks and not demand.is_feasible():
+            result += 1
+            yield g, sizes, str(shortage.explain_too_few_tasks([demand]))
 
 
 def works(g: Guarantee, sizes: Any, **changes: Any) -> bool:
-    return Demand.of_sizes(g, sizes).with_(**changes).feasible()
+    return Demand.from_sizes(g, sizes).with_parameters(**changes).is_feasible()
 
 
 def numbers(pattern: str, text: str) -> list[float] | None:
-    found = re.search(pattern, text)
-    return None if found is None else [float(each) for each in found.groups()]
+    result = re.search(pattern, text)
+    return None if result is None else [float(number) for number in result.groups()]
 
 
 def check_counts(text: str, sizes: Any) -> int:
-    """Check that a message says of tasks what they are; return the examples that each needs."""
+    """Check the counts in a message against the tasks; return the examples that each needs."""
     few = numbers(
         r"this takes (\d+) tasks? with at least (\d+) examples.*?, but there (?:are|is) "
         r"(\d+)",
@@ -73,23 +74,23 @@ def check_counts(text: str, sizes: Any) -> int:
         assert there - smaller < needed  # no contradiction
         assert there < needed
         return int(examples)
-    told = numbers(
+    small_tasks = numbers(
         r"(\d+) of the (\d+) tasks? have fewer than (\d+) examples.*? \(the smallest has (\d+)\), "
         r"but (?:at most (\d+) may|that is too many)",
         text.replace("that is too many", "at most 0 may"),
     )
-    assert told is not None, text
-    small, tasks, examples, least, allowed = told
+    assert small_tasks is not None, text
+    small, tasks, examples, smallest, allowed = small_tasks
     assert small == (sizes < examples).sum()
-    assert (tasks, least) == (len(sizes), sizes.min())
+    assert (tasks, smallest) == (len(sizes), sizes.min())
     assert small > allowed >= 0
     return int(examples)
 
 
 def act(g: Guarantee, sizes: Any, text: str) -> set[str]:
-    """Act upon every remedy of a message; return which there were."""
-    kept = sizes[sizes >= g.min_examples]
-    examples = check_counts(text, kept)
+    """Apply every remedy of a message; return the kinds of remedies."""
+    used = sizes[sizes >= g.min_examples]
+    examples = check_counts(text, used)
     acted = set()
     remedies = text.split("Options: ", 1)[1].removesuffix(".").split("; or ")
     assert remedies.pop() == "pass on_infeasible='trivial' to keep every label"
@@ -107,35 +108,35 @@ def _act(g: Guarantee, sizes: Any, remedy: str, examples: int) -> str:
         assert split != g.split
         assert works(g, sizes, split=split)
         return "split"
-    if found := numbers(r"use min_examples=(\d+), which keeps (\d+) of the (\d+) tasks", remedy):
-        least, kept, tasks = found
-        assert works(g, sizes, min_examples=int(least))
-        assert (kept, tasks) == ((sizes >= least).sum(), len(sizes))
-        assert least == 0 or f"only new tasks with at least {least:.0f} examples" in remedy
+    if result := numbers(r"use min_examples=(\d+), which keeps (\d+) of the (\d+) tasks", remedy):
+        minimum, remaining, tasks = result
+        assert works(g, sizes, min_examples=int(minimum))
+        assert (remaining, tasks) == ((sizes >= minimum).sum(), len(sizes))
+        assert minimum == 0 or f"only new tasks with at least {minimum:.0f} examples" in remedy
         return "min_examples"
     if remedy.startswith("use delta=None, a weaker guarantee"):
         assert works(g, sizes, delta=None)
         return "None"
-    if found := numbers(r"^add (\d+) tasks? with at least (\d+) examples each$", remedy):
-        assert found[1] == examples
-        assert works(g, np.r_[sizes, [enough] * int(found[0])])
+    if result := numbers(r"^add (\d+) tasks? with at least (\d+) examples each$", remedy):
+        assert result[1] == examples
+        assert works(g, np.r_[sizes, [enough] * int(result[0])])
         if one_level:
-            assert not works(g, np.r_[sizes, [10**6] * int(found[0] - 1)])
+            assert not works(g, np.r_[sizes, [10**6] * int(result[0] - 1)])
         return "add"
     sizes = sizes[sizes >= g.min_examples]
-    if found := numbers(r"^increase (\d+) of the small tasks to (\d+) examples each$", remedy):
+    if result := numbers(r"^increase (\d+) of the small tasks to (\d+) examples each$", remedy):
         grown = np.sort(sizes)
-        grown[: int(found[0])] = np.maximum(grown[: int(found[0])], found[1])
+        grown[: int(result[0])] = np.maximum(grown[: int(result[0])], result[1])
         assert works(g, grown)
         if one_level:
             fewer = np.sort(sizes)
-            fewer[: int(found[0]) - 1] = 10**6
+            fewer[: int(result[0]) - 1] = 10**6
             assert not works(g, fewer)
-        return "bring"
-    if found := numbers(
+        return "increase"
+    if result := numbers(
         r"^increase the small tasks to (\d+) examples each and add (\d+) tasks?$", remedy
     ):
-        larger = np.r_[np.maximum(sizes, found[0]), [enough] * int(found[1])].astype(int)
+        larger = np.r_[np.maximum(sizes, result[0]), [enough] * int(result[1])].astype(int)
         assert works(g, larger)
         if one_level:
             assert not works(g, larger[:-1])
@@ -157,7 +158,7 @@ def test_every_remedy_works(split: Any, count: int) -> None:
     acted: set[str] = set()
     for g, sizes, text in infeasible_cases(split, count):
         acted |= act(g, sizes, text)
-    assert acted >= {"add", "bring", "alpha"}
+    assert acted >= {"add", "increase", "alpha"}
     everything = {"split", "min_examples", "None", "bring and add", "epsilon", "delta"}
     assert acted >= everything or split == "joint"  # whose messages take longer
 
@@ -169,12 +170,12 @@ def test_calibration_raises_where_it_is_infeasible_and_only_there(split: str) ->
         g, sizes = draw_case(rng, split)
         asked = {name: getattr(g, name) for name in ("epsilon", "alpha", "delta", "min_examples")}
         scores, tasks = rng.normal(size=sizes.sum()), np.repeat(np.arange(len(sizes)), sizes)
-        found = MetaPS(**asked, split=split, on_infeasible="trivial").calibrate(scores, tasks)
-        assert (found.threshold_ > -math.inf) == Demand.of_sizes(g, sizes).feasible()
+        result = MetaPS(**asked, split=split, on_infeasible="trivial").calibrate(scores, tasks)
+        assert (result.threshold_ > -math.inf) == Demand.from_sizes(g, sizes).is_feasible()
 
 
-def test_the_case_of_the_issue() -> None:
-    # Sixty good tasks and twenty small ones: told before to add 77, when it needs 16 and has 80.
+def test_many_small_tasks_among_enough_large_ones() -> None:
+    # Sixty large tasks and twenty small ones: the message must not claim that tasks are missing.
     sizes = [200] * 60 + [10] * 20
     tasks = np.repeat(np.arange(80), sizes)
     scores = np.random.default_rng(0).normal(size=len(tasks))
@@ -193,7 +194,7 @@ def test_the_case_of_the_issue() -> None:
     assert MetaPS(**asked, min_examples=11).calibrate(scores, tasks).threshold_ > -math.inf
 
 
-def test_no_tasks_at_all_are_told() -> None:
+def test_no_tasks_or_a_single_one() -> None:
     with pytest.raises(
         InfeasibleGuarantee, match=r"1 more .* by min_examples=9\). Options: add 111 tasks wi"
     ):
@@ -208,25 +209,27 @@ def test_a_value_that_is_shown_works_as_it_is_shown() -> None:
     # With several levels a larger alpha may be infeasible where a smaller one is not: .3926 is
     # feasible, and .393, as it would be shown, is not.
     g = Guarantee(epsilon=0.02, alpha=0.05, delta=1e-3, min_examples=30)
-    text = shortage.of_tasks([Demand.of_sizes(g, [52] * 26)])
+    text = str(shortage.explain_too_few_tasks([Demand.from_sizes(g, [52] * 26)]))
     assert act(g, np.full(26, 52), text) >= {"alpha"}
 
 
-def test_a_split_that_carries_the_same_is_named_first() -> None:
-    # Sixty tasks of 12 examples: too small for tight, and many enough for a higher level.
+def test_a_split_that_gives_the_same_guarantee_is_named_first() -> None:
+    # Sixty tasks of 12 examples: too small for tight, but numerous enough for a higher level.
     g = Guarantee(epsilon=0.2, alpha=0.2, delta=0.01, split="tight")
-    text = shortage.of_tasks([Demand.of_sizes(g, [9] * 60)])
+    text = str(shortage.explain_too_few_tasks([Demand.from_sizes(g, [9] * 60)]))
     assert "Options: use split='joint', which gives the same guarantee; or" in text
     assert works(g, np.full(60, 9), split="joint")
 
 
-def test_joint_gives_way_to_a_number() -> None:
+def test_a_numeric_split_is_suggested_where_joint_is_infeasible() -> None:
     # 15 examples reach level .9 ** 15 = .206; the next of the joint split is .25, at 155 tasks.
     g = Guarantee(**ASKED)
-    text = shortage.of_tasks([Demand.of_sizes(g, [15] * 145)])
+    text = str(shortage.explain_too_few_tasks([Demand.from_sizes(g, [15] * 145)]))
     assert "use split=0.206, which gives the same guarantee" in text
     assert works(g, np.full(145, 15), split=0.206)
-    assert "use split" not in shortage.of_tasks([Demand.of_sizes(g, [15] * 130)])
+    assert "use split" not in str(
+        shortage.explain_too_few_tasks([Demand.from_sizes(g, [15] * 130)])
+    )
 
 
 # One guarantee for each class.
@@ -249,13 +252,13 @@ def class_case(rng: np.random.Generator, split: Any) -> tuple[Guarantee, Any]:
 def demands_of(g: Guarantee, sizes: Any) -> list[Demand]:
     count = sizes.shape[1]
     return [
-        Demand.of_sizes(g.of_class(label, range(count)), sizes[:, label], label=label)
+        Demand.from_sizes(g.for_class(label, range(count)), sizes[:, label], label=label)
         for label in range(count)
     ]
 
 
 def all_work(g: Guarantee, sizes: Any) -> bool:
-    return all(each.feasible() for each in demands_of(g, sizes))
+    return all(each.is_feasible() for each in demands_of(g, sizes))
 
 
 def more_tasks(sizes: Any, count: float, examples: float) -> Any:
@@ -273,21 +276,21 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
             continue
         cases += 1
         demands = demands_of(g, sizes)
-        lacking = [each.label for each in demands if not each.feasible()]
-        text = shortage.of_tasks(demands)
+        lacking = [each.label for each in demands if not each.is_feasible()]
+        text = str(shortage.explain_too_few_tasks(demands))
         head, ways = text.split("Options: ", 1)
         assert (
             f"for {len(lacking)} of {sizes.shape[1]} classes: class {lacking[0]} (epsilon=" in head
         )
         for label in lacking[:3]:
             (part,) = re.findall(rf"class {label} \(epsilon=[\d.]+\): (.*?)(?:; |\. $)", head)
-            own = sizes[:, label][sizes[:, label] >= g.min_examples]
-            check_counts(part + ". ", own)
+            used = sizes[:, label][sizes[:, label] >= g.min_examples]
+            check_counts(part + ". ", used)
         for remedy in ways.removesuffix(".").split("; or ")[:-1]:
-            if found := numbers(r"use min_examples=(\d+), which keeps at least (\d+) of", remedy):
-                assert all_work(replace(g, min_examples=int(found[0])), sizes)
-                left = (sizes >= found[0]).sum(axis=0)
-                assert left.min() == found[1]
+            if result := numbers(r"use min_examples=(\d+), which keeps at least (\d+) of", remedy):
+                assert all_work(replace(g, min_examples=int(result[0])), sizes)
+                left = (sizes >= result[0]).sum(axis=0)
+                assert left.min() == result[1]
                 acted.add("min_examples")
             elif remedy.startswith("use split="):
                 value: Any = remedy.split("=")[1].split(",")[0]
@@ -298,18 +301,16 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
                 assert all_work(replace(g, delta=None), sizes)
                 acted.add("None")
             elif remedy.startswith("merge "):
-                named = [int(each) for each in re.findall(r"\d+", remedy.split(" and ")[0])]
+                named = [int(label) for label in re.findall(r"\d+", remedy.split(" and ")[0])]
                 assert named == lacking[:3]
                 rest = [i for i in range(sizes.shape[1]) if i not in lacking]
                 merged = sizes[:, rest].copy()
                 merged[:, 0] += sizes[:, lacking].sum(axis=1)
                 assert all_work(g, merged)
                 acted.add("merge")
-            elif found := numbers(r"add (\d+) tasks? with at least (\d+) examples of each", remedy):
-                assert all_work(g, more_tasks(sizes, *found))
-                assert split == "joint" or not all_work(
-                    g, more_tasks(sizes, found[0] - 1, found[1])
-                )
+            elif more := numbers(r"add (\d+) tasks? with at least (\d+) examples of each", remedy):
+                assert all_work(g, more_tasks(sizes, *more))
+                assert split == "joint" or not all_work(g, more_tasks(sizes, more[0] - 1, more[1]))
                 acted.add("add")
             elif remedy.startswith("settle for "):
                 name, value = (
@@ -320,14 +321,13 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
                 acted.add(name)
             else:
                 (label,) = lacking  # only of a single class
-                own = demands[label].guarantee
-                mine = sizes[:, label]
-                mine = mine[mine >= g.min_examples]
+                part = demands[label].guarantee
+                used = sizes[:, label][sizes[:, label] >= g.min_examples]
                 plain = remedy.replace(f" of class {label}", "")
                 (examples,) = re.findall(r"(\d+) examples", plain)
-                acted.add(_act(own, mine, plain, int(examples)))
+                acted.add(_act(part, used, plain, int(examples)))
     assert acted
-    every = {"add", "bring", "merge", "min_examples", "None", "epsilon", "alpha", "delta"}
+    every = {"add", "increase", "merge", "min_examples", "None", "epsilon", "alpha", "delta"}
     assert acted >= every or split == "joint"
 
 
@@ -340,8 +340,38 @@ def test_delta_is_that_of_all_classes() -> None:
 
 @pytest.mark.parametrize("n", [1, 5, 28])
 def test_examples_of_one_distribution(n: int) -> None:
-    text = shortage.of_examples(0.1, 0.05, n)
-    found = numbers(
+    text = str(shortage.explain_too_few_examples(0.1, 0.05, n))
+    result = numbers(
         r"this takes (\d+) examples, but there are (\d+)\. Options: add (\d+) exa", text
     )
-    assert found == [29, n, 29 - n]
+    assert result == [29, n, 29 - n]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes", "options"),
+    [
+        (
+            {"split": "tight", "epsilon": 0.2, "alpha": 0.2, "delta": 0.01},
+            [9] * 60,
+            ["use --split joint, which", "with --split tight: "],
+        ),
+        ({}, [15] * 145, ["use --split 0.206, which"]),
+        ({"split": "tight"}, [200] * 120 + [5] * 5, ["use --min-examples 6, which"]),
+        ({"min_examples": 60}, [50] * 115, ["(115 more are left out by --min-examples 60)"]),
+        ({"delta": 0.01}, [200] * 20, ["use --delta none, a weaker", "settle for --alpha 0."]),
+    ],
+)
+def test_every_parameter_in_a_message_can_be_rendered(
+    changes: dict[str, Any], sizes: list[int], options: list[str]
+) -> None:
+    g = Guarantee(**ASKED | changes)
+    message = shortage.explain_too_few_tasks([Demand.from_sizes(g, sizes)])
+    text = message.render(as_option)
+    options += ["pass --on-infeasible trivial to keep", f"--epsilon {g.epsilon}, --alpha"]
+    assert [option for option in options if option not in text] == []
+    assert not re.search(r"\w=", text)
+
+
+def as_option(parameter: Parameter) -> str:
+    value = "none" if parameter.value is None else parameter.value
+    return f"--{parameter.name.replace('_', '-')} {value}"

@@ -1,22 +1,42 @@
-"""Prediction sets with a guarantee for every new task, not on average over tasks."""
+"""Prediction sets with a guarantee for every new task, not on average over tasks.
 
-from metapac._estimator import load
+Names are imported when they are first used, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from metapac._version import __version__
-from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
-from metapac.calibration import PS, MetaPS
-from metapac.guarantee import Guarantee, InfeasibleGuarantee, NotCalibrated
-from metapac.meta_cp import MetaCP
-from metapac.persistence import BadArtefact
-from metapac.planning import plan
-from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
+
+if TYPE_CHECKING:
+    from metapac.base import load
+    from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
+    from metapac.calibration import PS, MetaPS
+    from metapac.exceptions import (
+        BadArtefact,
+        InfeasibleGuarantee,
+        InvalidInput,
+        MetapacError,
+        MissingExtra,
+        NotCalibrated,
+    )
+    from metapac.guarantee import Guarantee
+    from metapac.meta_cp.estimator import MetaCP
+    from metapac.planning import plan
+    from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
 
 __all__ = [
     "PS",
     "BadArtefact",
     "Guarantee",
     "InfeasibleGuarantee",
+    "InvalidInput",
     "MetaCP",
     "MetaPS",
+    "MetapacError",
+    "MissingExtra",
     "NotCalibrated",
     "__version__",
     "allowed_errors",
@@ -30,3 +50,34 @@ __all__ = [
     "set_sizes",
     "threshold",
 ]
+
+_NAMES = {
+    "base": ["load"],
+    "binomial": ["allowed_errors", "clopper_pearson_upper", "threshold"],
+    "calibration": ["PS", "MetaPS"],
+    "exceptions": [
+        "BadArtefact",
+        "InfeasibleGuarantee",
+        "InvalidInput",
+        "MetapacError",
+        "MissingExtra",
+        "NotCalibrated",
+    ],
+    "guarantee": ["Guarantee"],
+    "meta_cp.estimator": ["MetaCP"],
+    "planning": ["plan"],
+    "sets": ["empty_sets", "interval", "label_lists", "residual_scores", "set_sizes"],
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Binomial probabilities to forty digits, for where a double cannot tell them from a limit."""
+"""Binomial probabilities to forty digits, where doubles cannot tell them from a limit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _BITS = 256
 
 
 def certifies_exactly(k: int, n: int, epsilon: float, delta: float) -> bool:
-    """Compare to forty digits, then in integers; what neither can tell is not certified."""
-    if sum_is_too_long(k, n, epsilon):
+    """Compare to forty digits, then in integers; an undecided tie is not certified."""
+    if is_sum_too_long(k, n, epsilon):
         return False
     with localcontext(_ARITHMETIC):
         limit, success = Decimal(delta), Decimal(epsilon)
         failure = 1 - success
-        chance = _mass(k, n, success, failure) * _cumulative_ratio(k, n, failure / success)
-        if abs(chance - limit) > _TIE * limit:
-            return chance < limit
+        probability = _mass(k, n, success, failure) * _cumulative_ratio(k, n, failure / success)
+        if abs(probability - limit) > _TIE * limit:
+            return probability < limit
     return n <= _LARGEST_INTEGER_SUM and certifies_in_integers(k, n, epsilon, delta)
 
 
@@ -40,8 +40,8 @@ def certifies_in_integers(k: int, n: int, epsilon: float, delta: float) -> bool:
     return bool(total * denominator <= numerator * whole**n)
 
 
-def sum_is_too_long(k: int, n: int, p: float) -> bool:
-    """Return whether more terms count than can be summed at once; never up to n = 1e9."""
+def is_sum_too_long(k: int, n: int, p: float) -> bool:
+    """Return whether the sum has too many relevant terms to compute; never up to n = 1e9."""
     # Terms grow from k down to the mean, and are below 2**-256 some 19 deviations further down.
     return min(k, max(k - n * p, 0) + 20 * math.sqrt(n * p * (1 - p))) > _LONGEST_SUM
 
@@ -50,7 +50,7 @@ def _cumulative_ratio(k: int, n: int, odds: Decimal) -> Decimal:
     """Return P[Binomial <= k] / P[Binomial = k], for these odds of failure to success.
 
     Fixed-point integers, rounded down: t terms lose less than t**2 / 2**256 of their sum, which is
-    1e-65 for as many as are summed.
+    1e-65 for the longest sum.
     """
     factor = int(odds * 2**_BITS)
     term = total = 1 << _BITS
@@ -82,7 +82,7 @@ def _stirling_series(n: int) -> Decimal:
 
 
 _STIRLING_FROM = 1000
-# B(2m) / (2m (2m - 1)) for m = 1 to 8, with the power of 1 / n that goes with it.
+# B(2m) / (2m (2m - 1)) for m = 1 to 8, as fractions, with the power of 1 / n.
 _STIRLING = (
     (1, 12, 1),
     (-1, 360, 3),
@@ -96,10 +96,10 @@ _STIRLING = (
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257")
 
 
-def least_certified(k: int, n: int, delta: float, start: float) -> float:
-    """Return the least double that k errors in n examples certify, if the sum is not too long.
+def min_certified_rate(k: int, n: int, delta: float, start: float) -> float:
+    """Return the smallest double that k errors in n examples certify, if the sum is not too long.
 
-    ``start`` is a guess; where it is not between 0 and 1, one on the safe side takes its place.
+    ``start`` is a guess; if it is not between 0 and 1, a conservative one is used instead.
     """
     with localcontext(_ARITHMETIC):
         limit, failure = Decimal(delta), 1 - Decimal(start)
@@ -129,7 +129,7 @@ def _solve(k: int, n: int, limit: Decimal, failure: Decimal) -> Decimal:
 
 
 def _round_up(value: Decimal) -> float:
-    """Return the next double above a value known to thirty digits."""
+    """Return the smallest double not below a value known to thirty digits."""
     value = min(value * (1 + Decimal("1e-28")), Decimal(1))
     nearest = float(value)
     return nearest if Decimal(nearest) >= value else math.nextafter(nearest, 1)

@@ -1,6 +1,6 @@
 """The inequality: how many errors in n examples still certify an error rate.
 
-This is PS-Binom of the paper (Appendix B), solved for the number of errors instead of searched on a
+This is PS-Binom of the paper (Appendix B), solved for the number of errors instead of searching a
 grid of thresholds.
 """
 
@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac import _checks, _exact
+from metapac import _checks, _exact, _scores
+from metapac.exceptions import InvalidInput
 
-# Relative error granted to SciPy's probabilities: n * 1e-15 between these limits, 30 times the
-# largest errors measured (2e-11 up to n = 1e6, 4e-8 at 2e9, 7e-8 at 2**53). A probability nearer to
-# delta is summed again, to forty digits.
-_LEAST_DOUBT, _DOUBT, _MOST_DOUBT = 1e-9, 1e-15, 3e-6
+# Relative error to expect of SciPy's probabilities: n * 1e-15 between these limits, 30 times the
+# largest errors measured (2e-11 up to n = 1e6, 4e-8 at 2e9, 7e-8 at 2**53). A probability closer to
+# delta than that is computed again, to forty digits.
+_MIN_DOUBT, _DOUBT, _MAX_DOUBT = 1e-9, 1e-15, 3e-6
 
 
 @overload
@@ -48,7 +49,7 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
 
     Raises
     ------
-    ValueError
+    InvalidInput
         If ``n`` is not a whole number in that range, or a probability is not between 0 and 1.
 
     Notes
@@ -66,9 +67,9 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
     >>> allowed_errors([28, 29, 100], 0.1, 0.05)
     array([-1,  0,  4])
     """
-    sizes = _checks.whole_numbers("n", n, least=0)
-    epsilon = _checks.probability("epsilon", epsilon)
-    delta = _checks.probability("delta", delta)
+    sizes = _checks.as_whole_numbers("n", n, minimum=0)
+    epsilon = _checks.as_probability("epsilon", epsilon)
+    delta = _checks.as_probability("delta", delta)
     if sizes.ndim == 0:
         return int(_allowed_errors(sizes.reshape(1), epsilon, delta)[0])
     distinct, position = np.unique(sizes, return_inverse=True)
@@ -77,8 +78,8 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
 
 def _allowed_errors(sizes: NDArray[np.int64], epsilon: float, delta: float) -> NDArray[np.int64]:
     """Check SciPy's answer and search only where it is wrong."""
-    # bdtrik is the real k of probability delta. It is NaN where 1 - epsilon rounds to 1, and fmax
-    # prefers 0 to NaN.
+    # bdtrik is the real k with probability delta. It is NaN where 1 - epsilon rounds to 1; fmax
+    # then returns 0.
     real = special.bdtrik(delta, np.maximum(sizes, 1), epsilon)
     k: NDArray[np.int64] = np.minimum(np.fmax(np.ceil(real), 0), sizes).astype(np.int64) - 1
     enough, more = certifies(k + np.array([[0], [1]]), sizes, epsilon, delta)
@@ -101,10 +102,14 @@ def _search_allowed_errors(
 
 
 @overload
-def task_rank(n: int, epsilon: float, alpha_within: float) -> int: ...
+def allowed_errors_in_task(n: int, epsilon: float, alpha_within: float) -> int: ...
 @overload
-def task_rank(n: ArrayLike, epsilon: float, alpha_within: float) -> NDArray[np.int64]: ...
-def task_rank(n: ArrayLike, epsilon: float, alpha_within: float) -> int | NDArray[np.int64]:
+def allowed_errors_in_task(
+    n: ArrayLike, epsilon: float, alpha_within: float
+) -> NDArray[np.int64]: ...
+def allowed_errors_in_task(
+    n: ArrayLike, epsilon: float, alpha_within: float
+) -> int | NDArray[np.int64]:
     """Return how many of a task's n scores may lie below its threshold, balanced tasks included.
 
     This is ``allowed_errors(n, epsilon, alpha_within)``, capped so that it also holds where the
@@ -128,7 +133,7 @@ def task_rank(n: ArrayLike, epsilon: float, alpha_within: float) -> int | NDArra
 
     Raises
     ------
-    ValueError
+    InvalidInput
         If ``n`` is not a whole number in that range, or a probability is not between 0 and 1.
 
     Notes
@@ -145,15 +150,15 @@ def task_rank(n: ArrayLike, epsilon: float, alpha_within: float) -> int | NDArra
 
     Examples
     --------
-    >>> from metapac.binomial import allowed_errors, task_rank
-    >>> task_rank(500, 0.1, 0.05)
+    >>> from metapac.binomial import allowed_errors, allowed_errors_in_task
+    >>> allowed_errors_in_task(500, 0.1, 0.05)
     38
-    >>> allowed_errors(30, 0.1, 0.825), task_rank(30, 0.1, 0.825)
+    >>> allowed_errors(30, 0.1, 0.825), allowed_errors_in_task(30, 0.1, 0.825)
     (4, 2)
     """
-    sizes = _checks.whole_numbers("n", n, least=0)
-    epsilon = _checks.probability("epsilon", epsilon)
-    alpha_within = _checks.probability("alpha_within", alpha_within)
+    sizes = _checks.as_whole_numbers("n", n, minimum=0)
+    epsilon = _checks.as_probability("epsilon", epsilon)
+    alpha_within = _checks.as_probability("alpha_within", alpha_within)
     cap = np.maximum(_floor_of_product(sizes, epsilon) - 1, 0)
     rank = np.minimum(allowed_errors(sizes, epsilon, alpha_within), cap)
     return int(rank) if rank.ndim == 0 else rank
@@ -163,7 +168,7 @@ def _floor_of_product(n: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]
     """Return floor(n * epsilon) for the decimal number that epsilon prints as."""
     product = n * epsilon
     floor = np.asarray(np.floor(product).astype(np.int64))
-    # Decimal to double and the product round by 2.3e-16 at most: only here can the floor be wrong.
+    # Conversion and product round by 2.3e-16 at most: the floor can be wrong only near an integer.
     close = np.abs(product - np.rint(product)) <= 1e-15 * product
     if close.any():
         numerator, denominator = Fraction(repr(epsilon)).as_integer_ratio()
@@ -199,8 +204,8 @@ def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArr
     array([False,  True])
     """
     k, n = np.broadcast_arrays(k, n)
-    # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon. The lower one
-    # keeps its digits for delta near 1, and is not slow or NaN around 1/2 for the largest n.
+    # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon. The lower
+    # tail keeps its digits for delta near 1, and is not slow or NaN around 1/2 for the largest n.
     a, b = np.maximum(k, 0) + 1.0, np.maximum(n - k, 1.0)
     if delta <= 0.25:
         tail, limit = special.betaincc(a, b, epsilon), delta
@@ -210,11 +215,11 @@ def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArr
         enough = tail >= limit
     possible = (k >= 0) & (k < n)
     certified = np.asarray((enough & possible) | (k < 0))
-    doubt = np.minimum(np.maximum(n * _DOUBT, _LEAST_DOUBT), _MOST_DOUBT) * limit
-    doubtful = ~(np.abs(tail - limit) > doubt) & possible  # so that NaN is doubtful too
+    doubt = np.minimum(np.maximum(n * _DOUBT, _MIN_DOUBT), _MAX_DOUBT) * limit
+    doubtful = ~(np.abs(tail - limit) > doubt) & possible  # written so that NaN is doubtful
     if doubtful.any():
-        for place in np.argwhere(doubtful):
-            at = tuple(place)
+        for position in np.argwhere(doubtful):
+            at = tuple(position)
             certified[at] = _exact.certifies_exactly(int(k[at]), int(n[at]), epsilon, delta)
     return certified
 
@@ -224,7 +229,7 @@ def clopper_pearson_upper(k: int, n: int, delta: float) -> float: ...
 @overload
 def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> NDArray[np.float64]: ...
 def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | NDArray[np.float64]:
-    """Return the least error rate that k errors in n examples certify.
+    """Return the smallest error rate that k errors in n examples certify.
 
     With confidence ``1 - delta``, the true error rate is at most the returned value (the one-sided
     interval of Clopper and Pearson).
@@ -241,11 +246,11 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
     Returns
     -------
     float or ndarray of float64
-        The least u with P[Binomial(n, u) <= k] <= delta, rounded up; 1 where ``k = n``.
+        The smallest u with P[Binomial(n, u) <= k] <= delta, rounded up; 1 where ``k = n``.
 
     Raises
     ------
-    ValueError
+    InvalidInput
         If ``k`` or ``n`` is not a whole number in its range, if their shapes do not match, or if
         ``delta`` is not between 0 and 1.
 
@@ -262,36 +267,39 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
     >>> clopper_pearson_upper([0, 5], 5, 0.05).round(4)
     array([0.4507, 1.    ])
     """
-    errors, sizes = _checks.paired(
-        "k", _checks.whole_numbers("k", k, least=0), "n", _checks.whole_numbers("n", n, least=1)
+    errors, sizes = _checks.broadcast_pair(
+        "k",
+        _checks.as_whole_numbers("k", k, minimum=0),
+        "n",
+        _checks.as_whole_numbers("n", n, minimum=1),
     )
-    delta = _checks.probability("delta", delta)
+    delta = _checks.as_probability("delta", delta)
     if (errors > sizes).any():
-        raise ValueError(
+        raise InvalidInput(
             f"k must be at most n, got k={int(errors[errors > sizes][0])} errors among "
             f"n={int(sizes[errors > sizes][0])} examples."
         )
     both = np.stack([errors.ravel(), sizes.ravel()])
     pairs, position = np.unique(both, axis=1, return_inverse=True)
-    # Starts for Newton's method, good to 1e-8; for the smallest delta NaN or off by 1e-3.
+    # Starting values for Newton's method, accurate to 1e-8; for tiny delta NaN or off by 1e-3.
     starts = special.betainccinv(pairs[0] + 1.0, np.maximum(pairs[1] - pairs[0], 1.0), delta)
-    each = zip(*pairs.tolist(), starts.tolist(), strict=True)
-    upper = np.array([_least_certified(k, n, delta, start) for k, n, start in each], dtype=float)
-    upper = upper[position].reshape(errors.shape)
+    cases = zip(*pairs.tolist(), starts.tolist(), strict=True)
+    rates = [_min_certified_rate(k, n, delta, start) for k, n, start in cases]
+    upper = np.array(rates, dtype=float)[position].reshape(errors.shape)
     return float(upper) if upper.ndim == 0 else upper
 
 
-def _least_certified(k: int, n: int, delta: float, start: float) -> float:
-    """Return the least double that k errors in n examples certify."""
+def _min_certified_rate(k: int, n: int, delta: float, start: float) -> float:
+    """Return the smallest double that k errors in n examples certify."""
     if k == n:
         return 1.0
-    if 0 < start < 1 and _exact.sum_is_too_long(k, n, start):
+    if 0 < start < 1 and _exact.is_sum_too_long(k, n, start):
         return _bisect(k, n, delta)
-    return _exact.least_certified(k, n, delta, start)
+    return _exact.min_certified_rate(k, n, delta, start)
 
 
 def _bisect(k: int, n: int, delta: float) -> float:
-    """Return the least double that ``certifies`` accepts."""
+    """Return the smallest double that ``certifies`` accepts."""
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if certifies(k, n, middle, delta) else (middle, high)
@@ -322,7 +330,7 @@ def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
 
     Raises
     ------
-    ValueError
+    InvalidInput
         If ``scores`` is empty, not one-dimensional or holds NaN, or if a probability is not between
         0 and 1.
 
@@ -340,9 +348,9 @@ def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
     >>> threshold(np.arange(28), epsilon=0.1, delta=0.05)
     -inf
     """
-    array = _checks.calibration_scores("scores", scores)
-    _checks.flat("scores", array)
-    _checks.no_nan("scores", array)
+    array = _scores.as_calibration_scores("scores", scores)
+    _scores.check_one_dimensional("scores", array)
+    _scores.check_no_nan("scores", array)
     k = allowed_errors(len(array), epsilon, delta)
-    # Among tied zeros the sign that is picked is arbitrary; adding 0.0 makes it positive.
+    # The sign of a zero among tied zeros is arbitrary; adding 0.0 makes it positive.
     return -np.inf if k < 0 else float(np.partition(array, k)[k]) + 0.0

@@ -1,24 +1,38 @@
-"""Meta-PS and PS. Meta-PS applies the inequality of PS twice: within tasks, then across them."""
+"""Meta-PS and PS: Meta-PS applies the inequality of PS twice, within tasks and across them."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, evidence, sentences, shortage
-from metapac._checks import own_words
-from metapac._estimator import ThresholdSets
+from metapac import _checks, _ids, _scores, sentences, shortage
+from metapac._checks import reject_foreign_keywords
+from metapac.base import ThresholdSets
 from metapac.binomial import allowed_errors, threshold
-from metapac.evidence import UNKNOWN, Evidence, Outcome
-from metapac.guarantee import Epsilon, Guarantee, InfeasibleGuarantee, Split
+from metapac.evidence import Evidence, coarsest_precision, collect_evidence
+from metapac.exceptions import InfeasibleGuarantee, InvalidInput
+from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.outcome import UNKNOWN, Outcome
 from metapac.ranks import Level
 
 ON_INFEASIBLE = ("raise", "trivial")
+
+
+def check_on_infeasible(value: str) -> None:
+    """Raise InvalidInput unless ``value`` is one of ``ON_INFEASIBLE``.
+
+    Parameters
+    ----------
+    value : str
+        What was passed as ``on_infeasible``.
+    """
+    _checks.check_one_of("on_infeasible", value, ON_INFEASIBLE)
 
 
 class MetaPS(ThresholdSets):
@@ -26,23 +40,22 @@ class MetaPS(ThresholdSets):
 
     With confidence ``1 - delta`` over the calibration tasks, at least a fraction ``1 - alpha`` of
     new tasks, each with its own adaptation examples, have sets that miss the true label at most a
-    fraction ``epsilon`` of the time. Scores from a model that is not adapted work in the same
-    way. The proof is in docs/guarantee.md.
+    fraction ``epsilon`` of the time. Scores of a model that is not adapted to tasks work in the
+    same way.
 
     Parameters
     ----------
     epsilon : float or mapping from class to float
         Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
     alpha : float
-        Fraction of new tasks that may miss more often.
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
     delta : float or None
         Failure probability of the guarantee. None gives a guarantee in expectation, which is
         weaker and needs far fewer tasks: 10 at ``alpha=0.1``.
     split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps. "joint" usually gives the
-        smallest sets; "tight" lets
-        a site send a single number; "even" is the paper's. A number, at most 1/2, is the level
-        within tasks and must be chosen before seeing the data.
+        How ``alpha`` is shared between the two steps. "joint" usually gives the smallest sets;
+        "tight" lets a site send a single number; "even" is the paper's. A number, at most 1/2, is
+        the level within tasks and must be chosen before seeing the data.
     per_class : bool, default False
         Whether to bound the miss rate of each class separately, with a threshold for each, so that
         a rare class cannot be missed unnoticed. ``delta`` is divided among the classes.
@@ -50,25 +63,38 @@ class MetaPS(ThresholdSets):
         Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
         covers only tasks with at least this many.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do where the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+        What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
 
     Attributes
     ----------
     threshold_ : float
-        Keep a label when its score is at least this. Not available with ``per_class``.
-    thresholds_, classes_ : ndarray, tuple
-        With ``per_class``, the threshold of each class, and the classes in the order of columns.
+        The smallest score that is kept. Not available with ``per_class``.
+    thresholds_ : ndarray, shape (classes,)
+        With ``per_class``, the smallest score that is kept for each class.
+    classes_ : tuple or None
+        With ``per_class``, the classes, in the order of the columns of ``predict_set``.
     tasks_ : ndarray
-        Calibration tasks, without those that ``min_examples`` left out; with ``per_class``, all.
-    task_sizes_, task_thresholds_ : ndarray
-        Size and threshold of each task; with ``per_class``, one column for each class.
+        Calibration tasks, without those that ``min_examples`` leaves out; with ``per_class``, all.
+    task_sizes_ : ndarray
+        Number of examples of each task; with ``per_class``, one column for each class.
+    task_thresholds_ : ndarray
+        Threshold of each task; with ``per_class``, one column for each class.
     left_out_ : int or ndarray
-        Number of tasks that ``min_examples`` left out; with ``per_class``, of each class.
-    guarantee_, level_ : Guarantee, Level or tuple of Level
-        What is guaranteed, and the level with the largest threshold; with ``per_class``, one level
-        for each class.
+        Number of tasks that ``min_examples`` leaves out; with ``per_class``, for each class.
+    guarantee_ : Guarantee
+        What is guaranteed.
+    level_ : Level or tuple of Level
+        The level with the largest threshold; with ``per_class``, one for each class.
+    precision_ : numpy.dtype
+        Precision of the calibration scores.
     promise_ : str
         The guarantee in one sentence.
+
+    Notes
+    -----
+    One inequality is applied twice. Within each task it finds a threshold whose miss rate is at
+    most ``epsilon``; across tasks it finds a threshold that is low enough for at least a fraction
+    ``1 - alpha`` of new tasks. docs/guarantee.md has the theorem and its proof.
 
     Examples
     --------
@@ -76,11 +102,12 @@ class MetaPS(ThresholdSets):
     >>> from metapac import MetaPS
     >>> rng = np.random.default_rng(0)
     >>> scores, hospitals = rng.random(120 * 50), np.repeat(np.arange(120), 50)
-    >>> promise = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
-    >>> promise.predict_set([[0.9, 0.5, 0.001]])
+    >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
+    >>> method.predict_set([[0.9, 0.5, 0.001]])
     array([[ True,  True, False]])
     """
 
+    _kind = "MetaPS"
     guarantee_: Guarantee
     level_: Level | tuple[Level, ...]
     tasks_: NDArray[Any]
@@ -88,7 +115,7 @@ class MetaPS(ThresholdSets):
     task_thresholds_: NDArray[np.float64]
     left_out_: int | NDArray[np.int64]
 
-    @own_words
+    @reject_foreign_keywords
     def __init__(
         self,
         *,
@@ -135,7 +162,40 @@ class MetaPS(ThresholdSets):
         InfeasibleGuarantee
             If the tasks are too few or too small; the message says what would work.
         """
-        return self._conclude(evidence.of_scores(self._guarantee(), scores, tasks, labels))
+        guarantee = self._make_guarantee()
+        new = collect_evidence(guarantee, scores, tasks, labels)
+        return self._calibrate_across(guarantee, new)
+
+    @classmethod
+    def from_evidence(
+        cls, guarantee: Guarantee, evidence: Evidence, *, on_infeasible: str = "raise"
+    ) -> Self:
+        """Return a predictor calibrated on evidence that was collected elsewhere.
+
+        This is the second step alone, for engines and sites that take the first one themselves.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            What is to be guaranteed. The evidence has to be collected at its levels.
+        evidence : Evidence
+            Threshold of each task at each level, from ``metapac.evidence``.
+        on_infeasible : {"raise", "trivial"}, default "raise"
+            What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+
+        Returns
+        -------
+        MetaPS
+            The calibrated predictor.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+        """
+        check_on_infeasible(on_infeasible)
+        method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
+        return method._calibrate_across(guarantee, evidence)
 
     def add(
         self,
@@ -152,18 +212,28 @@ class MetaPS(ThresholdSets):
 
         Parameters
         ----------
-        scores, tasks, labels : array_like
-            As in ``calibrate``, for tasks that were not calibrated on before. If old and new
-            scores differ in precision, the coarser one is used for sets.
+        scores : array_like, shape (n,)
+            Scores of the true labels. If old and new scores differ in precision, the coarser one
+            is used for sets.
+        tasks : array_like, shape (n,)
+            Task of each example. None of them may have been calibrated on before.
+        labels : array_like, shape (n,), optional
+            True label of each example. Needed with ``per_class``, and only then.
 
         Returns
         -------
         MetaPS
             The object itself, calibrated on all tasks.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
         """
-        self._check_calibrated()
-        new = evidence.of_scores(self._guarantee(), scores, tasks, labels)
-        return self._conclude(self._evidence.joined(new))
+        self.check_calibrated()
+        guarantee = self._make_guarantee()
+        new = collect_evidence(guarantee, scores, tasks, labels)
+        return self._calibrate_across(guarantee, self._evidence.join(new))
 
     def task_threshold(self, scores: ArrayLike) -> Any:
         """Return all that one site has to send to ``combine``: one number for each level.
@@ -180,10 +250,11 @@ class MetaPS(ThresholdSets):
         scalar or ndarray, shape (levels,)
             The numbers, in the precision of the scores.
         """
-        self._refuse_per_class("task_threshold")
-        array = _checks.calibration_scores("scores", scores)
-        found = evidence.of_scores(self._guarantee(), array, np.zeros(array.shape, np.int64), None)
-        sent = found.thresholds[0, 0].astype(array.dtype)
+        self._check_not_per_class("task_threshold")
+        array = _scores.as_calibration_scores("scores", scores)
+        one_task = np.zeros(array.shape, np.int64)
+        new = collect_evidence(self._make_guarantee(), array, one_task)
+        sent = new.thresholds[0, 0].astype(array.dtype)
         return sent if len(sent) > 1 else sent[0]
 
     def combine(
@@ -201,7 +272,7 @@ class MetaPS(ThresholdSets):
         Parameters
         ----------
         task_thresholds : array_like or mapping from task
-            What each task sent. If precisions differ, the coarsest one is used for sets.
+            What each task sent. If precisions differ, the coarsest is used for sets.
         tasks : array_like, optional
             Names of the tasks; by default 0, 1, and so on. Not with a mapping.
         sizes : array_like or mapping from task, optional
@@ -213,121 +284,102 @@ class MetaPS(ThresholdSets):
         MetaPS
             The object itself, calibrated.
         """
-        self._refuse_per_class("combine")
-        guarantee = self._guarantee()
+        self._check_not_per_class("combine")
+        guarantee = self._make_guarantee()
         if isinstance(task_thresholds, Mapping):
             if tasks is not None:
-                raise ValueError("tasks must not be passed when task_thresholds is a mapping.")
+                raise InvalidInput("tasks must not be passed when task_thresholds is a mapping.")
             tasks = list(task_thresholds)
             task_thresholds = list(task_thresholds.values())
-        precision = evidence.coarsest(_checks.precisions(task_thresholds))
-        found = _checks.score_array("task_thresholds", task_thresholds)
-        found = _checks.threshold_table(found, levels=len(guarantee.levels))
-        names = np.arange(len(found)) if tasks is None else _checks.task_ids(tasks)
-        _checks.same_length("task_thresholds", found, "tasks", names)
-        _checks.distinct(names.tolist())
-        counts = np.full(len(found), UNKNOWN)
-        if sizes is not None:
-            counts = _checks.task_sizes(sizes, names)
-        thresholds = found.astype(np.float64)[:, None]
+        precision = coarsest_precision(_scores.get_precisions(task_thresholds))
+        array = _scores.as_score_array("task_thresholds", task_thresholds)
+        matrix = _scores.as_threshold_matrix(array, levels=len(guarantee.levels))
+        names = np.arange(len(matrix)) if tasks is None else _ids.as_task_ids(tasks)
+        _checks.check_same_length("task_thresholds", matrix, "tasks", names)
+        _ids.check_distinct(names.tolist())
+        unknown = np.full(len(matrix), UNKNOWN)
         sent = Evidence(
-            _checks.task_names(names.tolist()),
-            counts[:, None],
-            thresholds,
-            evidence.unknown_lowest(),
+            _ids.as_task_names(names.tolist()),
+            (unknown if sizes is None else _ids.as_task_sizes(sizes, names))[:, None],
+            matrix.astype(np.float64)[:, None],
+            np.array([-np.inf]),  # sites do not send their lowest score
             precision,
         )
-        sent.refuse_uncertified(guarantee)
-        return self._conclude(sent)
+        sent.check_certified(guarantee)
+        return self._calibrate_across(guarantee, sent)
 
     @property
     def promise_(self) -> str:
         """The guarantee in one sentence, followed by ``remarks_`` if there are any."""
-        self._check_calibrated()
+        self.check_calibrated()
         g = self.guarantee_
         if self.classes_ is None:
-            cuts: sentences.Thresholds = self.threshold_
+            thresholds: sentences.Thresholds = self.threshold_
         else:
-            cuts = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
+            thresholds = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
         tasks = None if g.per_class and g.min_examples else len(self.tasks_)
-        sentence = g.sentence(tasks=tasks, threshold=cuts)
+        sentence = g.sentence(tasks=tasks, threshold=thresholds)
         return " ".join([sentence, *self.remarks_])
 
     @property
     def remarks_(self) -> list[str]:
         """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
-        self._check_calibrated()
-        return [remark for each in self._outcomes if (remark := each.remark())]
+        self.check_calibrated()
+        return [remark for outcome in self._outcomes if (remark := outcome.remark())]
 
-    def _guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self.epsilon,
-            alpha=self.alpha,
-            delta=self.delta,
-            split=self.split,
-            per_class=self.per_class,
-            min_examples=self.min_examples,
-        )
+    def _make_guarantee(self) -> Guarantee:
+        check_on_infeasible(self.on_infeasible)
+        return Guarantee(**self._guarantee_params())
 
-    def _check_parameters(self) -> Guarantee:
-        _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        return self._guarantee()
-
-    def _refuse_per_class(self, method: str) -> None:
+    def _check_not_per_class(self, method: str) -> None:
         if self.per_class:
-            raise ValueError(
+            raise InvalidInput(
                 f"{method} supports a single guarantee, and per_class=True has one for each class. "
                 "Use metapac.tables.site_table and metapac.sites.combine_sites."
             )
 
-    def _conclude(self, found: Evidence) -> Self:
-        """Check that these tasks can carry the guarantee, then take the second step."""
-        guarantee = self._check_parameters()
-        demands = [part.demand() for part in found.parts(guarantee)]
-        carried = [demand.feasible() for demand in demands]
-        if self.on_infeasible == "raise" and not all(carried):
-            raise InfeasibleGuarantee(shortage.of_tasks(demands))
-        self._settle(found)
-        for outcome, feasible in zip(self._outcomes, carried, strict=True):
-            if feasible and (remark := outcome.remark()):
+    def _calibrate_across(self, guarantee: Guarantee, evidence: Evidence) -> Self:
+        """Check that the tasks support the guarantee, then take the second step."""
+        demands = [part.demand() for part in evidence.parts(guarantee)]
+        feasible = [demand.is_feasible() for demand in demands]
+        if self.on_infeasible == "raise" and not all(feasible):
+            raise InfeasibleGuarantee(shortage.explain_too_few_tasks(demands))
+        self._take_second_step(guarantee, evidence)
+        for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
+            if is_feasible and (remark := outcome.remark()):
                 warnings.warn(remark, UserWarning, stacklevel=3)
         return self
 
-    def _settle(self, found: Evidence) -> Self:
-        """Take the second step and set the fitted attributes."""
-        guarantee = self._guarantee()
-        found = found._replace(thresholds=found.thresholds + 0.0)  # no negative zero
-        outcomes = [part.outcome() for part in found.parts(guarantee)]
-        self.guarantee_, self.columns_ = guarantee, found.columns
-        self._evidence, self._outcomes = found, outcomes
-        for name in ("threshold_", "thresholds_", "classes_"):  # of an earlier calibration
-            vars(self).pop(name, None)
-        if found.classes is None:
-            self._keep_one(found, outcomes[0])
+    def _take_second_step(self, guarantee: Guarantee, evidence: Evidence) -> None:
+        """Find the thresholds across tasks and set the fitted attributes."""
+        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
+        outcomes = [part.outcome() for part in evidence.parts(guarantee)]
+        self.guarantee_, self.columns_ = guarantee, evidence.columns
+        self._evidence, self._outcomes = evidence, outcomes
+        self.classes_ = evidence.classes
+        if evidence.classes is None:
+            self._set_shared(evidence, outcomes[0])
         else:
-            self._keep_each(found, found.classes, outcomes)
-        return self._calibrated(found.precision)
+            self._set_per_class(evidence, outcomes)
+        self._mark_calibrated(evidence.precision)
 
-    def _keep_one(self, found: Evidence, outcome: Outcome) -> None:
+    def _set_shared(self, evidence: Evidence, outcome: Outcome) -> None:
         used = outcome.used
-        self.threshold_ = outcome.threshold
+        self._threshold = outcome.threshold
         self.level_ = self.guarantee_.levels[outcome.level]
-        self.tasks_, self.task_sizes_ = found.names[used], found.sizes[used, 0]
-        self.task_thresholds_ = found.thresholds[used, 0, outcome.level]
+        self.tasks_, self.task_sizes_ = evidence.names[used], evidence.sizes[used, 0]
+        self.task_thresholds_ = evidence.thresholds[used, 0, outcome.level]
         self.left_out_ = int(np.count_nonzero(~used))
 
-    def _keep_each(
-        self, found: Evidence, classes: tuple[Any, ...], outcomes: list[Outcome]
-    ) -> None:
+    def _set_per_class(self, evidence: Evidence, outcomes: list[Outcome]) -> None:
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
         levels = [outcome.level for outcome in outcomes]
-        self.classes_ = classes
-        self.thresholds_ = np.array([outcome.threshold for outcome in outcomes])
+        self._threshold = np.array([outcome.threshold for outcome in outcomes])
         self.level_ = tuple(self.guarantee_.levels[level] for level in levels)
-        self.tasks_, self.task_sizes_ = found.names, found.sizes
-        own = found.thresholds[:, np.arange(len(classes)), levels]
-        self.task_thresholds_ = np.where(used, own, np.nan)
+        self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
+        at_level = evidence.thresholds[:, np.arange(len(levels)), levels]  # (tasks, classes)
+        self.task_thresholds_ = np.where(used, at_level, np.nan)
         self.left_out_ = np.count_nonzero(~used, axis=0)
 
     def _body(self) -> dict[str, Any]:
@@ -335,8 +387,9 @@ class MetaPS(ThresholdSets):
 
     def _restore(self, body: dict[str, Any]) -> None:
         precision = np.dtype(body["precision"])
-        found = Evidence.from_json(body["evidence"], len(self._guarantee().levels), precision)
-        self._settle(found._replace(columns=body.get("columns")))
+        guarantee = self._make_guarantee()
+        stored = Evidence.from_json(body["evidence"], len(guarantee.levels), precision)
+        self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
 
 
 class PS(ThresholdSets):
@@ -344,8 +397,8 @@ class PS(ThresholdSets):
 
     With confidence ``1 - delta`` over the calibration examples, the sets miss the true label of a
     new example from the same distribution at most a fraction ``epsilon`` of the time. On scores
-    pooled over tasks this says nothing about any one task; on a test task's own labelled examples
-    it is the paper's PS-Test.
+    pooled over tasks it says nothing about any one task. Calibrated on labelled examples of the
+    test task itself, it is the paper's PS-Test.
 
     Parameters
     ----------
@@ -354,23 +407,34 @@ class PS(ThresholdSets):
     delta : float
         Failure probability of the guarantee.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do where the examples are too few: raise ``InfeasibleGuarantee``, or keep every
+        What to do if the examples are too few: raise ``InfeasibleGuarantee``, or keep every
         label.
 
     Attributes
     ----------
     threshold_ : float
-        Keep a label when its score is at least this.
+        The smallest score that is kept.
     n_examples_ : int
         Number of calibration examples.
     promise_ : str
         The guarantee in one sentence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import PS
+    >>> method = PS(epsilon=0.1, delta=0.05).calibrate(np.linspace(0, 1, 101))
+    >>> method.threshold_
+    0.04
+    >>> method.predict_set([[0.7, 0.2, 0.01]])
+    array([[ True,  True, False]])
     """
 
+    _kind = "PS"
     epsilon: float
     n_examples_: int
 
-    @own_words
+    @reject_foreign_keywords
     def __init__(self, *, epsilon: float, delta: float, on_infeasible: str = "raise") -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -394,20 +458,21 @@ class PS(ThresholdSets):
         InfeasibleGuarantee
             If the examples are too few; the message says what would work.
         """
-        _checks.one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        array = _checks.calibration_scores("scores", scores)
-        found = threshold(array, epsilon=self.epsilon, delta=self.delta)
-        n = len(array)
+        check_on_infeasible(self.on_infeasible)
+        array = _scores.as_calibration_scores("scores", scores)
+        cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
         if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
-            raise InfeasibleGuarantee(shortage.of_examples(self.epsilon, self.delta, n))
-        self.n_examples_, self.threshold_ = n, found
-        return self._calibrated(array.dtype)
+            raise InfeasibleGuarantee(
+                shortage.explain_too_few_examples(self.epsilon, self.delta, n)
+            )
+        self.n_examples_, self._threshold = n, cut_off
+        return self._mark_calibrated(array.dtype)
 
     @property
     def promise_(self) -> str:
         """The guarantee in one sentence, with its numbers and its assumptions."""
-        self._check_calibrated()
-        sentence = sentences.of_examples(
+        self.check_calibrated()
+        sentence = sentences.describe_example_guarantee(
             self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
         )
         return sentence if self.threshold_ > -math.inf else f"{sentence} {sentences.TRIVIAL}"
@@ -416,6 +481,6 @@ class PS(ThresholdSets):
         return {"evidence": {"examples": self.n_examples_}}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        self.n_examples_ = _checks.whole_number("examples", body["evidence"]["examples"])
-        self.threshold_ = float(body["threshold"])
-        self._calibrated(np.dtype(body["precision"]))
+        self.n_examples_ = _checks.as_whole_number("examples", body["evidence"]["examples"])
+        self._threshold = float(body["threshold"])
+        self._mark_calibrated(np.dtype(body["precision"]))

@@ -1,4 +1,4 @@
-"""Feasibility: whether given tasks can carry a guarantee, and what they would need."""
+"""Feasibility: whether given tasks support a guarantee, and what they would need."""
 
 from __future__ import annotations
 
@@ -12,74 +12,153 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks
+from metapac._types import Counts
 from metapac.binomial import certifies
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
 from metapac.ranks import Level, equal_share
 
-Counts = NDArray[np.int64]
+# Above this number of tasks, each level gets an equal share of delta: close to exact, and fast.
+_EXACT = 20_000
+# Candidate levels or sizes to try, where each takes time.
+MAX_TRIED = 40
 
 
-def least_size(epsilon: float, delta: float, errors: int = 0) -> int:
-    """Return the least n such that ``errors`` errors in n examples still certify ``epsilon``."""
+def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
+    """Return the smallest n such that ``errors`` errors in n examples certify ``epsilon``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Error rate to certify.
+    delta : float
+        Failure probability of the certificate.
+    errors : int, default 0
+        Number of errors observed.
+
+    Returns
+    -------
+    int
+        The sample size.
+
+    Raises
+    ------
+    InvalidInput
+        If it exceeds 2**53.
+    """
     guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
     if guess > _checks.LARGEST_COUNT:
-        raise beyond_counting(epsilon, delta)
+        raise sample_size_overflow(epsilon, delta)
     high = max(errors + 1, math.ceil(guess))
     while not certifies(errors, high, epsilon, delta):
         high *= 2
     low = errors  # as many errors as examples certify nothing
-    return least_whole(lambda n: bool(certifies(errors, n, epsilon, delta)), low, high)
+    return min_integer(lambda n: bool(certifies(errors, n, epsilon, delta)), low, high)
 
 
-# Beyond this many tasks, an equal share of delta is used: close to exact, and fast.
-_EXACT = 20_000
+def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
+    """Return the smallest number of tasks at which ``small`` of them may be too small for a level.
 
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+    level : int
+        Index of the level.
+    small : int, default 0
+        Number of tasks that are too small to certify ``epsilon`` at that level.
 
-def least_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
-    """Return the least number of tasks at which ``small`` of them may be too small for a level."""
+    Returns
+    -------
+    int
+        The number of tasks.
+    """
     share, delta = guarantee.levels[level].alpha_across, guarantee.delta
+
+    def enough(tasks: int) -> bool:
+        return guarantee.allowed_low_thresholds(tasks)[level] >= small
+
     if delta is None:
-        most = math.ceil((small + 1) / share) + 1
-        return least_whole(lambda n: guarantee.ranks(n)[level] >= small, 0, most)
-    low = least_size(share, delta, small)
+        return min_integer(enough, 0, math.ceil((small + 1) / share) + 1)
+    low = min_sample_size(share, delta, small)
     if len(guarantee.levels) == 1:
         return low
     # Every level gets at least an equal share of delta.
-    high = least_size(share, equal_share(delta, len(guarantee.levels)), small)
+    high = min_sample_size(share, equal_share(delta, len(guarantee.levels)), small)
     if high > _EXACT:
         return high
-    if guarantee.ranks(low)[level] >= small:
-        return low
-    return least_whole(lambda n: guarantee.ranks(n)[level] >= small, low, high)
+    return low if enough(low) else min_integer(enough, low, high)
 
 
-def fewest_tasks(guarantee: Guarantee, small: Sequence[int]) -> tuple[int, int]:
-    """Return the least number of tasks over all levels, and the level that attains it.
+def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[int, int]:
+    """Return the smallest number of tasks over all levels, and the level that attains it.
 
-    ``small`` is the number of tasks that are too small for each level. Ranks are slow to compute,
-    so a level is tried only if, given all of delta, it would need no more tasks than the best yet.
+    Counts across tasks are slow to compute, so a level is tried only if, given all of delta, it
+    would need no more tasks than the best level so far.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+    small : sequence of int
+        Number of tasks that are too small for each level.
+
+    Returns
+    -------
+    tasks : int
+        The number of tasks.
+    level : int
+        Index of the level.
     """
     if guarantee.delta is None:
-        return least_tasks(guarantee, 0, small[0]), 0
+        return min_tasks(guarantee, 0, small[0]), 0
     pairs = zip(guarantee.levels, small, strict=True)
-    bounds = [least_size(level.alpha_across, guarantee.delta, few) for level, few in pairs]
+    bounds = [min_sample_size(level.alpha_across, guarantee.delta, few) for level, few in pairs]
     best = (math.inf, 0)
     for bound, level in sorted((bound, level) for level, bound in enumerate(bounds)):
         if bound <= best[0]:
-            best = min(best, (least_tasks(guarantee, level, small[level]), level))
+            best = min(best, (min_tasks(guarantee, level, small[level]), level))
     return int(best[0]), best[1]
 
 
-def least_whole(works: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least number that works, given that ``low`` does not and ``high`` does."""
+def min_integer(works: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the smallest integer that works, by bisection.
+
+    Parameters
+    ----------
+    works : callable
+        Takes an integer and returns whether it works.
+    low : int
+        An integer that does not work.
+    high : int
+        A larger integer that works.
+
+    Returns
+    -------
+    int
+        The smallest integer above ``low`` that works.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if works(middle) else (middle, high)
     return high
 
 
-def least_value(works: Callable[[float], bool], tolerance: float = 1e-15) -> float | None:
-    """Return the least value in (0, 1) that works, if larger values only make it easier."""
+def min_value(works: Callable[[float], bool], tolerance: float = 1e-15) -> float | None:
+    """Return the smallest value between 0 and 1 that works, by bisection.
+
+    Parameters
+    ----------
+    works : callable
+        Takes a float and returns whether it works; larger values only make it easier.
+    tolerance : float, default 1e-15
+        Relative tolerance of the result.
+
+    Returns
+    -------
+    float or None
+        A value that works; None if none does.
+    """
     low, high = sys.float_info.min, math.nextafter(1.0, 0.0)  # below low, shares underflow
     if not works(high):
         return None
@@ -88,15 +167,39 @@ def least_value(works: Callable[[float], bool], tolerance: float = 1e-15) -> flo
     return high
 
 
-def beyond_counting(epsilon: float, delta: float) -> ValueError:
-    return ValueError(
-        f"a rate of {epsilon:g} at confidence 1 - {delta:g} needs more than 2**53 examples or "
-        "tasks. Choose a larger epsilon, alpha or delta."
-    )
+def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
+    """Return the error for a rate that would need more examples or tasks than can be counted.
+
+    Parameters
+    ----------
+    epsilon : float
+        Error rate to certify.
+    delta : float
+        Failure probability of the certificate.
+
+    Returns
+    -------
+    InvalidInput
+        The error to raise.
+    """
+    rate = f"a rate of {epsilon:g} at confidence 1 - {delta:g}"
+    names = map(Parameter, ("epsilon", "alpha", "delta"))
+    text = "{} needs more than 2**53 examples or tasks. Choose a larger {}, {} or {}."
+    return InvalidInput(text, rate, *names)
 
 
 class Affordable(NamedTuple):
-    """The smallest feasible value of each parameter, with the others held fixed; None if none."""
+    """Smallest feasible value of each parameter, the others held fixed.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        Miss rate allowed on a task; None if no value is feasible.
+    alpha : float or None
+        Fraction of new tasks that may exceed the miss rate; None if no value is feasible.
+    delta : float or None
+        Failure probability; None if no value is feasible, or for a guarantee in expectation.
+    """
 
     epsilon: float | None
     alpha: float | None
@@ -104,122 +207,236 @@ class Affordable(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """A guarantee and the tasks meant to carry it: ``counts[i]`` tasks of size ``sizes[i]``."""
+    """A guarantee, and the sizes of the tasks that should support it.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        The guarantee; for one class, the part of that class.
+    sizes : ndarray of int64
+        Different sizes of tasks.
+    counts : ndarray of int64
+        Number of tasks of each size.
+    label : object
+        The class whose examples are counted; None for all classes together.
+    sizes_known : bool
+        False if some sizes are only inferred from thresholds.
+    """
 
     guarantee: Guarantee
     sizes: Counts
     counts: Counts
-    label: Any = None  # the class whose examples are counted; None for all classes together
-    known: bool = True  # False where some sizes are only inferred from thresholds
+    label: Any = None
+    sizes_known: bool = True
 
     @classmethod
-    def of_sizes(
-        cls, guarantee: Guarantee, sizes: ArrayLike, *, label: Any = None, known: bool = True
+    def from_sizes(
+        cls, guarantee: Guarantee, sizes: ArrayLike, *, label: Any = None, sizes_known: bool = True
     ) -> Demand:
-        """Return the demand on tasks of these sizes."""
-        distinct, counts = np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True)
-        return cls(guarantee, distinct, counts, label, known)
+        """Return the demand on tasks of given sizes.
 
-    def with_(self, **changes: Any) -> Demand:
-        """Return the demand with some parameters of its guarantee changed."""
+        Parameters
+        ----------
+        guarantee : Guarantee
+            The guarantee.
+        sizes : array_like of int
+            Number of examples of each task.
+        label : object, optional
+            The class whose examples are counted.
+        sizes_known : bool, default True
+            False if some sizes are only inferred from thresholds.
+
+        Returns
+        -------
+        Demand
+            The demand, with tasks of one size counted together.
+        """
+        distinct, counts = np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True)
+        return cls(guarantee, distinct, counts, label, sizes_known)
+
+    def with_parameters(self, **changes: Any) -> Demand:
+        """Return the demand with some parameters of its guarantee changed.
+
+        Parameters
+        ----------
+        **changes : object
+            New values of parameters of the guarantee.
+
+        Returns
+        -------
+        Demand
+            The changed demand.
+        """
         return self._replace(guarantee=replace(self.guarantee, **changes))
 
     def with_tasks(self, count: int, examples: int) -> Demand:
-        """Return the demand with ``count`` more tasks of ``examples`` examples each."""
+        """Return the demand with more tasks.
+
+        Parameters
+        ----------
+        count : int
+            Number of tasks to add.
+        examples : int
+            Number of examples of each of them.
+
+        Returns
+        -------
+        Demand
+            The changed demand.
+        """
         sizes, counts = np.append(self.sizes, examples), np.append(self.counts, count)
         return self._replace(sizes=sizes, counts=counts)
 
     @property
     def used(self) -> NDArray[np.bool_]:
-        """Whether tasks of each size count, or are left out by ``min_examples``."""
+        """For each size, whether tasks of that size are used, not left out by ``min_examples``."""
         return np.asarray(self.sizes >= self.guarantee.min_examples)
 
     @property
     def tasks(self) -> int:
-        """The number of tasks that count."""
+        """Number of tasks that are used."""
         return int(self.counts[self.used].sum())
 
     @property
     def left_out(self) -> int:
-        """The number of tasks that ``min_examples`` leaves out."""
+        """Number of tasks that ``min_examples`` leaves out."""
         return int(self.counts[~self.used].sum())
 
     def too_small(self, level: Level) -> int:
-        """Return how many of the tasks that count cannot certify epsilon at a level."""
+        """Return how many of the tasks used cannot certify ``epsilon`` at a level.
+
+        Parameters
+        ----------
+        level : Level
+            The level.
+
+        Returns
+        -------
+        int
+            The number of tasks.
+        """
         certified = certifies(0, self.sizes, self.guarantee.miss_rate, level.alpha_within)
         return int(self.counts[self.used & ~certified].sum())
 
-    def spare(self) -> list[int]:
-        """Return for each level how many more tasks could be too small; negative if unusable."""
+    def spare_tasks(self) -> list[int]:
+        """Return for each level how many more tasks could be too small.
+
+        Returns
+        -------
+        list of int
+            The number of tasks; negative if the level is unusable.
+        """
         if not self.tasks:
             return [-1]
-        ranks = self.guarantee.ranks(self.tasks)
+        allowed = self.guarantee.allowed_low_thresholds(self.tasks)
         small = map(self.too_small, self.guarantee.levels)
-        return [rank - few for rank, few in zip(ranks, small, strict=True)]
+        return [count - few for count, few in zip(allowed, small, strict=True)]
 
-    def feasible(self) -> bool:
-        """Return whether these tasks can carry the guarantee."""
-        quick = self._surely()
-        return max(self.spare()) >= 0 if quick is None else quick
+    def is_feasible(self) -> bool:
+        """Return whether these tasks support the guarantee.
 
-    def _surely(self) -> bool | None:
-        """Return whether it is feasible; None if an equal share of delta and all of it disagree."""
-        g, levels = self.guarantee, self.guarantee.levels
-        if g.delta is None or len(levels) == 1 or not self.tasks:
-            return None
+        Returns
+        -------
+        bool
+            True if at least one level is usable.
+        """
+        g = self.guarantee
+        if g.delta is not None and len(g.levels) > 1 and self.tasks:
+            # Quick bounds: for some level an equal share of delta is enough, and all of it needed.
+            if self._is_any_level_usable(equal_share(g.delta, len(g.levels))):
+                return True
+            if not self._is_any_level_usable(g.delta):
+                return False
+        return max(self.spare_tasks()) >= 0
 
-        def any_level(delta: float) -> bool:
-            return any(
-                bool(certifies(self.too_small(each), self.tasks, each.alpha_across, delta))
-                for each in levels
-            )
-
-        if any_level(equal_share(g.delta, len(levels))):
-            return True
-        return None if any_level(g.delta) else False
+    def _is_any_level_usable(self, delta: float) -> bool:
+        """Return whether some level, given ``delta`` for itself, tolerates its small tasks."""
+        return any(
+            bool(certifies(self.too_small(level), self.tasks, level.alpha_across, delta))
+            for level in self.guarantee.levels
+        )
 
     @property
     def tolerance(self) -> float:
-        """Tolerance of the search for the best guarantee; ranks of several levels are slow."""
+        """Tolerance of searches over parameters; coarser where several levels make them slow."""
         return 1e-15 if len(self.guarantee.levels) == 1 else 1e-5
 
     def affordable(self) -> Affordable:
-        """Return the best guarantee of these tasks, one parameter at a time."""
+        """Return the best guarantee that these tasks support, one parameter at a time.
 
-        def least(name: str) -> float | None:
-            def works(value: float) -> bool:
-                return self.with_(**{name: value}).feasible()
+        Returns
+        -------
+        Affordable
+            The smallest feasible value of each parameter, the others held fixed.
+        """
+        in_expectation = self.guarantee.delta is None
+        delta = None if in_expectation else self.smallest("delta", self.tolerance)
+        return Affordable(self.smallest("epsilon"), self.smallest("alpha", self.tolerance), delta)
 
-            return least_value(works, self.tolerance)
+    def smallest(self, parameter: str, tolerance: float = 1e-15) -> float | None:
+        """Return the smallest value of a parameter that these tasks support, the others fixed.
 
-        delta = None if self.guarantee.delta is None else least("delta")
-        return Affordable(self.affordable_epsilon(), least("alpha"), delta)
+        Parameters
+        ----------
+        parameter : {"epsilon", "alpha", "delta"}
+            The parameter.
+        tolerance : float, default 1e-15
+            Relative tolerance of the result.
 
-    def affordable_epsilon(self) -> float | None:
-        """Return the smallest epsilon that these tasks can carry, other parameters held fixed."""
-        return least_value(lambda value: self.with_(epsilon=value).feasible())
+        Returns
+        -------
+        float or None
+            The value; None if none is feasible.
+        """
+
+        def works(value: float) -> bool:
+            return self.with_parameters(**{parameter: value}).is_feasible()
+
+        return min_value(works, tolerance)
 
 
-def single_level(demands: Sequence[Demand]) -> float | None:
-    """Return a numeric split with which these tasks can carry their guarantees, if there is one.
+def find_single_level(demands: Sequence[Demand]) -> float | None:
+    """Return a numeric split with which the tasks support all guarantees, if there is one.
 
-    Candidates are the levels that tasks of the given sizes reach with no error, lowest first.
+    Candidates are the levels that tasks of the given sizes reach without an error, lowest first.
+
+    Parameters
+    ----------
+    demands : sequence of Demand
+        The demands, one for each class.
+
+    Returns
+    -------
+    float or None
+        The level within tasks to pass as ``split``.
     """
     reached = {
-        rounded_up(max((1 - each.guarantee.miss_rate) ** int(size), 1e-12))
-        for each in demands
-        for size in each.sizes
+        round_up(max((1 - demand.guarantee.miss_rate) ** int(size), 1e-12))
+        for demand in demands
+        for size in demand.sizes
     }
-    tried = sorted(level for level in reached if 0.005 <= level <= 0.5)
-    some = tried[:: max(1, len(tried) // TRIED)]
-    return next((x for x in some if all(each.with_(split=x).feasible() for each in demands)), None)
+    candidates = sorted(level for level in reached if 0.005 <= level <= 0.5)
+    for level in candidates[:: max(1, len(candidates) // MAX_TRIED)]:
+        if all(demand.with_parameters(split=level).is_feasible() for demand in demands):
+            return level
+    return None
 
 
-TRIED = 40  # levels or sizes at most, where each takes time
+def round_up(value: float, digits: int = 3) -> float:
+    """Return a positive number rounded up to a few significant digits.
 
+    Parameters
+    ----------
+    value : float
+        The number.
+    digits : int, default 3
+        Number of significant digits.
 
-def rounded_up(value: float, digits: int = 3) -> float:
-    """Return ``value`` rounded up to ``digits`` significant digits."""
+    Returns
+    -------
+    float
+        The rounded number, not below ``value``.
+    """
     near = float(f"{value:.{digits}g}")
     step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return near if near >= value else float(f"{near + step:.{digits}g}")

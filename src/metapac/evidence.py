@@ -1,4 +1,4 @@
-"""What the second step sees of the calibration tasks: a few numbers for each, not all scores."""
+"""The evidence of the calibration tasks: a few numbers per task, all that the second step needs."""
 
 from __future__ import annotations
 
@@ -9,89 +9,195 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, demands, persistence, sentences
-from metapac.binomial import task_rank
+from metapac import _document, _ids
+from metapac._types import Counts, Floats
+from metapac.binomial import allowed_errors_in_task
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.grouping import group, group_by_class, task_thresholds
 from metapac.guarantee import Guarantee
-
-UNKNOWN = -1  # the size of a task whose site did not send it
-
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from metapac.outcome import UNKNOWN, Part
 
 
 class Evidence(NamedTuple):
-    """The thresholds of the tasks at each level and, with ``per_class``, for each class.
+    """The threshold of each task at each level and, with ``per_class``, for each class.
 
-    Without ``per_class``, the axis of classes has length 1.
+    Attributes
+    ----------
+    names : ndarray, shape (tasks,)
+        The tasks.
+    sizes : ndarray, shape (tasks, classes)
+        Number of examples; ``UNKNOWN`` if a site did not send it. Without ``per_class``, the axis
+        of classes has length 1, here and below.
+    thresholds : ndarray, shape (tasks, classes, levels)
+        Threshold within each task; ``-inf`` if it has too few examples for the level.
+    lowest : ndarray, shape (classes,)
+        Lowest score; ``-inf`` if it is not known.
+    precision : numpy.dtype
+        Precision of the scores.
+    classes : tuple or None
+        The classes with ``per_class``, otherwise None.
+    columns : dict or None
+        Columns of the table that the scores come from.
+    highest : ndarray, shape (classes,), or None
+        Highest score, if it was computed.
     """
 
-    names: NDArray[Any]  # (tasks,)
-    sizes: Counts  # (tasks, classes), UNKNOWN where a site did not send it
-    thresholds: Floats  # (tasks, classes, levels)
-    lowest: Floats  # (classes,), the lowest score; -inf where it is not known
+    names: NDArray[Any]
+    sizes: Counts
+    thresholds: Floats
+    lowest: Floats
     precision: np.dtype[Any]
-    classes: tuple[Any, ...] | None = None  # None without per_class
-    columns: dict[str, Any] | None = None  # of the table that the scores come from
-    highest: Floats | None = None  # (classes,), the highest score, if it was computed
+    classes: tuple[Any, ...] | None = None
+    columns: dict[str, Any] | None = None
+    highest: Floats | None = None
+
+    @classmethod
+    def from_groups(
+        cls,
+        names: NDArray[Any],
+        classes: tuple[Any, ...],
+        task: Counts,
+        label: Counts,
+        *,
+        sizes: Counts,
+        thresholds: Floats,
+        lowest: Floats,
+        highest: Floats,
+        precision: np.dtype[Any],
+    ) -> Evidence:
+        """Return the evidence of groups, each with the examples of one class in one task.
+
+        Parameters
+        ----------
+        names : ndarray, shape (tasks,)
+            The tasks.
+        classes : tuple
+            The classes.
+        task, label : ndarray, shape (groups,)
+            Index of the task, and of the class, of each group. Pairs without a group have size 0
+            and threshold ``-inf``.
+        sizes : ndarray, shape (groups,)
+            Number of examples.
+        thresholds : ndarray, shape (groups, levels)
+            Threshold within each group.
+        lowest, highest : ndarray, shape (groups,)
+            Lowest and highest score of each group.
+        precision : numpy.dtype
+            Precision of the scores.
+
+        Returns
+        -------
+        Evidence
+            With ``classes``.
+        """
+        shape = (len(names), len(classes))
+        all_sizes = np.zeros(shape, dtype=np.int64)
+        all_thresholds = np.full((*shape, thresholds.shape[1]), -np.inf)
+        all_sizes[task, label], all_thresholds[task, label] = sizes, thresholds
+        bottom, top = np.full(len(classes), np.inf), np.full(len(classes), -np.inf)
+        np.minimum.at(bottom, label, lowest)
+        np.maximum.at(top, label, highest)
+        return cls(names, all_sizes, all_thresholds, bottom, precision, classes, highest=top)
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
-        """Return the evidence for each class, or for all of them together."""
-        tops = _tops(self).tolist()
+        """Return the evidence for each class, or for all of them together.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            The guarantee at whose levels the evidence was collected.
+
+        Returns
+        -------
+        list of Part
+            One for each class with ``per_class``, otherwise a single one.
+        """
         if self.classes is None:
-            return [self._part(guarantee, None, 0, tops[0])]
+            return [self._part(guarantee, None, 0)]
         guarantee.check_classes(self.classes)
         return [
-            self._part(guarantee.of_class(label, self.classes), label, number, tops[number])
-            for number, label in enumerate(self.classes)
+            self._part(guarantee.for_class(label, self.classes), label, index)
+            for index, label in enumerate(self.classes)
         ]
 
-    def _part(self, guarantee: Guarantee, label: Any, number: int, highest: float) -> Part:
-        sizes = self.sizes[:, number]
+    def _part(self, guarantee: Guarantee, label: Any, index: int) -> Part:
+        sizes = self.sizes[:, index]
         used = sizes >= guarantee.min_examples
         if not guarantee.min_examples:
             used[:] = True
         elif (sizes == UNKNOWN).any():
-            raise ValueError(
-                f"min_examples={guarantee.min_examples} needs the number of examples of every "
-                "task. Pass sizes too."
-            )
-        thresholds, lowest = self.thresholds[:, number], float(self.lowest[number])
-        return Part(guarantee, label, used, sizes, thresholds, lowest, highest)
+            parameters = Parameter("min_examples", guarantee.min_examples), Parameter("sizes")
+            text = "{} needs the number of examples of every task. Pass {} too."
+            raise InvalidInput(text, *parameters)
+        lowest, highest = float(self.lowest[index]), float(_highest(self)[index])
+        return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
 
-    def refuse_uncertified(self, guarantee: Guarantee) -> None:
-        """Raise ValueError for a threshold that a task of its size cannot have at these levels."""
+    def check_certified(self, guarantee: Guarantee) -> None:
+        """Raise InvalidInput for a threshold that a task of its size cannot have.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            The guarantee at whose levels the evidence was collected.
+        """
         for part in self.parts(guarantee):
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
             sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
             bad = np.argwhere(sent & (ranks < 0))
             if len(bad):
                 task, level = bad[0]
-                raise ValueError(
+                raise InvalidInput(
                     f"task_thresholds holds {part.thresholds[task, level]:g} for task "
                     f"{self.names.tolist()[task]!r}, whose {part.sizes[task]} examples are too few "
-                    "for any. Was it computed with another epsilon, alpha or split?"
+                    "to certify any. Was it computed with another epsilon, alpha or split?"
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence for JSON; without ``per_class``, the axis of classes is dropped."""
-        plain = self.classes is None
-        sizes = self.sizes[:, 0] if plain else self.sizes
-        thresholds = self.thresholds[:, 0] if plain else self.thresholds
-        found = {"tasks": _checks.json_names(self.names)}
-        found |= {} if plain else {"classes": list(self.classes or ())}
+        """Return the evidence as JSON can hold it; without ``per_class``, with no axis of classes.
+
+        Returns
+        -------
+        dict
+            What `from_json` reads.
+        """
+        sizes, thresholds = self.sizes, self.thresholds
+        body: dict[str, Any] = {"tasks": _ids.as_json_names(self.names)}
+        if self.classes is None:
+            sizes, thresholds = sizes[:, 0], thresholds[:, 0]
+        else:
+            body["classes"] = list(self.classes)
         if self.highest is not None:
-            found["highest"] = persistence.encode_all(self.highest.tolist())
-        return found | {
+            body["highest"] = _document.encode_floats(self.highest.tolist())
+        return body | {
             "sizes": sizes.tolist(),
-            "thresholds": persistence.encode_all(thresholds.tolist()),
-            "lowest": persistence.encode_all(self.lowest.tolist()),
+            "thresholds": _document.encode_floats(thresholds.tolist()),
+            "lowest": _document.encode_floats(self.lowest.tolist()),
         }
 
     @classmethod
     def from_json(cls, body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:
-        """Return the evidence from ``to_json``; raises ValueError if the shapes do not match."""
-        names = _checks.task_names(body["tasks"])
+        """Return the evidence that `to_json` prepared.
+
+        Parameters
+        ----------
+        body : dict
+            What `to_json` returned.
+        levels : int
+            Number of levels.
+        precision : numpy.dtype
+            Precision of the scores.
+
+        Returns
+        -------
+        Evidence
+            Without ``columns``.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not match.
+        """
+        names = _ids.as_task_names(body["tasks"])
         classes = tuple(body["classes"]) if "classes" in body else None
         shape = (len(names), 1 if classes is None else len(classes))
         return cls(
@@ -104,135 +210,126 @@ class Evidence(NamedTuple):
             highest=np.array(body["highest"], dtype=np.float64) if "highest" in body else None,
         )
 
-    def joined(self, new: Evidence) -> Evidence:
-        """Return the evidence of old and new tasks together; the coarser precision decides."""
-        old, new = _same_classes(self, new)
-        return Evidence(
-            _checks.new_names(old.names, new.names),
-            np.concatenate([old.sizes, new.sizes]),
-            np.concatenate([old.thresholds, new.thresholds]),
-            np.minimum(old.lowest, new.lowest),
-            coarsest([old.precision, new.precision]),
-            old.classes,
-            old.columns,
-            np.maximum(_tops(old), _tops(new)),
+    def join(self, new: Evidence) -> Evidence:
+        """Return the evidence of old and new tasks together.
+
+        Parameters
+        ----------
+        new : Evidence
+            Evidence of other tasks. The coarser of both precisions is used.
+
+        Returns
+        -------
+        Evidence
+            With all tasks, and with the classes of both.
+        """
+        old, new = _align_classes(self, new)
+        return old._replace(
+            names=_ids.append_new_names(old.names, new.names),
+            sizes=np.concatenate([old.sizes, new.sizes]),
+            thresholds=np.concatenate([old.thresholds, new.thresholds]),
+            lowest=np.minimum(old.lowest, new.lowest),
+            highest=np.maximum(_highest(old), _highest(new)),
+            precision=coarsest_precision([old.precision, new.precision]),
         )
 
 
-class Part(NamedTuple):
-    """The evidence for one class, or for all of them together, and its guarantee."""
-
-    guarantee: Guarantee
-    label: Any  # None without per_class
-    used: NDArray[np.bool_]  # (tasks,), False for those left out as too small
-    sizes: Counts  # (tasks,)
-    thresholds: Floats  # (tasks, levels)
-    lowest: float
-    highest: float
-
-    def demand(self) -> demands.Demand:
-        """Return the demand on these tasks; an unknown size is inferred from the thresholds.
-
-        A threshold above ``-inf`` shows that its task was large enough for that level.
-        """
-        g, sizes, unknown = self.guarantee, self.sizes, self.sizes == UNKNOWN
-        if unknown.any():
-            needs = [demands.least_size(g.miss_rate, level.alpha_within) for level in g.levels]
-            shown = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
-            sizes = np.where(unknown, shown, sizes)
-        return demands.Demand.of_sizes(g, sizes, label=self.label, known=not unknown.any())
-
-    def outcome(self) -> Outcome:
-        """Take the second step: a threshold across tasks at each level, and their maximum."""
-        used = self.thresholds[self.used]
-        ranks = self.guarantee.ranks(len(used)) if len(used) else ()
-        across = np.full(self.thresholds.shape[1], -np.inf)
-        for level, rank in enumerate(ranks):
-            if rank >= 0:
-                across[level] = np.partition(used[:, level], rank)[rank]
-        best = int(np.argmax(across))
-        cut = float(across[best])
-        return Outcome(self.label, self.used, best, cut, self._at_bottom(used[:, best], cut))
-
-    def _at_bottom(self, thresholds: Floats, cut: float) -> int:
-        """Return how many tasks push the threshold to the lowest score; 0 if it is not there.
-
-        It is normal that the threshold is the lowest score of a single task. A lowest score that
-        several tasks share, or a probability of 0, is taken for the bottom of the scale. If no
-        score is higher, it may as well be the top of the scale, and is not reported. A threshold
-        of 0 is reported where the lowest score is not known too, as sites do not send it.
-        """
-        if self.highest <= cut or (self.lowest < cut and not self.lowest == -np.inf < cut == 0):
-            return 0
-        tied = int(np.count_nonzero(thresholds == cut))
-        return int(np.count_nonzero(thresholds <= cut)) if tied > 1 or cut == 0 else 0
-
-
-class Outcome(NamedTuple):
-    """The result of the second step for one class, or for all of them together."""
-
-    label: Any
-    used: NDArray[np.bool_]  # (tasks,)
-    level: int  # the number of the level whose threshold is the largest
-    threshold: float
-    at_bottom: int  # number of tasks that make the guarantee vacuous; 0 if it is not
-
-    def remark(self) -> str:
-        """Return what makes the guarantee uninformative, in words; empty if nothing does."""
-        tasks = int(np.count_nonzero(self.used))
-        if self.threshold == -np.inf:
-            return sentences.trivial(self.label)
-        if self.at_bottom:
-            return sentences.vacuous(self.threshold, self.at_bottom, tasks, self.label)
-        return ""
-
-
 def ranks_within(sizes: Counts, guarantee: Guarantee) -> Counts:
-    """Return the rank (from 0) of the threshold among a task's scores, by size and level; or -1."""
+    """Return the rank of the threshold among the scores of a task, at each level.
+
+    Parameters
+    ----------
+    sizes : ndarray, shape (tasks,)
+        Number of examples of each task.
+    guarantee : Guarantee
+        The guarantee, with one ``epsilon``.
+
+    Returns
+    -------
+    ndarray of int, shape (tasks, levels)
+        Rank from 0 in ascending order; -1 if the task is too small for the level.
+    """
     distinct, place = np.unique(sizes, return_inverse=True)
     levels = tuple(level.alpha_within for level in guarantee.levels)
-    table = _rank_table if len(distinct) > _FEW else _kept_rank_table
+    table = _rank_table if len(distinct) > _FEW else _cached_rank_table
     return table(tuple(distinct.tolist()), guarantee.miss_rate, levels)[place]
 
 
 def _rank_table(sizes: tuple[int, ...], epsilon: float, levels: tuple[float, ...]) -> Counts:
     counts = np.array(sizes, dtype=np.int64)
-    return np.stack([task_rank(counts, epsilon, level) for level in levels], axis=1)
+    return np.stack([allowed_errors_in_task(counts, epsilon, level) for level in levels], axis=1)
 
 
 # Studies calibrate many times on tasks of the same few sizes; their ranks are cached.
 _FEW = 64
-_kept_rank_table = functools.lru_cache(maxsize=256)(_rank_table)
+_cached_rank_table = functools.lru_cache(maxsize=256)(_rank_table)
 
 
 def ranks_by_class(
     sizes: Counts, label: Counts, classes: tuple[Any, ...], guarantee: Guarantee
 ) -> Counts:
-    """Return ``ranks_within`` for groups of one task and one class; ``label`` is its index."""
+    """Return `ranks_within` for groups, each with the examples of one class in one task.
+
+    Parameters
+    ----------
+    sizes : ndarray, shape (groups,)
+        Number of examples of each group.
+    label : ndarray, shape (groups,)
+        Index of its class.
+    classes : tuple
+        The classes.
+    guarantee : Guarantee
+        The guarantee of all classes.
+
+    Returns
+    -------
+    ndarray of int, shape (groups, levels)
+        The ranks.
+    """
     ranks = np.empty((len(sizes), len(guarantee.levels)), dtype=np.int64)
-    for number, name in enumerate(classes):
-        own = label == number
-        ranks[own] = ranks_within(sizes[own], guarantee.of_class(name, classes))
+    for index, name in enumerate(classes):
+        of_class = label == index
+        ranks[of_class] = ranks_within(sizes[of_class], guarantee.for_class(name, classes))
     return ranks
 
 
-def of_scores(
-    guarantee: Guarantee, scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: Any
+def collect_evidence(
+    guarantee: Guarantee,
+    scores: ArrayLike,
+    tasks: ArrayLike | Iterable[object],
+    labels: ArrayLike | None = None,
 ) -> Evidence:
-    """Take the first step on arrays: a threshold for each task, at each level."""
+    """Take the first step on arrays: find a threshold for each task, at each level.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What is to be guaranteed.
+    scores : array_like, shape (n,)
+        Scores of the true labels; higher means more plausible.
+    tasks : array_like, shape (n,)
+        Task of each example.
+    labels : array_like, shape (n,), optional
+        True label of each example. Needed with ``per_class``, and only then.
+
+    Returns
+    -------
+    Evidence
+        What `MetaPS.from_evidence` takes.
+    """
     if guarantee.per_class:
         return _by_class(guarantee, scores, tasks, labels)
     if labels is not None:
-        raise ValueError(
+        raise InvalidInput(
             "labels must not be passed unless per_class=True: the scores must already be those of "
             "the true labels."
         )
     grouped = group(scores, tasks)
-    found, lowest = task_thresholds(grouped, ranks_within(grouped.sizes, guarantee))
+    thresholds, lowest = task_thresholds(grouped, ranks_within(grouped.sizes, guarantee))
     return Evidence(
         grouped.names,
         grouped.sizes[:, None],
-        found[:, None],
+        thresholds[:, None],
         lowest.min(keepdims=True),
         grouped.scores.dtype,
         highest=grouped.scores.max(keepdims=True).astype(np.float64),
@@ -243,74 +340,66 @@ def _by_class(
     guarantee: Guarantee, scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: Any
 ) -> Evidence:
     if labels is None:
-        raise ValueError("labels must hold the true label of each example where per_class=True.")
+        raise InvalidInput("labels must hold the true label of each example if per_class=True.")
     names, classes, task, label, groups = group_by_class(scores, tasks, labels)
     ranks = ranks_by_class(groups.sizes, label, classes, guarantee)
-    found, lowest = task_thresholds(groups, ranks)
-    precision = groups.scores.dtype
-    spread_out = spread(names, classes, task, label, groups.sizes, found, lowest, precision)
-    highest = np.full(len(classes), -np.inf)
+    thresholds, lowest = task_thresholds(groups, ranks)
     starts = np.cumsum(groups.sizes) - groups.sizes
-    np.maximum.at(highest, label, np.maximum.reduceat(groups.scores, starts))
-    return spread_out._replace(highest=highest)
+    return Evidence.from_groups(
+        names,
+        classes,
+        task,
+        label,
+        sizes=groups.sizes,
+        thresholds=thresholds,
+        lowest=lowest,
+        highest=np.maximum.reduceat(groups.scores, starts),
+        precision=groups.scores.dtype,
+    )
 
 
-def spread(
-    names: NDArray[Any],
-    classes: tuple[Any, ...],
-    task: Counts,
-    label: Counts,
-    sizes: Counts,
-    thresholds: Floats,
-    lowest: Floats,
-    precision: np.dtype[Any],
-) -> Evidence:
-    """Return the evidence of groups of one task and one class; empty groups get ``-inf``."""
-    shape = (len(names), len(classes))
-    all_sizes = np.zeros(shape, dtype=np.int64)
-    all_thresholds = np.full((*shape, thresholds.shape[1]), -np.inf)
-    all_sizes[task, label], all_thresholds[task, label] = sizes, thresholds
-    bottom = np.full(len(classes), np.inf)
-    np.minimum.at(bottom, label, lowest)
-    return Evidence(names, all_sizes, all_thresholds, bottom, precision, classes)
-
-
-def _tops(evidence: Evidence) -> Floats:
-    """Return for each class the highest score; infinity where nobody looked for it."""
+def _highest(evidence: Evidence) -> Floats:
+    """Return the highest score of each class; infinity if it was not computed."""
     if evidence.highest is not None:
         return evidence.highest
     return np.full(len(evidence.lowest), np.inf)
 
 
-def unknown_lowest(classes: int = 1) -> Floats:
-    """Return what stands for the lowest score of each class where only thresholds are known."""
-    return np.full(classes, -np.inf)
+def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the coarsest precision, at which no label certified at a finer one is lost.
 
+    Parameters
+    ----------
+    precisions : iterable of numpy.dtype
+        At least one.
 
-def coarsest(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return the coarsest precision, in which no label certified at a finer one is lost."""
+    Returns
+    -------
+    numpy.dtype
+        The one with the fewest bytes.
+    """
     return min(precisions, key=lambda dtype: dtype.itemsize)
 
 
-def _same_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
+def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
     """Return both with the union of their classes; a missing class counts as no examples."""
     if old.classes is None or new.classes is None:
         return old, new
     if type(old.classes[0]) is not type(new.classes[0]):
-        raise ValueError(
-            f"labels must be of one type, got {new.classes[0]!r} where the classes were "
-            f"{old.classes[0]!r} and others. Convert them."
+        raise InvalidInput(
+            f"labels must be of one type, got {new.classes[0]!r}, but the classes so far include "
+            f"{old.classes[0]!r}. Convert them."
         )
-    more = [label for label in new.classes if label not in old.classes]
-    if more and old.columns is not None:
-        raise ValueError(
-            f"labels holds the class {more[0]!r}, which the table calibrated on does not have."
+    unseen = [label for label in new.classes if label not in old.classes]
+    if unseen and old.columns is not None:
+        raise InvalidInput(
+            f"labels holds the class {unseen[0]!r}, which the table calibrated on does not have."
         )
-    classes = tuple(sorted({*old.classes, *new.classes})) if more else old.classes
-    return _widened(old, classes), _widened(new, classes)
+    classes = tuple(sorted({*old.classes, *new.classes})) if unseen else old.classes
+    return _with_classes(old, classes), _with_classes(new, classes)
 
 
-def _widened(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
+def _with_classes(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
     assert evidence.classes is not None
     place = [classes.index(label) for label in evidence.classes]
     tasks, _, levels = evidence.thresholds.shape
@@ -318,14 +407,6 @@ def _widened(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
     thresholds = np.full((tasks, len(classes), levels), -np.inf)
     lowest, highest = np.full(len(classes), np.inf), np.full(len(classes), -np.inf)
     sizes[:, place], thresholds[:, place] = evidence.sizes, evidence.thresholds
-    lowest[place], highest[place] = evidence.lowest, _tops(evidence)
-    return Evidence(
-        evidence.names,
-        sizes,
-        thresholds,
-        lowest,
-        evidence.precision,
-        classes,
-        evidence.columns,
-        highest,
-    )
+    lowest[place], highest[place] = evidence.lowest, _highest(evidence)
+    new: dict[str, Any] = {"sizes": sizes, "thresholds": thresholds, "classes": classes}
+    return evidence._replace(**new, lowest=lowest, highest=highest)

@@ -1,4 +1,4 @@
-"""The guarantee as a value and as a sentence. Proofs are in docs/guarantee.md."""
+"""The guarantee: its parameters, its levels, and its sentence. Proofs are in docs/guarantee.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from metapac import _checks, sentences
+from metapac import _checks, _ids, sentences
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
 
 # Levels within tasks of the joint split, fixed before any data are seen. In small tasks only a few
@@ -35,7 +36,7 @@ class Guarantee:
     epsilon : float or mapping from class to float
         Miss rate allowed on a task. A mapping gives each class its own and needs ``per_class``.
     alpha : float
-        Fraction of new tasks that may miss more often.
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
     delta : float or None
         Failure probability of the guarantee. None for a guarantee in expectation, where ``alpha``
         also covers the risk of an unlucky calibration.
@@ -47,6 +48,25 @@ class Guarantee:
     min_examples : int, default 0
         Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
         guarantee covers only tasks with at least this many.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> import textwrap
+    >>> from metapac import Guarantee
+    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.2, delta=0.05)
+    >>> print(textwrap.fill(guarantee.sentence(tasks=300), 88))
+    With confidence 95% over the draw of the 300 calibration tasks, the sets miss the true
+    label at most 10% of the time on at least 80% of new tasks, provided that calibration
+    tasks and new tasks are drawn i.i.d. from one distribution, that no calibration task was
+    seen in training, and that the score function and the number of tasks were fixed before
+    looking at results.
+    >>> Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, split="tight").levels
+    (Level(alpha_within=0.1, alpha_across=0.18),)
     """
 
     epsilon: Epsilon
@@ -58,47 +78,63 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         self._set("epsilon", _checked_epsilon(self.epsilon, per_class=self.per_class))
-        self._set("alpha", _checks.probability("alpha", self.alpha))
+        self._set("alpha", _checks.as_probability("alpha", self.alpha))
         if self.delta is not None:
-            self._set("delta", _checks.probability("delta", self.delta))
+            self._set("delta", _checks.as_probability("delta", self.delta))
         self._set("split", _checked_split(self.split))
         if self.delta is not None and self.split == "joint":
-            _share(self.delta, len(JOINT_LEVELS), "levels")
-        _checks.true_or_false("per_class", self.per_class)
+            _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
+        _checks.check_bool("per_class", self.per_class)
         self._set("per_class", bool(self.per_class))
-        least = _checks.whole_number("min_examples", self.min_examples, least=0)
-        self._set("min_examples", least)
+        min_examples = _checks.as_whole_number("min_examples", self.min_examples, minimum=0)
+        self._set("min_examples", min_examples)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     @property
     def miss_rate(self) -> float:
-        """``epsilon`` as one number; raises ValueError if each class has its own."""
+        """``epsilon`` as one number; raises ``InvalidInput`` if each class has its own."""
         if isinstance(self.epsilon, float):
             return self.epsilon
-        raise ValueError(
-            f"epsilon is a mapping, {dict(self.epsilon)!r}, so there is no single miss rate. "
-            "Take the guarantee of one class with .of_class(label, classes)."
+        raise InvalidInput(
+            f"epsilon is a mapping, {dict(self.epsilon)!r}, so there is no single miss rate. Take "
+            "the guarantee of one class with .for_class(label, classes)."
         )
 
     @property
     def failure_probability(self) -> float:
-        """``delta`` as a number; raises ValueError if the guarantee is in expectation."""
+        """``delta`` as a number; raises ``InvalidInput`` if the guarantee is in expectation."""
         if self.delta is not None:
             return self.delta
-        raise ValueError(
-            "delta must be a number here, got None: a guarantee in expectation has no confidence "
-            "of its own. Pass delta=0.05, for example."
-        )
+        text = "{} is None: a guarantee in expectation has no failure probability. Pass {}."
+        raise InvalidInput(text, Parameter("delta"), Parameter("delta", 0.05))
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The levels in use, ascending; the largest threshold over them is the result."""
+        """Levels in use, ascending; the calibrated threshold is the largest over all levels."""
         return _levels(self.split, self.alpha, self.delta is None)
 
-    def ranks(self, tasks: int) -> tuple[int, ...]:
-        """Return for each level how many of ``tasks`` thresholds may be too low; -1 if unusable."""
+    def allowed_low_thresholds(self, tasks: int) -> tuple[int, ...]:
+        """Return for each level how many task thresholds may be too low.
+
+        Parameters
+        ----------
+        tasks : int
+            Number of calibration tasks.
+
+        Returns
+        -------
+        tuple of int
+            For each level the largest k allowed, and -1 if the level is unusable with so few tasks.
+            The threshold of the level is the (k + 1)-th lowest of the task thresholds.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee
+        >>> Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, split="tight").allowed_low_thresholds(100)
+        (11,)
+        """
         if self.delta is not None:
             return joint_ranks(tasks, self.levels, self.delta)
         # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.
@@ -108,58 +144,89 @@ class Guarantee:
 
     @property
     def alpha_within(self) -> float:
-        """The level within tasks; raises ValueError if there are several."""
+        """Level within tasks; raises ``InvalidInput`` if there are several."""
         return self._only_level().alpha_within
 
     @property
     def alpha_across(self) -> float:
-        """The share across tasks; raises ValueError if there are several levels."""
+        """Share across tasks; raises ``InvalidInput`` if there are several levels."""
         return self._only_level().alpha_across
 
     def _only_level(self) -> Level:
         if len(self.levels) > 1:
-            raise ValueError(
-                f"split='joint' runs {len(self.levels)} levels, so there is no single one. "
-                "See .levels, or .level_ of the calibrated object."
+            raise InvalidInput(
+                f"split={self.split!r} uses {len(self.levels)} levels, so there is no single one. "
+                "See .levels, or .level_ of the calibrated predictor."
             )
         return self.levels[0]
 
-    def of_class(self, label: Any, classes: Sequence[Any]) -> Guarantee:
-        """Return the guarantee for one of ``classes``.
+    def for_class(self, label: Any, classes: Sequence[Any]) -> Guarantee:
+        """Return the guarantee for one class.
 
         The guarantees of all classes hold together with confidence ``1 - delta``, because each
         fails with probability at most ``delta`` divided by the number of classes. In expectation,
-        each class has a guarantee of its own.
+        the guarantee of each class holds separately.
+
+        Parameters
+        ----------
+        label : str, int or bool
+            The class.
+        classes : sequence
+            All classes.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee for the examples of that class.
+
+        Raises
+        ------
+        InvalidInput
+            If ``epsilon`` has no value for the class, or the share of ``delta`` underflows.
         """
         epsilon = self.epsilon
         if isinstance(epsilon, Mapping):
             if label not in epsilon:
-                raise ValueError(
-                    f"epsilon has no value for class {label!r}; it has values for "
-                    f"{', '.join(map(repr, epsilon))}. Give every class a value."
-                )
+                text = "{} has no value for class {!r}, only for {}. Give every class a value."
+                named = _checks.listed([*map(repr, epsilon)])
+                raise InvalidInput(text, Parameter("epsilon"), label, named)
             epsilon = epsilon[label]
-        share = None if self.delta is None else _share(self.delta, len(classes), "classes")
+        share = None if self.delta is None else _divide_delta(self.delta, len(classes), "classes")
         return replace(self, epsilon=epsilon, delta=share, per_class=False)
 
     def check_classes(self, classes: Sequence[Any]) -> None:
-        """Refuse a mapping ``epsilon`` that names a class which there is not."""
+        """Raise if a mapping ``epsilon`` names an unknown class.
+
+        Parameters
+        ----------
+        classes : sequence
+            All classes.
+
+        Raises
+        ------
+        InvalidInput
+            If ``epsilon`` has a value for any other class.
+        """
         named = list(self.epsilon) if isinstance(self.epsilon, Mapping) else []
         unknown = [label for label in named if label not in classes]
         if unknown:
-            raise ValueError(
-                f"epsilon names class {unknown[0]!r}, and the classes are "
-                f"{', '.join(map(repr, classes))}. Name these, and no others."
-            )
+            text = "{} names class {!r}, but the classes are {}. Name only these."
+            known = _checks.listed([*map(repr, classes)])
+            raise InvalidInput(text, Parameter("epsilon"), unknown[0], known)
 
     def __hash__(self) -> int:
-        return hash(repr(self))  # a mapping has no hash of its own
+        return hash(repr(self))  # epsilon may be a mapping, which cannot be hashed
 
     def describe(self) -> dict[str, Any]:
-        """Return the parameters, without the rarely used ones that have their default value."""
+        """Return the parameters, without the rarely used ones that have their default value.
+
+        Returns
+        -------
+        dict of str to object
+            Parameters by name, from which the guarantee can be constructed again.
+        """
         rare = {"per_class": False, "min_examples": 0}
-        own = asdict(self).items()
-        return {name: value for name, value in own if name not in rare or value != rare[name]}
+        return {k: v for k, v in asdict(self).items() if k not in rare or v != rare[k]}
 
     def __str__(self) -> str:
         return self.sentence()
@@ -179,21 +246,24 @@ class Guarantee:
         str
             The sentence.
         """
-        return sentences.of_guarantee(self, tasks=tasks, threshold=threshold)
+        return sentences.describe_guarantee(self, tasks=tasks, threshold=threshold)
 
 
 def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, float]:
     if not isinstance(epsilon, Mapping):
-        return _checks.probability("epsilon", epsilon)
+        return _checks.as_probability("epsilon", epsilon)
     if not per_class:
-        raise ValueError(
-            f"epsilon must be one number, got a mapping, {dict(epsilon)!r}. Pass per_class=True to "
-            "give each class its own."
-        )
+        text = "{} must be one number, got a mapping, {!r}. Pass {} to give each class its own."
+        name, remedy = Parameter("epsilon"), Parameter("per_class", True)
+        raise InvalidInput(text, name, dict(epsilon), remedy)
     if not epsilon:
-        raise ValueError("epsilon must map every class to a number, got an empty mapping.")
-    plain = {_checks.plain_label(label): x for label, x in epsilon.items()}
-    return {label: _checks.probability(f"epsilon[{label!r}]", x) for label, x in plain.items()}
+        text = "{} must map every class to a number, got an empty mapping."
+        raise InvalidInput(text, Parameter("epsilon"))
+    plain = {_ids.as_plain_label(label): rate for label, rate in epsilon.items()}
+    return {
+        label: _checks.as_probability("epsilon", rate, scope=f" of class {label!r}")
+        for label, rate in plain.items()
+    }
 
 
 def _checked_split(split: Any) -> Split:
@@ -201,10 +271,9 @@ def _checked_split(split: Any) -> Split:
         return float(split)
     if isinstance(split, str) and split in SPLITS:
         return split
-    raise ValueError(
-        f"split must be 'joint', 'tight', 'even' or a number above 0 and at most 0.5, got "
-        f"{split!r}. The default 'joint' is right for most data."
-    )
+    allowed = "'joint', 'tight', 'even' or a number above 0 and at most 0.5"
+    text = "{} must be {}, got {!r}. The default 'joint' is right for most data."
+    raise InvalidInput(text, Parameter("split"), allowed, split)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -214,37 +283,23 @@ def _levels(split: Split, alpha: float, in_expectation: bool) -> tuple[Level, ..
         within: tuple[float, ...] = JOINT_LEVELS
     else:
         within = (alpha / 2 if isinstance(split, str) else split,)
-    return tuple(Level(each, _across(split, alpha, each)) for each in within)
+    return tuple(Level(level, _across(split, alpha, level)) for level in within)
 
 
 def _across(split: Split, alpha: float, within: float) -> float:
     if split == "even":
         return alpha / 2
-    # A task on which the sets miss too often has a low threshold of its own with probability at
+    # On a task where the sets miss too often, the task threshold is too low with probability at
     # least 1 - within. So bounding the share of low thresholds by alpha (1 - within) bounds the
     # share of such tasks by alpha.
-    return _rounded_down(Fraction(alpha) * (1 - Fraction(within)))
+    exact = Fraction(alpha) * (1 - Fraction(within))
+    near = float(exact)
+    return near if Fraction(near) <= exact else math.nextafter(near, 0.0)  # rounded down
 
 
-def _rounded_down(value: Fraction) -> float:
-    """Return the largest float that is not above ``value``."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, 0.0)
-
-
-def _share(delta: float, parts: int, name: str) -> float:
+def _divide_delta(delta: float, parts: int, name: str) -> float:
     share = equal_share(delta, parts)
     if share > 0:
         return share
-    raise ValueError(
-        f"delta={delta:g} cannot be divided among {parts} {name}: the share underflows to 0. "
-        "Pass a larger delta."
-    )
-
-
-class InfeasibleGuarantee(ValueError):
-    """The data are too few for the guarantee; the message says what is missing and what works."""
-
-
-class NotCalibrated(ValueError, AttributeError):
-    """A result was requested before ``calibrate``, or after the parameters changed."""
+    text = "{} cannot be divided among {} {}: the share underflows to 0. Pass a larger {}."
+    raise InvalidInput(text, Parameter("delta", delta), parts, name, Parameter("delta"))

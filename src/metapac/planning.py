@@ -1,4 +1,4 @@
-"""Planning: what a guarantee needs, and which guarantees given tasks can carry."""
+"""Planning: what a guarantee needs, and which guarantees given tasks support."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks
-from metapac.demands import Affordable, Counts, Demand, least_size, least_tasks, single_level
+from metapac import _checks, _scores
+from metapac._types import Counts
+from metapac.demands import Affordable, Demand, find_single_level, min_sample_size, min_tasks
 from metapac.guarantee import SPLITS, Guarantee, Split
 from metapac.ranks import Level
 
 
 class Curve(NamedTuple):
-    """Minimum tasks and examples per task as a function of one parameter of a guarantee."""
+    """Minimum tasks and examples per task as a function of one parameter of a guarantee.
+
+    Attributes
+    ----------
+    parameter : str
+        Name of the parameter.
+    values : ndarray of float64
+        Values of the parameter.
+    tasks : ndarray of int64
+        Minimum number of tasks for each value.
+    examples_per_task : ndarray of int64
+        Number of examples that each of them then needs.
+    """
 
     parameter: str
     values: NDArray[np.float64]
@@ -25,7 +38,17 @@ class Curve(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A number of tasks, and of examples in each, that suffices at one level."""
+    """A number of tasks, and of examples in each, that suffices at one level.
+
+    Attributes
+    ----------
+    tasks : int
+        Number of tasks.
+    examples_per_task : int
+        Number of labelled examples in each.
+    level : Level
+        The level.
+    """
 
     tasks: int
     examples_per_task: int
@@ -33,14 +56,25 @@ class Need(NamedTuple):
 
     @property
     def labels(self) -> int:
-        """The number of labelled examples in all."""
+        """Number of labelled examples in all."""
         return self.tasks * self.examples_per_task
 
-    def words(self, classes: int = 1) -> str:
-        """Return the need in words, of the examples of each of so many classes."""
-        of = "" if classes == 1 else f" of each of {classes} classes"
+    def describe(self, classes: int = 1) -> str:
+        """Return the need in words.
+
+        Parameters
+        ----------
+        classes : int, default 1
+            Number of classes that need as many examples each.
+
+        Returns
+        -------
+        str
+            Tasks, examples per task and labels in total.
+        """
+        of = " each" if classes == 1 else f" of each of {classes} classes"
         return (
-            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples{of} each "
+            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples{of} "
             f"({self.labels * classes} labels in total)"
         )
 
@@ -52,13 +86,15 @@ class Plan:
     Attributes
     ----------
     guarantee : Guarantee
-        The guarantee that is planned; with several classes, the part for one of them.
-    tasks, examples_per_task : int
-        The minimum number of tasks, and of examples that each of them then needs.
+        The guarantee to plan for; with several classes, the part for one of them.
+    tasks : int
+        Minimum number of tasks.
+    examples_per_task : int
+        Number of examples that each of them then needs.
     needs : tuple of Need
         The same at each level: with more tasks, each may have fewer examples.
     options : tuple of Option
-        The ranks that each split would use on tasks of the given sizes.
+        How each split would use tasks of the given sizes.
     asked : Guarantee
         The guarantee for all classes together.
     classes : int
@@ -76,23 +112,26 @@ class Plan:
 
     @property
     def tasks(self) -> int:
+        """Minimum number of tasks."""
         return self.needs[0].tasks
 
     @property
     def examples_per_task(self) -> int:
+        """Number of examples that each task needs if there are no more than ``tasks``."""
         return self.needs[0].examples_per_task
 
     @property
     def labels(self) -> int:
-        """The number of labelled examples in all, with the fewest tasks."""
-        return self.needs[0].labels
+        """Number of labelled examples in all, of all classes, with the fewest tasks."""
+        return self.needs[0].labels * self.classes
 
     @property
     def recommended(self) -> Option | None:
-        return next((each for each in self.options if each.feasible), None)
+        """The option to choose; None if no sizes were given or no option is feasible."""
+        return next((option for option in self.options if option.feasible), None)
 
     def affordable(self, tasks: int, examples_per_task: int) -> Affordable:
-        """Return the best epsilon, alpha and delta, one at a time, that the given data can carry.
+        """Return the best epsilon, alpha and delta, one at a time, that the given data support.
 
         Parameters
         ----------
@@ -106,8 +145,8 @@ class Plan:
         Affordable
             The smallest value of each parameter, the others held fixed; None if no value works.
         """
-        count = _checks.whole_number("tasks", tasks)
-        size = _checks.whole_number("examples_per_task", examples_per_task)
+        count = _checks.as_whole_number("tasks", tasks)
+        size = _checks.as_whole_number("examples_per_task", examples_per_task)
         return Demand(self.guarantee, np.array([size]), np.array([count])).affordable()
 
     def curve(self, parameter: str = "alpha", values: ArrayLike | None = None) -> Curve:
@@ -126,22 +165,21 @@ class Plan:
         Curve
             Minimum tasks and examples per task for each value.
         """
-        _checks.one_of("parameter", parameter, tuple(_GRIDS))
+        _checks.check_one_of("parameter", parameter, tuple(_GRIDS))
         grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
-        _checks.flat("values", grid)
+        _scores.check_one_dimensional("values", grid)
         changes: list[dict[str, Any]] = [{parameter: float(value)} for value in grid]
-        changed = [replace(self.guarantee, **each) for each in changes]
-        needs = [_need(each, 0) for each in changed]
+        needs = [_need(replace(self.guarantee, **change), 0) for change in changes]
         return Curve(
             parameter,
             grid,
-            np.array([each.tasks for each in needs]),
-            np.array([each.examples_per_task for each in needs]),
+            np.array([need.tasks for need in needs]),
+            np.array([need.examples_per_task for need in needs]),
         )
 
     def __str__(self) -> str:
         some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
-        needed = ", or ".join(dict.fromkeys(each.words(self.classes) for each in some))
+        needed = ", or ".join(dict.fromkeys(need.describe(self.classes) for need in some))
         lines = [f"Needed: {needed}. Guarantee: {self.asked}"]
         if self.recommended is not None:
             lines.append(f"Recommended for your tasks: {self.recommended}")
@@ -160,35 +198,47 @@ _GRIDS = {
 
 
 class Option(NamedTuple):
-    """The ranks that one split would use on given tasks.
+    """How one split would use given tasks.
 
     Attributes
     ----------
     split : str or float
+        The split.
     delta : float or None
         None for a guarantee in expectation.
-    ranks : tuple of int
-        For each usable level, which of the sorted task thresholds is returned; a higher rank means
-        a higher threshold and smaller sets. Empty if the split is infeasible.
+    nth_lowest : tuple of int
+        For each usable level, n such that its threshold is the n-th lowest task threshold; a higher
+        n means a higher threshold and smaller sets. Empty if the split is infeasible.
     examples_per_task : int
         The examples that a task needs at the least demanding of these levels.
     """
 
     split: Split
     delta: float | None
-    ranks: tuple[int, ...]
+    nth_lowest: tuple[int, ...]
     examples_per_task: int
 
     @property
     def feasible(self) -> bool:
-        return bool(self.ranks)
+        """Whether the tasks support the guarantee with this split."""
+        return bool(self.nth_lowest)
 
     def __str__(self) -> str:
         return f"split={self.split!r}" + ", delta=None" * (self.delta is None)
 
 
 class Offer(NamedTuple):
-    """The smallest epsilon that given tasks can carry at an alpha and a delta, or None."""
+    """The smallest epsilon that given tasks support at an alpha and a delta.
+
+    Attributes
+    ----------
+    alpha : float
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
+    delta : float or None
+        Failure probability of the guarantee; None for a guarantee in expectation.
+    epsilon : float or None
+        The miss rate; None if none is feasible.
+    """
 
     alpha: float
     delta: float | None
@@ -211,7 +261,7 @@ def plan(
 ) -> Plan: ...
 @overload
 def plan(*, split: Split = "joint", classes: int = 1, sizes: ArrayLike) -> list[Offer]: ...
-@_checks.own_words
+@_checks.reject_foreign_keywords
 def plan(
     *,
     epsilon: float | None = None,
@@ -221,30 +271,37 @@ def plan(
     classes: int = 1,
     sizes: ArrayLike | None = None,
 ) -> Plan | list[Offer]:
-    """Return what a guarantee needs, and how each split would use your own tasks.
+    """Return what a guarantee needs, and how each split would use your tasks.
 
     Parameters
     ----------
     epsilon : float, optional
         Miss rate allowed on a task.
     alpha : float, optional
-        Fraction of new tasks that may miss more often.
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
     delta : float or None, optional
         Failure probability of the guarantee; None for a guarantee in expectation.
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps.
     classes : int, default 1
-        Number of classes, each with its own guarantee, as with ``per_class``; examples are then
-        those of one class.
+        Number of classes with a guarantee each, as with ``per_class``; examples are then those of
+        one class.
     sizes : array_like of int, optional
         Number of labelled examples of each task that you have.
 
     Returns
     -------
     Plan or list of Offer
-        The plan; with ``sizes`` it has a rank for each split and a recommendation. Where epsilon,
-        alpha and delta are left out, the smallest epsilon that tasks of these ``sizes`` can carry,
-        for some alphas, at ``delta=0.05`` and in expectation.
+        The plan; with ``sizes`` it compares the splits and recommends one. Where epsilon, alpha and
+        delta are left out, the smallest epsilon that tasks of these ``sizes`` support, for some
+        alphas, at ``delta=0.05`` and in expectation.
+
+    Raises
+    ------
+    TypeError
+        If some but not all of epsilon, alpha and delta are left out, or no ``sizes`` are given.
+    InvalidInput
+        If a parameter is out of its range.
 
     Examples
     --------
@@ -252,74 +309,109 @@ def plan(
     >>> need = plan(epsilon=0.1, alpha=0.1, delta=1e-5)
     >>> need.tasks, need.examples_per_task
     (111, 44)
-    >>> plan(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 60).recommended.ranks[0]
+    >>> plan(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 60).recommended.nth_lowest[0]
     2
     """
-    have = None if sizes is None else _checks.whole_numbers("sizes", sizes, least=0).ravel()
-    if epsilon is None and alpha is None and delta is ... and have is not None:
-        return offers(have, split=split, classes=classes)
+    task_sizes = (
+        None if sizes is None else _checks.as_whole_numbers("sizes", sizes, minimum=0).ravel()
+    )
+    if epsilon is None and alpha is None and delta is ... and task_sizes is not None:
+        return find_offers(task_sizes, split=split, classes=classes)
     missing = [name for name, x in (("epsilon", epsilon), ("alpha", alpha)) if x is None]
     missing += ["delta"] * (delta is ...)
     if missing:
         raise TypeError(
             f"plan is missing {' and '.join(missing)}. Pass epsilon, alpha and delta; or only "
-            "sizes, to see what tasks of these sizes can carry."
+            "sizes, to see which guarantees tasks of these sizes support."
         )
-    count = _checks.whole_number("classes", classes)
+    count = _checks.as_whole_number("classes", classes)
     asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
-    part = asked.of_class(None, range(count))
-    return Plan(part, _needs(part), () if have is None else options(part, have), asked, count)
+    part = asked.for_class(None, range(count))
+    return Plan(
+        part,
+        _needs(part),
+        () if task_sizes is None else compare_splits(part, task_sizes),
+        asked,
+        count,
+    )
 
 
 def _needs(guarantee: Guarantee) -> tuple[Need, ...]:
     """Return the needs at each level, without those that another level improves on."""
-    found: list[Need] = []
+    needs: list[Need] = []
     for level in range(len(guarantee.levels)):
         need = _need(guarantee, level)
-        while found and found[-1].tasks >= need.tasks:
-            found.pop()
-        found.append(need)
-    return tuple(found)
+        while needs and needs[-1].tasks >= need.tasks:
+            needs.pop()
+        needs.append(need)
+    return tuple(needs)
 
 
 def _need(guarantee: Guarantee, number: int) -> Need:
     level = guarantee.levels[number]
-    examples = least_size(guarantee.miss_rate, level.alpha_within)
-    return Need(least_tasks(guarantee, number), max(examples, guarantee.min_examples), level)
+    examples = min_sample_size(guarantee.miss_rate, level.alpha_within)
+    return Need(min_tasks(guarantee, number), max(examples, guarantee.min_examples), level)
 
 
-def options(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
-    """Return the ranks of each split on tasks of these sizes, feasible splits first.
+def compare_splits(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
+    """Return how each split would use tasks of given sizes, feasible splits first.
 
-    The splits are compared by sizes alone, without looking at any score. If none is feasible, a
-    single level that works and a guarantee in expectation are added.
+    The comparison looks at sizes alone, at no score. If no split is feasible, a single level that
+    works and a guarantee in expectation are added.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+    sizes : ndarray of int64
+        Number of examples of each task.
+
+    Returns
+    -------
+    tuple of Option
+        One option for each split.
     """
-    demand = Demand.of_sizes(guarantee, sizes)
+    demand = Demand.from_sizes(guarantee, sizes)
     splits = [*SPLITS, *([] if guarantee.split in SPLITS else [guarantee.split])]
-    found = [_option(demand.with_(split=split)) for split in splits]
-    if not any(each.feasible for each in found):
-        number = single_level([demand])
-        found += [] if number is None else [_option(demand.with_(split=number))]
-        found.append(_option(demand.with_(delta=None)))
-    return tuple(sorted(found, key=lambda each: not each.feasible))
+    options = [_option(demand.with_parameters(split=split)) for split in splits]
+    if not any(option.feasible for option in options):
+        level = find_single_level([demand])
+        options += [] if level is None else [_option(demand.with_parameters(split=level))]
+        options.append(_option(demand.with_parameters(delta=None)))
+    return tuple(sorted(options, key=lambda option: not option.feasible))
 
 
 def _option(demand: Demand) -> Option:
     g = demand.guarantee
-    usable = [i for i, spare in enumerate(demand.spare()) if spare >= 0]
-    ranks = g.ranks(demand.tasks) if usable else ()
+    usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
+    allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
     last = usable[-1] if usable else len(g.levels) - 1
-    need = least_size(g.miss_rate, g.levels[last].alpha_within)
-    return Option(g.split, g.delta, tuple(ranks[i] + 1 for i in usable), need)
+    need = min_sample_size(g.miss_rate, g.levels[last].alpha_within)
+    return Option(g.split, g.delta, tuple(allowed[level] + 1 for level in usable), need)
 
 
-def offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:
-    """Return the smallest epsilon that tasks of these sizes can carry, by alpha and delta."""
-    each = range(_checks.whole_number("classes", classes))
-    found = []
+def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:
+    """Return the smallest epsilon that tasks of given sizes support, by alpha and delta.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64
+        Number of examples of each task.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How alpha is shared between the two steps.
+    classes : int, default 1
+        Number of classes with a guarantee each.
+
+    Returns
+    -------
+    list of Offer
+        One offer for each alpha and delta.
+    """
+    labels = range(_checks.as_whole_number("classes", classes))
+    offers = []
     for alpha in OFFERED_ALPHAS:
         for delta in OFFERED_DELTAS:
             whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
-            g = whole.of_class(None, each)
-            found.append(Offer(alpha, delta, Demand.of_sizes(g, sizes).affordable_epsilon()))
-    return found
+            demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
+            offers.append(Offer(alpha, delta, demand.smallest("epsilon")))
+    return offers

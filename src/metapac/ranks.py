@@ -1,6 +1,8 @@
-"""Ranks across tasks: which of the N task thresholds is returned, at each level.
+"""Ranks across tasks: which of the N task thresholds to return, at each level.
 
-The probability behind ``joint_ranks`` and its proof are in docs/guarantee.md.
+Ranks are counted from 0: rank k is the (k + 1)-th lowest threshold, so that k thresholds may be too
+low. A rank of -1 marks a level that is unusable with so few tasks. The probability behind
+``joint_ranks`` and its proof are in docs/guarantee.md.
 """
 
 from __future__ import annotations
@@ -13,33 +15,39 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 
+from metapac._types import Counts
 from metapac.binomial import allowed_errors
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 # Fraction of delta reserved for rounding: the chain below is accurate to 1e-10.
 _SLACK = 1e-9
-# Tails left out: lower ones each below this share of delta; upper ones in standard deviations.
-_LOST = 1e-13
+# Tails left out: lower tails below this share of delta each, upper tails beyond so many standard
+# deviations.
+_LOWER_TAIL = 1e-13
 _ABOVE, _ABOVE_STEP = 5.0, 6.5
 # Above this many transition probabilities (half a GiB), or below this delta, each level gets an
 # equal share of delta instead: also valid, and hardly worse at such sizes.
-_LARGEST = 1 << 26
-_SMALLEST_DELTA = 1e-250
-# Four levels that divide delta equally are a good choice on their own. They keep their quarter
-# whatever the other levels get, so that these four alone never give smaller sets. (This fits for
+_MAX_ENTRIES = 1 << 26
+_MIN_DELTA = 1e-250
+# Four levels that divide delta equally are a good choice without the others. Each keeps its quarter
+# regardless of the other levels, so that these four alone never give smaller sets. (This fits for
 # alpha up to 0.4 at least; where it does not, all levels get the common share.)
-_FLOORS = dict.fromkeys((0.02, 0.1, 0.25, 0.5), 1 / 4)
+_MIN_SHARES = dict.fromkeys((0.02, 0.1, 0.25, 0.5), 1 / 4)
 
 
 class Level(NamedTuple):
     """Parameters of the two steps: the level within each task, and the share across tasks.
 
-    If the sets miss too often on a fraction alpha of tasks, at least a share ``alpha_across`` of
-    task thresholds is low. It is alpha (1 - alpha_within), or less.
+    Attributes
+    ----------
+    alpha_within : float
+        Failure probability of the threshold of each task, over the examples of the task.
+    alpha_across : float
+        If the sets miss too often on a fraction alpha of tasks, at least this share of task
+        thresholds is too low: alpha (1 - alpha_within), or less.
     """
 
     alpha_within: float
@@ -47,20 +55,62 @@ class Level(NamedTuple):
 
 
 def expectation_rank(tasks: int, share: Fraction) -> int:
-    """Return k - 1 with k = floor(share (tasks + 1)): the rank counted from 0, or -1."""
+    """Return the rank of a guarantee in expectation: floor(share (tasks + 1)) - 1.
+
+    Parameters
+    ----------
+    tasks : int
+        Number of calibration tasks.
+    share : Fraction
+        Share of task thresholds that may be too low.
+
+    Returns
+    -------
+    int
+        The rank counted from 0, or -1.
+    """
     return math.floor(share * (tasks + 1)) - 1
 
 
 def equal_share(delta: float, parts: int) -> float:
-    """Return the largest float whose multiple by ``parts`` is at most ``delta``."""
+    """Return an equal share of ``delta``, rounded down.
+
+    Parameters
+    ----------
+    delta : float
+        The number to divide.
+    parts : int
+        Number of parts.
+
+    Returns
+    -------
+    float
+        The largest float whose exact product with ``parts`` is at most ``delta``.
+    """
     share = delta / parts
     return share if parts * Fraction(share) <= Fraction(delta) else math.nextafter(share, 0.0)
 
 
 @functools.lru_cache(maxsize=4096)
 def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]:
-    """Return for each level how many task thresholds may be too low; -1 if it is unusable.
+    """Return for each level how many task thresholds may be too low, with all levels in use.
 
+    Parameters
+    ----------
+    tasks : int
+        Number of calibration tasks.
+    levels : tuple of Level
+        The levels, ascending in ``alpha_within``.
+    delta : float
+        Failure probability of all levels together.
+
+    Returns
+    -------
+    tuple of int
+        The rank of each level, counted from 0; -1 if the level is unusable.
+
+    Notes
+    -----
     With c the result and p_1 > ... > p_J the shares of the levels, P(M_1 <= c_1 or ... or
     M_J <= c_J) <= delta, where M_1 is Binomial(tasks, p_1) and M_(j+1), given M_j, is
     Binomial(M_j, p_(j+1) / p_j). No single c_j could be larger.
@@ -68,42 +118,41 @@ def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[in
     across = [level.alpha_across for level in levels]
     if len(levels) == 1:
         return (allowed_errors(tasks, across[0], delta),)
-    most = [allowed_errors(tasks, each, delta) for each in across]
-    if max(most) < 0:
-        return tuple(most)
+    upper = [allowed_errors(tasks, share, delta) for share in across]
+    if max(upper) < 0:
+        return tuple(upper)
     equal = equal_share(delta, len(levels))
-    least = [allowed_errors(tasks, each, equal) for each in across]
-    if delta < _SMALLEST_DELTA or _entries(tasks, across, delta) > _LARGEST:
-        return tuple(least)
-    chain = _Chain(tasks, across, least, most, delta)
-    floors = np.array([_FLOORS.get(level.alpha_within, 0.0) for level in levels])
-    return tuple(_raised(chain, _common(chain, delta, floors), delta))
+    lower = [allowed_errors(tasks, share, equal) for share in across]
+    if delta < _MIN_DELTA or _entries(tasks, across, delta) > _MAX_ENTRIES:
+        return tuple(lower)
+    chain = _Chain(tasks, across, lower, upper, delta)
+    min_shares = np.array([_MIN_SHARES.get(level.alpha_within, 0.0) for level in levels])
+    return tuple(_raise_ranks(chain, _common_ranks(chain, delta, min_shares), delta))
 
 
-def _common(chain: _Chain, delta: float, floors: Floats) -> Counts:
-    """Return the ranks at the largest common share of delta whose union is within delta.
-
-    ``floors`` are minimum shares of delta for some levels.
-    """
+def _common_ranks(chain: _Chain, delta: float, min_shares: Floats) -> Counts:
+    """Return the ranks at the largest common share of delta whose union is within delta."""
 
     def ranks_at(share: float) -> Counts:
-        return chain.ranks_at(delta * np.maximum(share, floors))
+        return chain.ranks_at(delta * np.maximum(share, min_shares))
 
     def fits(share: float) -> bool:
         return chain.probability(ranks_at(share)) <= delta * (1 - _SLACK)
 
     if fits(1.0):
         return ranks_at(1.0)
-    low, high = 1 / len(floors), 1.0
-    if not fits(low):  # an equal share for each needs no such check
-        return ranks_at(low) if not floors.any() else _common(chain, delta, 0 * floors)
+    low, high = 1 / len(min_shares), 1.0
+    if not fits(low):  # without minimum shares, equal shares are valid despite rounding
+        if min_shares.any():
+            return _common_ranks(chain, delta, 0 * min_shares)
+        return ranks_at(low)
     while high - low > 1e-6 and (ranks_at(low) != ranks_at(high)).any():
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return ranks_at(low)
 
 
-def _raised(chain: _Chain, ranks: Counts, delta: float) -> list[int]:
+def _raise_ranks(chain: _Chain, ranks: Counts, delta: float) -> list[int]:
     """Raise single ranks, the cheapest first, while the union stays within delta."""
     while True:
         total, costs = chain.costs(ranks)
@@ -117,7 +166,7 @@ def _raised(chain: _Chain, ranks: Counts, delta: float) -> list[int]:
 class _Window(NamedTuple):
     """The counts m of a level that are tracked separately: ``low`` < m <= ``high``.
 
-    A count at or below ``low`` is too low whatever the ranks. One above ``high`` is treated as
+    A count at or below ``low`` is too low at any rank. One above ``high`` is treated as
     ``high``, which can only raise the probability.
     """
 
@@ -142,27 +191,28 @@ class _Chain:
     """The counts M_1 >= ... >= M_J, and the probability that one of them is too low."""
 
     def __init__(
-        self, tasks: int, across: list[float], least: list[int], most: list[int], delta: float
+        self, tasks: int, across: list[float], lower: list[int], upper: list[int], delta: float
     ) -> None:
-        self.windows = [_window(tasks, *each) for each in zip(across, least, most, strict=True)]
+        bounds = zip(across, lower, upper, strict=True)
+        self.windows = [_window(tasks, *level) for level in bounds]
         self.start = _start(tasks, across[0], self.windows[0])
-        self.missed = _cdf(self.windows[0].low, tasks, across[0])
+        self.below_start = _cdf(self.windows[0].low, tasks, across[0])
         kept = [b / a for a, b in pairwise(across)]
-        pairs = zip(self.windows[:-1], self.windows[1:], kept, strict=True)
-        self.steps = [_step(one, other, share, delta) for one, other, share in pairs]
+        steps = zip(self.windows[:-1], self.windows[1:], kept, strict=True)
+        self.steps = [_step(one, other, share, delta) for one, other, share in steps]
 
     def ranks_at(self, deltas: Floats) -> Counts:
-        """Return for each level the largest rank whose own probability is at most its delta."""
-        found = zip(self.windows, deltas, strict=True)
-        return np.array([w.low + np.searchsorted(w.below, each, side="right") for w, each in found])
+        """Return for each level the largest rank whose probability is at most its delta."""
+        pairs = zip(self.windows, deltas, strict=True)
+        return np.array([w.low + np.searchsorted(w.below, x, side="right") for w, x in pairs])
 
     def probability(self, ranks: Counts) -> float:
         """Return P(M_j <= ranks_j for some j), summed over the first j where that happens."""
         return self._forward(ranks)[0]
 
     def _forward(self, ranks: Counts) -> tuple[float, list[Floats]]:
-        """Return the probability, and by level that of each count with none too low before it."""
-        total, mass, alive = self.missed, self.start, []
+        """Return the probability, and by level that of each count with no earlier one too low."""
+        total, mass, alive = self.below_start, self.start, []
         for j, (window, rank) in enumerate(zip(self.windows, ranks, strict=True)):
             alive.append(mass)
             left = rank - window.low
@@ -190,12 +240,12 @@ class _Chain:
         return total, costs
 
 
-def _window(tasks: int, across: float, least: int, most: int) -> _Window:
+def _window(tasks: int, across: float, lower: int, upper: int) -> _Window:
     deviation = math.sqrt(tasks * across * (1 - across))
-    high = max(math.ceil(tasks * across + _ABOVE * deviation), math.ceil(most + 2 * deviation)) + 2
+    high = max(math.ceil(tasks * across + _ABOVE * deviation), math.ceil(upper + 2 * deviation)) + 2
     high = min(tasks, high)
-    counts = np.arange(least + 1, high + 1)
-    return _Window(least, high, special.bdtr(counts, tasks, across))
+    counts = np.arange(lower + 1, high + 1)
+    return _Window(lower, high, special.bdtr(counts, tasks, across))
 
 
 def _start(tasks: int, across: float, window: _Window) -> Floats:
@@ -206,7 +256,7 @@ def _start(tasks: int, across: float, window: _Window) -> Floats:
     m = window.counts
     ratios = (tasks - m[:-1]) / m[1:] * (across / (1 - across))
     anchor = int(np.clip(math.floor(tasks * across) - m[0], 0, len(m) - 1))
-    mass = _products(ratios[:, None], anchor)[:, 0]
+    mass = _cumulative_products(ratios[:, None], anchor)[:, 0]
     over = float(special.bdtrc(window.high, tasks, across)) if window.high < tasks else 0.0
     mass *= (1 - _cdf(window.low, tasks, across) - over) / mass.sum()
     mass[-1] += over
@@ -215,12 +265,14 @@ def _start(tasks: int, across: float, window: _Window) -> Floats:
 
 def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
     """Return the thinning step: of a count m, Binomial(m, 1 - kept) are lost."""
+    from scipy import sparse  # rarely needed, and slow to import
+
     m, lost = one.counts, 1 - kept
     first, last = _band(m, lost, delta)
     away = np.arange(first, last + 1)[:, None]  # (band, 1)
     ratios = (m - away[:-1]).clip(min=0) / away[1:] * (lost / kept)  # (band - 1, window)
     anchor = min(max(math.floor(lost * m[0]) - first, 0), last - first)
-    chances = _products(ratios, anchor)
+    chances = _cumulative_products(ratios, anchor)
     chances /= chances.sum(axis=0)
     under = np.where(m - away <= other.low, chances, 0.0).sum(axis=0)
     over = np.where(m - away > other.high, chances, 0.0).sum(axis=0)
@@ -231,25 +283,25 @@ def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
 
 
 def _band(m: Counts, lost: float, delta: float) -> tuple[int, int]:
-    """Return the least and the greatest number lost that are tracked.
+    """Return the smallest and the largest number lost that are tracked.
 
-    By Bernstein's inequality, more than the greatest has a probability below a tiny share of
-    delta. Mass below the least is spread over the others, which can only raise the probability.
+    By Bernstein's inequality, more than the largest has a probability below a tiny share of delta.
+    Mass below the smallest is spread over the others, which can only raise the probability.
     """
     variance = float(m[-1]) * lost * (1 - lost)
-    depth = -math.log(_LOST * delta)
-    most = lost * float(m[-1]) + depth / 3 + math.sqrt(depth * depth / 9 + 2 * depth * variance)
-    least = lost * float(m[0]) - _ABOVE_STEP * math.sqrt(variance) - 2
-    return max(0, math.floor(least)), min(int(m[-1]), math.ceil(most))
+    depth = -math.log(_LOWER_TAIL * delta)
+    last = lost * float(m[-1]) + depth / 3 + math.sqrt(depth * depth / 9 + 2 * depth * variance)
+    first = lost * float(m[0]) - _ABOVE_STEP * math.sqrt(variance) - 2
+    return max(0, math.floor(first)), min(int(m[-1]), math.ceil(last))
 
 
-def _products(ratios: Floats, anchor: int) -> Floats:
+def _cumulative_products(ratios: Floats, anchor: int) -> Floats:
     """Return columns whose neighbours have these ratios, 1 at ``anchor``."""
-    found = np.ones((len(ratios) + 1, ratios.shape[1]))
-    np.cumprod(ratios[anchor:], axis=0, out=found[anchor + 1 :])
+    columns = np.ones((len(ratios) + 1, ratios.shape[1]))
+    np.cumprod(ratios[anchor:], axis=0, out=columns[anchor + 1 :])
     if anchor:
-        found[:anchor] = np.cumprod(1 / ratios[:anchor][::-1], axis=0)[::-1]
-    return found
+        columns[:anchor] = np.cumprod(1 / ratios[:anchor][::-1], axis=0)[::-1]
+    return columns
 
 
 def _cdf(count: int, tasks: int, across: float) -> float:
@@ -257,8 +309,8 @@ def _cdf(count: int, tasks: int, across: float) -> float:
 
 
 def _entries(tasks: int, across: list[float], delta: float) -> float:
-    """Return about how many transition probabilities the chain holds."""
-    depth = math.sqrt(-2 * math.log(_LOST * delta))  # of bands, in deviations
+    """Return roughly how many transition probabilities the chain holds."""
+    depth = math.sqrt(-2 * math.log(_LOWER_TAIL * delta))  # of bands, in deviations
     reach = math.sqrt(-2 * math.log(delta / len(across)))  # of windows, below the mean
     window = (_ABOVE + reach) * math.sqrt(tasks * across[0] * (1 - across[-1]))
     lost = [1 - b / a for a, b in pairwise(across)]

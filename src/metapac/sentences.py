@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
+from metapac._checks import listed
+
 if TYPE_CHECKING:
     from metapac.guarantee import Guarantee
 
@@ -20,28 +22,41 @@ _FIXED = (
 Thresholds = float | Mapping[Any, float] | None
 
 
-def of_guarantee(g: Guarantee, *, tasks: int | None, threshold: Thresholds) -> str:
-    """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks."""
-    least = f"at least {g.min_examples} examples{' of that class' * g.per_class}"
-    with_least = ""
+def describe_guarantee(g: Guarantee, *, tasks: int | None, threshold: Thresholds) -> str:
+    """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks.
+
+    Parameters
+    ----------
+    g : Guarantee
+        The guarantee.
+    tasks : int or None
+        Number of calibration tasks, if known.
+    threshold : float, mapping from class to float, or None
+        Calibrated threshold or thresholds, if known.
+
+    Returns
+    -------
+    str
+        The sentence.
+    """
+    size = ""
     if g.min_examples:
-        with_least = f" with {least}"
-    over = (
-        f"over the draw of the {'' if tasks is None else f'{tasks} '}calibration tasks{with_least}"
-    )
-    held = (
+        size = f" with at least {g.min_examples} examples{' of that class' * g.per_class}"
+    count = "" if tasks is None else f"{tasks} "
+    draw = f"over the draw of the {count}calibration tasks{size}"
+    claim = (
         f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)} on at least "
-        f"{percent(g.alpha, but=True)} of new tasks{with_least}"
+        f"{percent(g.alpha, complement=True)} of new tasks{size}"
     )
     if g.delta is None:
         return (
-            f"On average {over}, {held}; this is an average over calibrations (delta=None) and "
+            f"On average {draw}, {claim}; this is an average over calibrations (delta=None) and "
             "gives no confidence for this one; it holds provided that calibration tasks and new "
             f"tasks are exchangeable, {_FIXED}."
         )
     return (
-        f"With confidence {percent(g.delta, but=True)} {over}, {held}, provided that calibration "
-        f"tasks and new tasks are drawn i.i.d. from one distribution, {_FIXED}."
+        f"With confidence {percent(g.delta, complement=True)} {draw}, {claim}, provided that "
+        f"calibration tasks and new tasks are drawn i.i.d. from one distribution, {_FIXED}."
     )
 
 
@@ -50,84 +65,120 @@ def _rate(g: Guarantee) -> str:
         return f"the true label at most {percent(g.miss_rate)} of the time"
     if isinstance(g.epsilon, float):
         return f"at most {percent(g.epsilon)} of the examples of that class"
-    shares = _listed({label: percent(value) for label, value in g.epsilon.items()})
+    shares = _by_class({label: percent(value) for label, value in g.epsilon.items()})
     return f"at most the following share of the examples of that class ({shares})"
 
 
 def _sets(g: Guarantee, threshold: Thresholds) -> str:
-    if not isinstance(threshold, Mapping):
-        return "the sets {label: score >= its threshold}" if g.per_class else _cut(threshold)
-    return f"the sets {{label: score >= its threshold}} ({_listed(threshold)})"
+    if isinstance(threshold, Mapping):
+        return f"the sets {{label: score >= its threshold}} ({_by_class(threshold)})"
+    return "the sets {label: score >= its threshold}" if g.per_class else _cut_at(threshold)
 
 
-def _listed(by_class: Mapping[Any, Any]) -> str:
-    some = [f"{label}: {value}" for label, value in list(by_class.items())[:_SHOWN]]
-    more = f" and {len(by_class) - _SHOWN} more" if len(by_class) > _SHOWN else ""
-    return ", ".join(some) + more
+def _by_class(values: Mapping[Any, Any]) -> str:
+    return listed([f"{label}: {value}" for label, value in values.items()], shown=_SHOWN)
 
 
-def of_examples(
-    epsilon: float, delta: float, *, examples: int | None = None, threshold: float | None = None
+def _cut_at(threshold: float | None) -> str:
+    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
+
+
+def describe_example_guarantee(
+    epsilon: float, delta: float, *, examples: int, threshold: float
 ) -> str:
-    """Return the guarantee of ``PS``, which covers new examples but no single task."""
-    count = "" if examples is None else f"{examples} "
-    return (
-        f"With confidence {percent(delta, but=True)} over the draw of the {count}calibration "
-        f"examples, {_cut(threshold)} miss the true label at most {percent(epsilon)} of the time "
-        "on new examples, provided that these are drawn i.i.d. from the same distribution, that no "
-        "calibration example was seen in training, and that the score function is fixed; this says "
-        "nothing about any one task within that distribution."
-    )
+    """Return the guarantee of ``PS``, which covers new examples but no single task.
 
+    Parameters
+    ----------
+    epsilon : float
+        Miss rate allowed.
+    delta : float
+        Failure probability of the guarantee.
+    examples : int
+        Number of calibration examples.
+    threshold : float
+        Calibrated threshold.
 
-def of_average(over: str, epsilon: float, delta: float, *, tasks: int, offset: float) -> str:
-    """Return the guarantee of ``MetaCP``, which covers the average over tasks but no single task.
-
-    ``offset`` is its lambda.
+    Returns
+    -------
+    str
+        The sentence.
     """
-    sets = f"the sets {{label: score >= -(quantile + {offset!r})}}"
-    rate = f"miss the true label at most {percent(epsilon)} of the time on average over"
-    if over == "tasks":
-        who = f"the {tasks} calibration tasks and their examples, {sets} {rate} new tasks"
-    else:
-        who = (
-            f"the examples of the {tasks} calibration tasks, {sets} are at least as large as sets "
-            f"that {rate} the draw of the calibration tasks and of a new one"
-        )
     return (
-        f"With confidence {percent(delta, but=True)} over the draw of {who}; this is no "
-        "guarantee for each task; it holds provided that tasks are drawn i.i.d. from one "
-        "distribution, that no calibration task was seen in training, and that the same fixed "
-        "score function and quantile predictor are used for all tasks."
+        f"With confidence {percent(delta, complement=True)} over the draw of the {examples} "
+        f"calibration examples, {_cut_at(threshold)} miss the true label at most "
+        f"{percent(epsilon)} of the time on new examples, provided that these are drawn i.i.d. "
+        "from the same distribution, that no calibration example was seen in training, and that "
+        "the score function is fixed; this says nothing about any one task within that "
+        "distribution."
     )
 
 
-def trivial(label: object = None) -> str:
-    """Return the remark on a threshold of ``-inf``."""
+def describe_trivial(label: object = None) -> str:
+    """Return the remark on a threshold of ``-inf``.
+
+    Parameters
+    ----------
+    label : object, optional
+        The class whose threshold it is; by default, that of all classes.
+
+    Returns
+    -------
+    str
+        The remark.
+    """
     if label is None:
         return TRIVIAL
     return f"Class {label!r} is always kept, so its guarantee holds trivially."
 
 
-def vacuous(threshold: float, at_bottom: int, tasks: int, label: object = None) -> str:
-    """Return the remark on a threshold that equals the lowest calibration score."""
-    kept = "every label" if label is None else f"class {label!r}"
-    start = f"The threshold {threshold!r} is the lowest calibration score, so {kept} may be kept"
+def describe_uninformative(
+    threshold: float, at_bottom: int, tasks: int, label: object = None
+) -> str:
+    """Return the remark on a threshold that equals the lowest calibration score.
+
+    Parameters
+    ----------
+    threshold : float
+        The threshold.
+    at_bottom : int
+        Number of tasks where more true labels have the lowest score than may be missed.
+    tasks : int
+        Number of calibration tasks.
+    label : object, optional
+        The class whose threshold it is; by default, that of all classes.
+
+    Returns
+    -------
+    str
+        The remark.
+    """
+    what = "every label" if label is None else f"class {label!r}"
+    start = f"The threshold {threshold!r} is the lowest calibration score, so {what} may be kept"
     if threshold == 0:
-        start = f"The threshold is 0.0, so, if scores are probabilities, {kept} is kept"
+        start = f"The threshold is 0.0, so, if scores are probabilities, {what} is kept"
     return (
         f"{start} whatever its score, and the guarantee says little: in {at_bottom} of {tasks} "
         f"tasks ({at_bottom / tasks:.0%}) more true labels score that low than may be missed."
     )
 
 
-def percent(fraction: float, *, but: bool = False) -> str:
-    """Return ``fraction``, or with ``but`` 1 - ``fraction``, in percent, to the last digit."""
+def percent(fraction: float, *, complement: bool = False) -> str:
+    """Return a fraction in percent, to the last digit.
+
+    Parameters
+    ----------
+    fraction : float
+        Number between 0 and 1.
+    complement : bool, default False
+        Whether to show 1 - ``fraction`` instead.
+
+    Returns
+    -------
+    str
+        The percentage, such as "99.999%".
+    """
     with localcontext(prec=400):  # enough for every digit of the smallest float
         exact = Decimal(repr(fraction)) * 100
-        shown = f"{100 - exact if but else exact:f}"
+        shown = f"{100 - exact if complement else exact:f}"
     return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}%"
-
-
-def _cut(threshold: float | None) -> str:
-    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"

@@ -1,4 +1,4 @@
-"""What people do with sets: read them as labels, count them; and intervals for regression."""
+"""Prediction sets as label lists and sizes, and intervals for regression."""
 
 from __future__ import annotations
 
@@ -8,43 +8,119 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from metapac import _checks
+from metapac import _checks, _scores
+from metapac._types import Floats
+from metapac.exceptions import InvalidInput
 
-# Bounds on what a score and an end point together lose to rounding, and to underflow.
+# Bounds on what a score and an end point together may lose to rounding, and to underflow.
 _ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
 _UNDERFLOW = 4 * float(np.finfo(np.float64).smallest_subnormal)
 
 
 def label_lists(sets: ArrayLike, classes: Sequence[Any] | None = None) -> list[list[Any]]:
-    """Return each row of a boolean matrix as the list of its labels (numbers, or ``classes``)."""
+    """Return each prediction set as the list of its labels.
+
+    Parameters
+    ----------
+    sets : array_like of bool, shape (n, classes)
+        What ``predict_set`` returned.
+    classes : sequence, optional
+        Names of the classes; by default 0, 1, and so on.
+
+    Returns
+    -------
+    list of list
+        Labels of each set.
+
+    Examples
+    --------
+    >>> from metapac import label_lists
+    >>> label_lists([[True, False, True], [False, False, False]], ["cat", "dog", "owl"])
+    [['cat', 'owl'], []]
+    """
     matrix = _matrix(sets)
     names = list(range(matrix.shape[1])) if classes is None else list(classes)
     if len(names) != matrix.shape[1]:
-        raise ValueError(
+        raise InvalidInput(
             f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."
         )
-    kept = [names[j] for j in np.nonzero(matrix)[1].tolist()]
+    labels = [names[j] for j in np.nonzero(matrix)[1].tolist()]
     ends = np.cumsum(np.count_nonzero(matrix, axis=1)).tolist()
-    return [kept[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return [labels[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def set_sizes(sets: ArrayLike) -> NDArray[np.int64]:
-    """Return the number of labels in each set."""
+    """Return the number of labels in each prediction set.
+
+    Parameters
+    ----------
+    sets : array_like of bool, shape (n, classes)
+        What ``predict_set`` returned.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        Size of each set.
+
+    Examples
+    --------
+    >>> from metapac import set_sizes
+    >>> set_sizes([[True, False, True], [False, False, False]])
+    array([2, 0])
+    """
     return np.asarray(np.count_nonzero(_matrix(sets), axis=1))
 
 
 def empty_sets(sets: ArrayLike) -> NDArray[np.bool_]:
-    """Return which sets hold no label: a sign that the example is unlike any class."""
+    """Return which prediction sets are empty: a sign that the example is unlike any class.
+
+    Parameters
+    ----------
+    sets : array_like of bool, shape (n, classes)
+        What ``predict_set`` returned.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        Whether each set is empty.
+
+    Examples
+    --------
+    >>> from metapac import empty_sets
+    >>> empty_sets([[True, False, True], [False, False, False]])
+    array([False,  True])
+    """
     return np.asarray(~_matrix(sets).any(axis=1))
 
 
-def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0) -> _checks.Floats:
-    """Return ``-|y - prediction| / scale``, the scores whose sets are intervals."""
-    _checks.aligned("y", y, "prediction", prediction)
-    target = _checks.score_array("y", y).astype(np.float64)
+def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
+    """Return ``-|y - prediction| / scale``, the scores whose prediction sets are intervals.
+
+    Parameters
+    ----------
+    y : array_like
+        True values.
+    prediction : array_like
+        Predicted values, in the shape of ``y``.
+    scale : array_like, default 1.0
+        Scale of each residual, such as a predicted standard deviation; or one for all.
+
+    Returns
+    -------
+    ndarray
+        Scores in the shape of ``y``; none is positive.
+
+    Examples
+    --------
+    >>> from metapac import residual_scores
+    >>> residual_scores([1.0, 2.0], [1.5, 2.0], scale=0.5)
+    array([-1., -0.])
+    """
+    _checks.check_same_index("y", y, "prediction", prediction)
+    target = _scores.as_score_array("y", y).astype(np.float64)
     centre, width = _centre_and_scale(prediction, scale)
-    _checks.finite("y", target)
-    _checks.same_shape("y", target, "prediction", centre)
+    _scores.check_finite("y", target)
+    _checks.check_same_shape("y", target, "prediction", centre)
     return np.asarray(-np.abs(target - centre) / width)
 
 
@@ -54,15 +130,37 @@ def interval(
     scale: ArrayLike = 1.0,
     *,
     precision: DTypeLike = np.float64,
-) -> _checks.Floats:
+) -> Floats:
     """Return the lower and upper ends of all y whose residual score is at least ``threshold``.
 
     The ends are rounded outwards, so that no such y is lost to floating point and the guarantee
-    of the threshold carries over; ``precision`` is that of the scores it was found from. Shape:
-    that of ``prediction``, with 2 added at the end.
+    of the threshold holds for the interval.
+
+    Parameters
+    ----------
+    threshold : float
+        Threshold calibrated on `residual_scores`; at most 0.
+    prediction : array_like
+        Predicted values.
+    scale : array_like, default 1.0
+        Scale of each residual, as in `residual_scores`.
+    precision : dtype, default numpy.float64
+        Precision of the calibration scores.
+
+    Returns
+    -------
+    ndarray
+        Lower and upper ends, in the shape of ``prediction`` with a last axis of length 2.
+
+    Examples
+    --------
+    >>> from metapac import interval
+    >>> interval(-2.0, [10.0, 20.0], scale=[1.0, 0.5]).round(6)
+    array([[ 8., 12.],
+           [19., 21.]])
     """
     if not threshold <= 0:
-        raise ValueError(
+        raise InvalidInput(
             f"threshold is {threshold:g}, but residual scores -|y - prediction| / scale are never "
             "positive. Calibrate on residual_scores(y, prediction, scale) to get intervals."
         )
@@ -70,29 +168,27 @@ def interval(
     if threshold == -np.inf:
         radius = np.full_like(centre, np.inf)
     else:
-        grain = np.finfo(precision)
-        lowest = -threshold * (1 + float(grain.eps)) + float(grain.smallest_subnormal)
-        radius = lowest * width
+        info = np.finfo(precision)
+        widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
+        radius = widest * width
         radius = radius + _ROUNDINGS * (np.abs(centre) + radius) + _UNDERFLOW
     return np.stack([centre - radius, centre + radius], axis=-1)
 
 
-def _centre_and_scale(
-    prediction: ArrayLike, scale: ArrayLike
-) -> tuple[_checks.Floats, _checks.Floats]:
-    centre = _checks.score_array("prediction", prediction).astype(np.float64)
-    width = _checks.score_array("scale", scale).astype(np.float64)
-    _checks.finite("prediction", centre)
-    _checks.finite("scale", width, positive=True)
+def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, Floats]:
+    centre = _scores.as_score_array("prediction", prediction).astype(np.float64)
+    width = _scores.as_score_array("scale", scale).astype(np.float64)
+    _scores.check_finite("prediction", centre)
+    _scores.check_finite("scale", width, positive=True)
     if width.ndim:
-        _checks.same_shape("prediction", centre, "scale", width)
+        _checks.check_same_shape("prediction", centre, "scale", width)
     return centre, width
 
 
 def _matrix(sets: ArrayLike) -> NDArray[np.bool_]:
     matrix = np.asarray(sets)
     if matrix.ndim != 2 or matrix.dtype != np.bool_:
-        raise ValueError(
+        raise InvalidInput(
             "sets must be a boolean matrix with a row per example and a column per class, got "
             f"{matrix.dtype} of shape {matrix.shape}. Pass what predict_set returned."
         )

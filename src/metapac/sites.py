@@ -1,33 +1,33 @@
-"""Sites that may not share data: each sends a few numbers, a coordinator combines them."""
+"""Sites that cannot share their data: each sends a few numbers, and a coordinator combines them."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from metapac import _checks, persistence
+from metapac import _checks, _document, _ids
+from metapac._types import PathLike
 from metapac.calibration import MetaPS
-from metapac.evidence import Evidence, coarsest, unknown_lowest
-from metapac.guarantee import Guarantee, InfeasibleGuarantee
-from metapac.persistence import BadArtefact
+from metapac.evidence import Evidence, coarsest_precision
+from metapac.exceptions import BadArtefact, InfeasibleGuarantee, InvalidInput, Parameter
+from metapac.guarantee import Guarantee
 
-Path = str | os.PathLike[str]
+FORMAT = _document.Format("metapac site", written_by="'metapac site -o'")
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a site sends: its threshold at each level, and how many examples are behind it.
+    """The message of a site: its threshold at each level, and how many examples it rests on.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Name of the site; no two may share it.
     guarantee : Guarantee
-        What all sites agreed on.
+        What all sites have agreed on.
     examples : tuple of int
         Number of examples; with a guarantee per class, of each class.
     thresholds : tuple of tuple of float
@@ -35,7 +35,7 @@ class Site:
     precision : numpy.dtype
         Precision of the scores.
     classes : tuple or None
-        The classes, where the guarantee is per class.
+        The classes, if the guarantee is per class.
     """
 
     name: str
@@ -46,39 +46,54 @@ class Site:
     classes: tuple[Any, ...] | None = None
 
     @classmethod
-    def of_evidence(cls, name: str, guarantee: Guarantee, found: Evidence) -> Site:
-        """Return what a site sends whose scores are those of one task."""
+    def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
+        """Return the message of a site from its evidence.
+
+        Parameters
+        ----------
+        name : str
+            Name of the site.
+        guarantee : Guarantee
+            What all sites have agreed on.
+        evidence : Evidence
+            Evidence of a single task: the examples of the site.
+
+        Returns
+        -------
+        Site
+            The message.
+        """
         return cls(
             name,
             guarantee,
-            tuple(found.sizes[0].tolist()),
-            tuple(tuple(row) for row in found.thresholds[0].tolist()),
-            found.precision,
-            found.classes,
+            tuple(evidence.sizes[0].tolist()),
+            tuple(tuple(row) for row in evidence.thresholds[0].tolist()),
+            evidence.precision,
+            evidence.classes,
         )
 
-    def save(self, path: Path) -> None:
-        """Write the site as versioned JSON, atomically. No score but the thresholds is in it.
+    def save(self, path: PathLike) -> None:
+        """Write the site file, versioned JSON that holds no scores except the thresholds.
 
         Parameters
         ----------
         path : str or path
-            File to write.
+            File to write. It is replaced atomically.
         """
         body = {
             "site": self.name,
-            "parameters": _parameters(self.guarantee),
+            "parameters": _document.encode_parameters(asdict(self.guarantee)),
             "levels": _levels(self.guarantee),
             "classes": None if self.classes is None else list(self.classes),
             "examples": list(self.examples),
-            "thresholds": persistence.encode_all([list(row) for row in self.thresholds]),
+            "thresholds": _document.encode_floats([list(row) for row in self.thresholds]),
             "precision": self.precision.name,
         }
-        persistence.write(path, body, persistence.SITE)
+        _document.write(path, body, FORMAT)
 
 
-def read_site(path: Path) -> Site:
-    """Return what ``Site.save`` wrote; refuse a file that is not as it was.
+def read_site(path: PathLike) -> Site:
+    """Return the site that `Site.save` or ``metapac site`` wrote.
 
     Parameters
     ----------
@@ -93,77 +108,86 @@ def read_site(path: Path) -> Site:
     Raises
     ------
     BadArtefact
-        If the file is not a site's, is damaged, or was written by another version of metapac.
+        If the file is not a site file, was edited or damaged, or is from an incompatible version.
     """
-    body = persistence.read(path, persistence.SITE)
+    body = _document.read(path, FORMAT)
     try:
         site = Site(
             str(body["site"]),
-            Guarantee(**persistence.restored(body["parameters"])),
-            tuple(_checks.whole_numbers("examples", body["examples"], least=0).tolist()),
+            Guarantee(**_document.decode_parameters(body["parameters"])),
+            tuple(_checks.as_whole_numbers("examples", body["examples"], minimum=0).tolist()),
             tuple(tuple(float(value) for value in row) for row in body["thresholds"]),
             np.dtype(body["precision"]),
             None if body["classes"] is None else tuple(body["classes"]),
         )
         levels, expected = body["levels"], _levels(site.guarantee)
         count = 1 if site.classes is None else len(site.classes)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise BadArtefact(
-            f"{path} does not hold what a site sends ({type(error).__name__}: {error}). "
+            f"{path} is not a complete site file ({type(error).__name__}: {error}). "
             "Write it again with 'metapac site'."
         ) from error
     shape = [len(site.examples), *{len(row) for row in site.thresholds}, len(site.thresholds)]
     if levels != expected or shape != [count, len(levels), count]:
         raise BadArtefact(
-            f"{path} has {len(site.thresholds)} rows of thresholds at levels {levels}, where this "
-            f"metapac has {count} at {expected} for split={site.guarantee.split!r}. Use one "
-            "version at all sites."
+            "{} has {} rows of thresholds at levels {}, but this metapac expects {} at {} for {}. "
+            "Use one version at all sites.",
+            path,
+            len(site.thresholds),
+            levels,
+            count,
+            expected,
+            Parameter("split", site.guarantee.split),
         )
     return site
 
 
-def combine_sites(sites: Iterable[Site | Path], *, on_infeasible: str = "raise") -> MetaPS:
+def combine_sites(sites: Iterable[Site | PathLike], *, on_infeasible: str = "raise") -> MetaPS:
     """Return what ``MetaPS.calibrate`` returns on the scores of all sites, tasks sorted by name.
 
     Parameters
     ----------
     sites : iterable of Site or path
-        The sites or their files. A site counts once, and all must agree on the guarantee.
+        The sites or their files. Each site counts once, and all must agree on the guarantee.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do where the sites are too few.
+        What to do if the sites are too few: raise ``InfeasibleGuarantee``, or keep every label.
 
     Returns
     -------
     MetaPS
-        The calibrated object.
+        The calibrated predictor.
+
+    Raises
+    ------
+    InfeasibleGuarantee
+        If the sites are too few or too small; the message says what would work.
+    BadArtefact
+        If a file is not a site file, or was edited or damaged.
     """
     named = [
-        (str(each), read_site(each))
-        if not isinstance(each, Site)
-        else (f"site {each.name!r}", each)
-        for each in sites
+        (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))
+        for site in sites
     ]
     if not named:
-        raise ValueError("sites is empty; pass at least one file written by 'metapac site'.")
-    _refuse_different(named)
-    _refuse_repeated(named)
+        raise InvalidInput("sites is empty; pass at least one file written by 'metapac site'.")
+    _check_agreement(named)
+    _check_distinct(named)
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
-    thresholds = np.array([site.thresholds for site in ordered])
-    found = Evidence(
-        _checks.task_names([site.name for site in ordered]),
+    guarantee, thresholds = ordered[0].guarantee, np.array([site.thresholds for site in ordered])
+    evidence = Evidence(
+        _ids.as_task_names([site.name for site in ordered]),
         np.array([site.examples for site in ordered]),
         thresholds,
-        unknown_lowest(thresholds.shape[1]),
-        coarsest(site.precision for site in ordered),
+        np.full(thresholds.shape[1], -np.inf),  # sites do not send their lowest score
+        coarsest_precision(site.precision for site in ordered),
         ordered[0].classes,
     )
-    guarantee = ordered[0].guarantee
-    found.refuse_uncertified(guarantee)
+    evidence.check_certified(guarantee)
     try:
-        return MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)._conclude(found)
+        return MetaPS.from_evidence(guarantee, evidence, on_infeasible=on_infeasible)
     except InfeasibleGuarantee as error:
         raise InfeasibleGuarantee(
-            f"{error} For another guarantee, every site has to write its file again."
+            "{} For another guarantee, every site has to write its file again.", error.message
         ) from None
 
 
@@ -171,28 +195,22 @@ def _levels(guarantee: Guarantee) -> list[float]:
     return [level.alpha_within for level in guarantee.levels]
 
 
-def _parameters(guarantee: Guarantee) -> dict[str, Any]:
-    return {name: persistence.plain(value) for name, value in asdict(guarantee).items()}
-
-
-def _refuse_different(named: list[tuple[str, Site]]) -> None:
+def _check_agreement(named: list[tuple[str, Site]]) -> None:
     first_where, first = named[0]
+    expected = asdict(first.guarantee) | {"classes": first.classes}
     for where, site in named[1:]:
-        ours = asdict(first.guarantee) | {"classes": first.classes}
-        theirs = asdict(site.guarantee) | {"classes": site.classes}
-        for key in ours:
-            if ours[key] != theirs[key]:
-                raise ValueError(
-                    f"{where} was computed with {key}={theirs[key]!r}, but {first_where} with "
-                    f"{key}={ours[key]!r}. Run 'metapac site' with the same options everywhere."
-                )
+        for key, value in (asdict(site.guarantee) | {"classes": site.classes}).items():
+            if value != expected[key]:
+                settings = where, Parameter(key, value), first_where, Parameter(key, expected[key])
+                remedy = "Run 'metapac site' with the same options everywhere."
+                raise InvalidInput("{} was computed with {}, but {} with {}. {}", *settings, remedy)
 
 
-def _refuse_repeated(named: list[tuple[str, Site]]) -> None:
+def _check_distinct(named: list[tuple[str, Site]]) -> None:
     seen: dict[str, str] = {}
     for where, site in named:
         if site.name in seen:
-            raise ValueError(
+            raise InvalidInput(
                 f"{where} and {seen[site.name]} are both of site {site.name!r}, and a site counts "
                 "only once. Leave one out; if they are two sites, give them two names."
             )

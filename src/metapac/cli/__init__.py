@@ -1,16 +1,22 @@
-"""The command ``metapac``. Needs the extra ``cli``."""
+"""The command ``metapac``, which needs the extra ``cli``."""
+
+from __future__ import annotations
 
 import sys
 
+from metapac._version import __version__
+
 
 def main() -> None:
-    """Run the command line, or say how to install it."""
+    """Run the command line; if its dependencies are missing, print how to install them."""
+    if sys.argv[1:] == ["--version"]:  # answered before anything is imported
+        print(__version__)
+        return
     try:
         from metapac.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
-        needed = f"The command line needs {error.name}."
-        print(f"{needed} Install it with: pip install 'metapac[cli]'", file=sys.stderr)
+        from metapac._optional import missing
+
+        print(missing(error, extra="cli", purpose="The command line"), file=sys.stderr)
         sys.exit(2)
     app(prog_name="metapac")

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import DownloadColumn
 from rich.table import Table
 
-from metapac.cli.common import AsJson, console, errors, told
-from metapac.datasets import cache
-from metapac.datasets.catalogue import CATALOGUE, DataSet, data_set
-from metapac.persistence import BadArtefact
+from metapac.cli.commands import add_command
+from metapac.cli.console import make_table, print_json, print_line, stdout
+from metapac.cli.options import AsJson, Home
+from metapac.cli.progress import progress_bar
+from metapac.datasets.catalogue import CATALOGUE, DataSet, get_data_set
+from metapac.datasets.store import cache
+from metapac.exceptions import BadArtefact, InvalidInput, Parameter
 
-data = typer.Typer(
-    name="data",
-    help="The data sets of the paper: fetch, prepare, check.",
-    no_args_is_help=True,
-)
+# Options of prepare that apply to one data set only.
+_SPECIFIC = {"fewrel": ("glove",), "heart": ("label", "state", "year", "exclude")}
 
-Name = Annotated[str, typer.Argument(help=f"{', '.join(CATALOGUE)}.")]
-Source = Annotated[
+Name = Annotated[str, typer.Argument(metavar="NAME", help=f"Data set: {', '.join(CATALOGUE)}.")]
+Folder = Annotated[
     Path | None,
-    typer.Option("--from", help="Folder with the publisher's files; by default what was fetched."),
-]
-Home = Annotated[
-    Path | None,
-    typer.Option(help="Where data are kept; by default $METAPAC_DATA or the user's cache."),
+    typer.Option(
+        "--from",
+        metavar="FOLDER",
+        help="Folder with the publisher's files. By default the one that 'metapac data fetch' "
+        "fills.",
+    ),
 ]
 
 
-@data.command("list")
-@told
-def list_(home: Home = None, as_json: AsJson = False) -> None:
-    """Show the data sets, their terms, and what of them is here."""
+def list_(*, home: Home = None, as_json: AsJson = False) -> None:
+    """List data sets with licence and local status.
+
+    The status is absent, fetched, prepared or damaged.
+
+    Example:
+
+        metapac data list
+    """
     rows = [
         {
             "name": entry.name,
@@ -56,101 +51,123 @@ def list_(home: Home = None, as_json: AsJson = False) -> None:
         for entry in CATALOGUE.values()
     ]
     if as_json:
-        typer.echo(json.dumps(rows))
+        print_json(rows)
         return
-    table = Table("name", "what it is", "terms", "here")
+    table = make_table(["name", "title", "licence", "status"], [])
     for row in rows:
         table.add_row(*row.values())
-    console.print(table)
-    console.print(f"Data are kept in {cache.data_home(home)}", markup=False, soft_wrap=True)
+    stdout.print(table)
+    print_line(f"Data are stored in {cache.data_home(home)}")
 
 
-@data.command()
-@told
-def fetch(name: Name, home: Home = None) -> None:
-    """Download a data set from its publisher, or be told what to download by hand.
+def fetch(name: Name, *, home: Home = None) -> None:
+    """Download a data set from its publisher, or print how to download it by hand.
 
-    Interrupted, it goes on where it was; files are verified where the publisher's never change.
+    An interrupted download resumes. Files that the publisher never changes are verified.
+
+    Example:
+
+        metapac data fetch cifar10c
     """
-    entry = data_set(name)
+    entry = get_data_set(name)
     try:
-        with _bar(DownloadColumn()) as bar:
-            folder = entry.fetch(home=home, progress=bar)
+        with progress_bar(DownloadColumn()) as progress:
+            folder = entry.fetch(home=home, progress=progress)
     finally:
         if entry.by_hand:
-            console.print(entry.told(home), markup=False, soft_wrap=True)
-    lacking = entry.reader.missing(folder)
-    if lacking and not entry.by_hand:
-        raise ValueError(" ".join(lacking))
-    if not lacking:
-        console.print(f"Files in {folder}", markup=False, soft_wrap=True)
-    console.print(f"Then run: metapac data prepare {name}", markup=False, soft_wrap=True)
+            print_line(entry.manual_instructions(home))
+    missing = entry.missing(folder)
+    if missing and not entry.by_hand:
+        raise InvalidInput(" ".join(missing))
+    if not missing:
+        print_line(f"Files in {folder}")
+    print_line(f"Then run: metapac data prepare {name}")
 
 
-@data.command()
-@told
 def prepare(
     name: Name,
-    source: Source = None,
+    *,
+    folder: Folder = None,
     home: Home = None,
     glove: Annotated[
-        Path | None, typer.Option(help="fewrel: the file of word vectors, if not the one found.")
+        Path | None,
+        typer.Option(help="fewrel: file of word vectors. By default one in the folder."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="heart: the table's label column.")] = None,
-    state: Annotated[str | None, typer.Option(help="heart: its column of states.")] = None,
-    year: Annotated[str | None, typer.Option(help="heart: its column of years.")] = None,
-    leave_out: Annotated[
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="heart: column of the labels.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="heart: column of the states.")
+    ] = None,
+    year: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="heart: column of the years.")
+    ] = None,
+    exclude: Annotated[
         list[str] | None,
-        typer.Option(help="heart: a feature to drop, such as _MICHD, made from the label."),
+        typer.Option(
+            "--leave-out",
+            metavar="COLUMN",
+            help="heart: feature to drop, such as _MICHD, which leaks the label. May be repeated.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn the publisher's files into one cache that opens at once.
+    """Convert the publisher's files into a cache that opens instantly.
 
-    Done before, it is done again only if the files have changed.
+    The cache is rebuilt only if the files have changed.
+
+    Examples:
+
+        metapac data prepare cifar10c
+        metapac data prepare miniimagenet --from downloads/mini
     """
-    entry = data_set(name)
-    folder = source or entry.source(home)
-    given = {"glove": glove, "label": label, "state": state, "year": year, "leave_out": leave_out}
-    options = {option: value for option, value in given.items() if value}
-    _refuse_foreign(name, options)
-    with _bar(MofNCompleteColumn()) as bar:
-        made = entry.reader.prepare(
-            folder, home=home, progress=lambda done, total: bar(name, done, total), **options
-        )
-    _report(entry, made, as_json)
-
-
-@data.command()
-@told
-def check(name: Name, source: Source = None, home: Home = None, as_json: AsJson = False) -> None:
-    """Report classes, counts and splits, and what is missing or damaged."""
-    entry = data_set(name)
-    made = _prepared(entry, home) if source is None else None
-    if made is not None:
-        made.verify()
-        _report(entry, made, as_json)
-        return
-    folder = source or entry.source(home)
-    lacking = entry.reader.missing(folder)
-    if as_json:
-        typer.echo(json.dumps({"name": name, "folder": str(folder), "missing": lacking}))
-    if lacking:
-        raise ValueError(" ".join(lacking))
-    if not as_json:
-        words = f"{folder} has the files of {name}. To read them: metapac data prepare {name}"
-        tail = "" if source is None else f" --from {source}"
-        console.print(words + tail, markup=False, soft_wrap=True)
-
-
-_OPTIONS = {"fewrel": ("glove",), "heart": ("label", "state", "year", "leave_out")}
-
-
-def _refuse_foreign(name: str, options: dict[str, Any]) -> None:
+    entry = get_data_set(name)
+    values = {"glove": glove, "label": label, "state": state, "year": year, "exclude": exclude}
+    options = {option: value for option, value in values.items() if value}
     for option in options:
-        if option not in _OPTIONS.get(name, ()):
-            flag = option.replace("_", "-")
-            raise ValueError(f"--{flag} is not for {name}. Leave it out.")
+        if option not in _SPECIFIC.get(name, ()):
+            raise InvalidInput("{} is not for {}. Leave it out.", Parameter(option), name)
+    with progress_bar() as progress:
+        prepared = entry.prepare(
+            folder or entry.source(home), home=home, progress=progress, **options
+        )
+    _print_prepared(entry, prepared, as_json)
+
+
+def check(name: Name, *, folder: Folder = None, home: Home = None, as_json: AsJson = False) -> None:
+    """Report classes, counts and splits, and what is missing or damaged.
+
+    The prepared data are checked or, if there are none, the publisher's files.
+
+    Example:
+
+        metapac data check miniimagenet
+    """
+    entry = get_data_set(name)
+    prepared = _prepared(entry, home) if folder is None else None
+    if prepared is not None:
+        prepared.verify()
+        _print_prepared(entry, prepared, as_json)
+        return
+    source = folder or entry.source(home)
+    missing = entry.missing(source)
+    if as_json:
+        print_json({"name": name, "folder": str(source), "missing": missing})
+    if missing:
+        raise InvalidInput(" ".join(missing))
+    if not as_json:
+        command = f"metapac data prepare {name}{'' if folder is None else f' --from {folder}'}"
+        print_line(f"{source} has the files of {name}. To prepare them: {command}")
+
+
+data = typer.Typer(
+    name="data",
+    help="Fetch, prepare and check the data sets of the paper.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+for _function, _name in ((list_, "list"), (fetch, "fetch"), (prepare, "prepare"), (check, "check")):
+    add_command(data, _function, _name)
 
 
 def _state(entry: DataSet, home: Path | None) -> str:
@@ -164,55 +181,32 @@ def _state(entry: DataSet, home: Path | None) -> str:
 
 def _prepared(entry: DataSet, home: Path | None) -> cache.Prepared | None:
     try:
-        return cache.opened(entry.name, home)
+        return cache.open_prepared(entry.name, home)
     except FileNotFoundError:
         return None
 
 
-def _report(entry: DataSet, made: cache.Prepared, as_json: bool) -> None:
-    facts = made.facts
+def _print_prepared(entry: DataSet, prepared: cache.Prepared, as_json: bool) -> None:
+    facts = prepared.facts
     if as_json:
-        found = {"name": entry.name, "folder": str(made.folder), "checksum": made.checksum}
-        typer.echo(json.dumps({**found, "missing": [], **facts}))
+        names = {"name": entry.name, "folder": str(prepared.folder)}
+        print_json({**names, "checksum": prepared.checksum, "missing": [], **facts})
         return
-    splits = facts["splits"]
+    print_line(entry.title)
+    stdout.print(_splits_table(facts["splits"]))
+    size = sum(array.nbytes for array in prepared.values()) / 2**20
+    print_line("\n".join([*facts["notes"], f"{size:,.0f} MiB in {prepared.folder}"]))
+
+
+def _splits_table(splits: dict[str, dict[str, Any]]) -> Table:
     columns = list(dict.fromkeys(key for row in splits.values() for key in row))
-    table = Table("split", *columns)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = make_table(["split"], columns)
     for split, row in splits.items():
         table.add_row(split, *(_number(row.get(column)) for column in columns))
-    console.print(entry.title, markup=False, soft_wrap=True)
-    console.print(table)
-    size = sum(array.nbytes for array in made.values()) / 2**20
-    notes = [*facts["notes"], f"{size:,.0f} MiB in {made.folder}"]
-    console.print("\n".join(notes), markup=False, soft_wrap=True)
+    return table
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:.1%}"
-
-
-@contextmanager
-def _bar(counter: ProgressColumn) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Lend a callback (what, done, of how many) that moves a bar for each thing."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        counter,
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )
-    rows: dict[str, Any] = {}
-    with bar:
-
-        def advance(what: str, done: int, total: int | None) -> None:
-            if what not in rows:
-                rows[what] = bar.add_task(what, total=total)
-            bar.update(rows[what], completed=done, total=total)
-
-        yield advance

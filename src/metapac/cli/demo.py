@@ -1,125 +1,124 @@
-"""``metapac demo``: four ways to choose a threshold, in a table and in pictures."""
+"""``metapac demo``: four methods side by side, in a table and in figures."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from metapac import plots
-from metapac.cli.common import console, errors, told
-from metapac.demands import least_size
-from metapac.demo import setting, synthetic
-from metapac.evaluation.draws import Study
-from metapac.evaluation.rows import Rows
-from metapac.evaluation.summary import Summary, summarise
-from metapac.evaluation.trials import evaluate
+from metapac import _optional
+from metapac._checks import check_one_of
+from metapac.cli.console import make_table, print_line, stdout
+from metapac.cli.options import Rng
+from metapac.cli.progress import progress_bar
+from metapac.demands import min_sample_size
+from metapac.evaluation import Rows, Study, Summary, SyntheticStudy, evaluate, summarise
+from metapac.reproduce.demo import (
+    EXPERIMENT,
+    GUARANTEE,
+    METHODS,
+    SYNTHETIC_TITLE,
+    draw_sets,
+    prepare_glyphs,
+    write_results,
+)
 from metapac.sentences import percent
 
 if TYPE_CHECKING:
-    from metapac.demo import glyphs
+    from metapac.reproduce.demo import GlyphDemo
 
 
-class Data(StrEnum):
-    glyphs = "glyphs"
-    synthetic = "synthetic"
-
-
-@told
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")] = Path(
-        "metapac-demo"
-    ),
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder for the table and the figures."
+        ),
+    ] = Path("metapac-demo"),
     data: Annotated[
-        Data, typer.Option(help="Pictures of characters (needs torch), or synthetic tasks.")
-    ] = Data.glyphs,
-    draws: Annotated[int, typer.Option(min=1, help="Calibration draws.")] = 20,
-    rng: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+        str,
+        typer.Option(
+            metavar="glyphs|synthetic",
+            help="Images of characters (needs the extra torch), or synthetic tasks.",
+        ),
+    ] = "glyphs",
+    draws: Annotated[int, typer.Option(min=1, help="Number of calibration draws.")] = 20,
+    rng: Rng = 0,
 ) -> None:
-    """Compare PS, PS-Test and Meta-PS: train, calibrate on unseen classes, judge on others."""
-    plots.new_figure(1, width=1, height=1)  # a missing matplotlib is said before the work
-    if data == Data.synthetic:
-        known = synthetic.Study()
-        rows = _evaluate(known, draws, rng)
-        files = list(setting.write(rows, output, f"{known.title}; {draws} draws", rng))
+    """Compare ways to choose a threshold, in a table and in figures.
+
+    Trains a few-shot learner on some characters, calibrates on a second set of characters and
+    evaluates on a third; this takes a few minutes. --data synthetic takes seconds and needs no
+    torch.
+
+    Example:
+
+        metapac demo --data synthetic
+    """
+    _optional.require("matplotlib", extra="plot", purpose="the demo")  # fail fast
+    check_one_of("data", data, ("glyphs", "synthetic"))
+    if data == "synthetic":
+        rows = _evaluate(SyntheticStudy(), draws, rng)
+        files = list(write_results(rows, output, f"{SYNTHETIC_TITLE}; {draws} draws", rng))
     else:
-        from metapac.demo import glyphs
-
-        study = _train(rng)
-        console.print(f"5-way 5-shot accuracy on unseen characters: {study.accuracy:.1%}")
-        rows = _evaluate(study, draws, rng)
-        title = f"{glyphs.TITLE}; {draws} draws"
-        files = [*setting.write(rows, output, title, rng), output / "sets.png"]
-        glyphs.draw_sets(study, rng, files[-1])
-    console.print(_table(summarise(rows, setting.GUARANTEE)))
-    console.print(_explanation(), markup=False, soft_wrap=True)
-    console.print("\nFiles: " + ", ".join(map(str, files)), markup=False, soft_wrap=True)
+        trained = _train(rng)
+        print_line(f"5-way 5-shot accuracy on unseen characters: {trained.accuracy:.1%}")
+        rows = _evaluate(trained.study, draws, rng)
+        title = f"{EXPERIMENT.title}; {draws} draws"
+        files = [*write_results(rows, output, title, rng), output / "sets.png"]
+        draw_sets(trained, rng, files[-1])
+    stdout.print(_table(summarise(rows, GUARANTEE)))
+    print_line(_explanation())
+    print_line("\nFiles: " + ", ".join(map(str, files)))
 
 
-def _train(rng: int) -> glyphs.Study:
-    from metapac.demo import glyphs
-
-    with _bar() as bar:
-        job = bar.add_task("Drawing characters", total=glyphs.EPOCHS)
-        return glyphs.prepare(
+def _train(rng: int) -> GlyphDemo:
+    epochs = EXPERIMENT.training.epochs
+    with progress_bar() as progress:
+        progress("drawing characters", 0, epochs)
+        return prepare_glyphs(
             rng,
-            lambda epoch: bar.update(
-                job,
-                completed=epoch.epoch,
-                description=f"Training a ProtoNet, accuracy {epoch.accuracy:.1%}",
+            lambda epoch: progress(
+                f"training a ProtoNet, accuracy {epoch.accuracy:.1%}", epoch.epoch, epochs
             ),
         )
 
 
 def _evaluate(study: Study, draws: int, rng: int) -> Rows:
-    with _bar() as bar:
-        job = bar.add_task("Calibrating", total=draws)
+    with progress_bar() as progress:
         return evaluate(
-            study,
-            guarantee=setting.GUARANTEE,
-            methods=setting.METHODS,
-            draws=draws,
-            rng=rng,
-            progress=lambda done: bar.update(job, completed=done),
+            study, guarantee=GUARANTEE, methods=METHODS, draws=draws, rng=rng, progress=progress
         )
 
 
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
-
-
 def _table(summaries: list[Summary]) -> Table:
-    g = setting.GUARANTEE
-    table = Table(
-        title=f"Guarantee: error at most {g.miss_rate:g} on at least {1 - g.alpha:.0%} of tasks, "
-        f"with confidence {percent(g.failure_probability, but=True)}",
-        title_justify="left",
+    g = GUARANTEE
+    title = (
+        f"Guarantee: error at most {g.miss_rate:g} on at least {1 - g.alpha:.0%} of tasks, "
+        f"with confidence {percent(g.failure_probability, complement=True)}"
     )
-    table.add_column("method")
-    for name in ("mean size", "error, 90th pct", "tasks within", "guarantee"):
-        table.add_column(name, justify="right")
-    for each in summaries:
+    columns = ("mean size", "error, 90th pct", "tasks within", "guarantee")
+    table = make_table(["method"], columns, title)
+    for line in summaries:
         table.add_row(
-            each.method,
-            f"{each.size:.2f}",
-            f"{each.error_90:.3f}",
-            f"{each.tasks_within:.1%}",
-            "kept" if each.kept else "broken",
+            line.method,
+            f"{line.size:.2f}",
+            f"{line.error_90:.3f}",
+            f"{line.tasks_within:.1%}",
+            "satisfied" if line.satisfied else "violated",
         )
     return table
 
 
 def _explanation() -> str:
-    g = setting.GUARANTEE
+    needed = min_sample_size(GUARANTEE.miss_rate, GUARANTEE.failure_probability)
     return (
-        "PS pools all tasks: near epsilon on average, above it on too many tasks.\n"
-        f"PS-Test has the paper's {setting.OWN_EXAMPLES} labels of the new task itself and needs "
-        f"{least_size(g.miss_rate, g.failure_probability)}: it keeps every label.\n"
-        "Meta-PS needs no calibration label of the new task; the joint split, the default,\n"
-        "has smaller sets than the paper's even one."
+        "PS pools all tasks: its error is near epsilon on average and above it on too many tasks.\n"
+        f"PS-Test has the paper's 100 labelled examples of the new task itself and needs {needed}, "
+        "so it keeps every label.\n"
+        "Meta-PS needs no labelled examples of the new task for calibration. Its joint split, the "
+        "default, has smaller sets than the paper's even split."
     )

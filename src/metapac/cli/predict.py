@@ -1,89 +1,73 @@
-"""``metapac predict``: from a promise and a table of class scores to sets."""
+"""``metapac predict``: from a promise file and a table of class scores to prediction sets."""
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from metapac._estimator import load
-from metapac.cli.common import AsJson, console, told
-from metapac.cli.tables import (
-    Classes,
-    ColumnsAgain,
-    Engine,
-    EngineOption,
-    Master,
-    MemoryLimit,
-    Reading,
-    Scores,
-    TableOption,
-    Threads,
-    class_names,
-    opened,
-)
-from metapac.persistence import refuse_input
+from metapac.base import load
+from metapac.cli import options
+from metapac.cli.console import format_count, print_json, print_line
+from metapac.cli.sources import open_table
+from metapac.exceptions import InvalidInput
 
 
-@told
 def predict(
-    promise: Annotated[Path, typer.Argument(help="File written by metapac calibrate.")],
-    scores: Scores,
-    columns: ColumnsAgain = None,
-    classes: Classes = None,
+    promise: options.Promise,
+    scores: options.Scores,
+    *,
+    columns: options.CalibrationColumns = None,
+    classes: options.Classes = None,
     booleans: Annotated[
-        bool, typer.Option("--booleans", help="Add a column in_CLASS for each class instead.")
+        bool,
+        typer.Option(
+            "--booleans", help="Add a column in_CLASS for each class, instead of set and set_size."
+        ),
     ] = False,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="Parquet or CSV to write; CSV to the screen if absent."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Parquet or CSV file to write. By default CSV is printed.",
         ),
     ] = None,
-    table: TableOption = None,
-    engine: EngineOption = Engine.duckdb,
-    master: Master = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    reading: options.TableOptions,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Add to each row the set of labels it may have: columns set and set_size.
+    """Add a prediction set to each row of a table.
 
-    In Parquet, set is a list of labels; in CSV it is a JSON list.
+    Two columns are added: set, the labels that the row may have, and set_size. In Parquet, set is a
+    list; in CSV it is a JSON list.
+
+    Example:
+
+        metapac predict promise.json new.parquet -o sets.parquet
     """
     if as_json and output is None:
-        raise ValueError("--json tells of the file written, and there is none. Pass --output.")
-    from metapac.tables.layout import as_calibrated
+        raise InvalidInput("--json describes the file written, so it needs --output.")
+    predictor = load(promise)
+    with open_table(scores, reading) as (source, progress):
+        from metapac.tables.predict import write_sets
 
-    calibrated = load(promise)
-    layout = as_calibrated(calibrated, columns=columns, classes=class_names(classes))
-    how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, how) as (source, tell):
-        from metapac.tables.failures import writing
-        from metapac.tables.output import check, kind_of, write, write_csv
-        from metapac.tables.predict import sets_of
-
-        if output is not None:
-            check(source, output)
-            refuse_input(output, [promise])
-        text = output is None or kind_of(output) == "csv"
-        tell("checking the scores")
-        found = sets_of(calibrated, source, layout, booleans=booleans, text=text)
-        if output is None:
-            with writing("the table"):
-                write_csv(source.connection, found.table, sys.stdout)
-            return
-        tell(f"writing {found.rows} sets")
-        write(source.connection, found.table, output)
-    if as_json:
-        typer.echo(json.dumps({"sets": found.rows, "classes": found.classes, "output": output}))
+        sets = write_sets(
+            predictor,
+            source,
+            sys.stdout if output is None else output,
+            columns=columns,
+            classes=options.parse_names(classes),
+            booleans=booleans,
+            inputs=[promise],
+            progress=progress,
+        )
+    if output is None:
         return
-    names = ", ".join(str(name) for name in found.classes)
-    console.print(
-        f"{found.rows} sets of the {len(found.classes)} classes {names} written to {output}",
-        markup=False,
-        soft_wrap=True,
-    )
+    if as_json:
+        print_json({"sets": sets.rows, "classes": sets.classes, "output": output})
+        return
+    count = format_count(len(sets.classes), "class", "classes")
+    names = ", ".join(map(str, sets.classes))
+    print_line(f"{format_count(sets.rows, 'set')} of {count} ({names}) written to {output}")

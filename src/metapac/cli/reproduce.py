@@ -2,133 +2,121 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from metapac import figures, plots
-from metapac.cli.common import AsJson, console, errors, told
-from metapac.evaluation import Rows, summarise, verdicts
-from metapac.reproduce.experiments import EXPERIMENTS, Experiment, experiment
+from metapac import _optional
+from metapac.cli.console import make_table, print_json, print_line, stdout
+from metapac.cli.options import AsJson, Device, Home
+from metapac.cli.progress import progress_bar
+from metapac.evaluation import Rows, summarise
+from metapac.reproduce.claims import check_claims
+from metapac.reproduce.experiments import EXPERIMENTS, Experiment, find_experiment
+from metapac.reproduce.figures import draw_figures
 
 
-@told
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"Experiment: {', '.join(EXPERIMENTS)}.")
+    ],
+    *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the run; by default NAME.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder of the run. By default NAME."
+        ),
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(min=1, help="Calibration draws; else those of the paper.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of calibration draws; a larger value extends a finished run. By default "
+            "as in the paper.",
+        ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Training epochs at most; else as stored results had.")
+        int | None,
+        typer.Option(
+            min=1, help="Maximum number of training epochs. By default as in the stored results."
+        ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; by default what is there.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Workers that share the draws; -1 for all cores.")] = 1,
+    device: Device = None,
+    n_jobs: Annotated[
+        int,
+        typer.Option("--jobs", help="Number of workers that share the draws; -1 uses all cores."),
+    ] = 1,
     backend: Annotated[
-        str | None, typer.Option(help="loky (processes) or threading; from Python also dask.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="joblib backend of the workers: loky (processes) or threading."
+        ),
     ] = None,
-    home: Annotated[
-        Path | None, typer.Option(help="Where data are kept; by default $METAPAC_DATA.")
-    ] = None,
+    home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train the paper's learner, run the paper's protocol, draw the paper's figures.
+    """Run an experiment of the paper: train, calibrate, evaluate, draw the figures.
 
-    Prepare the data before, with 'metapac data'; glyphs needs none. Killed and
-    started again with the same options, a run goes on where it was.
+    Prepare the data first with 'metapac data'; glyphs needs no data. An interrupted run resumes
+    when it is started again with the same options.
+
+    Example:
+
+        metapac reproduce glyphs -o glyphs-run
     """
-    chosen = _with_options(experiment(name), draws, epochs)
-    plots.new_figure(1, width=1, height=1)  # a missing matplotlib is said before the work
+    experiment = _with_options(find_experiment(name), draws, epochs)
+    _optional.require("matplotlib", extra="plot", purpose="drawing the figures")  # fail fast
     folder = output or Path(name)
     from metapac.reproduce.run import reproduce as run
 
-    with _bar() as progress:
+    with progress_bar() as progress:
         rows = run(
-            chosen,
+            experiment,
             folder,
             home=home,
             device=device,
-            n_jobs=jobs,
+            n_jobs=n_jobs,
             backend=backend,
             progress=progress,
         )
-    figures.draw_figures(rows, chosen.guarantee, folder, title=chosen.title)
+    draw_figures(rows, experiment.guarantee, folder, title=experiment.title)
     if as_json:
-        typer.echo(json.dumps(_document(rows, chosen)))
+        print_json(_summarise(rows, experiment))
     else:
-        _tell(rows, chosen, folder)
+        _print_text(rows, experiment, folder)
 
 
-def _with_options(chosen: Experiment, draws: int | None, epochs: int | None) -> Experiment:
-    if draws is not None:
-        chosen = replace(chosen, draws=draws)
-    if epochs is not None:
-        chosen = replace(chosen, training=replace(chosen.training, epochs=epochs))
-    return chosen
+def _with_options(experiment: Experiment, draws: int | None, epochs: int | None) -> Experiment:
+    training = replace(experiment.training, epochs=epochs or experiment.training.epochs)
+    return replace(experiment, draws=draws or experiment.draws, training=training)
 
 
-def _document(rows: Rows, chosen: Experiment) -> dict[str, Any]:
+def _summarise(rows: Rows, experiment: Experiment) -> dict[str, Any]:
     return {
-        "name": chosen.name,
-        "methods": [line._asdict() for line in summarise(rows, chosen.guarantee)],
-        "claims": [asdict(verdict) for verdict in verdicts(rows, chosen.guarantee)],
+        "name": experiment.name,
+        "methods": [line._asdict() for line in summarise(rows, experiment.guarantee)],
+        "claims": [asdict(claim) for claim in check_claims(rows, experiment.guarantee)],
     }
 
 
-def _tell(rows: Rows, chosen: Experiment, folder: Path) -> None:
-    g = chosen.guarantee
-    table = Table(
-        "method", "mean size", "90 % error", "tasks within", "draws within", title=chosen.title
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for line in summarise(rows, g):
-        if line.delta == g.delta:
-            table.add_row(
-                line.method if line.feasible else f"{line.method} (keeps every label)",
-                f"{line.size:.2f}",
-                f"{line.error_90:.3f}",
-                f"{line.tasks_within:.1%}",
-                f"{line.draws_within:.0%}",
-            )
-    console.print(table)
-    for verdict in verdicts(rows, g):
-        word = "holds" if verdict.holds else "does not hold"
-        console.print(f"{word}: {verdict.claim}", markup=False, soft_wrap=True)
-    console.print(f"\nRows and figures are in {folder}", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Lend a callback (what, done, of how many); a new thing to do takes the bar over."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-    )
-    with bar:
-        row = bar.add_task("loading", total=None)
-        stage = ""
-
-        def advance(what: str, done: int, total: int | None) -> None:
-            nonlocal stage
-            if what.partition(",")[0] != stage:
-                stage = what.partition(",")[0]
-                bar.reset(row)
-            bar.update(row, description=what, completed=done, total=total)
-
-        yield advance
+def _print_text(rows: Rows, experiment: Experiment, folder: Path) -> None:
+    g = experiment.guarantee
+    columns = ("mean size", "error, 90th pct", "tasks within", "draws within")
+    table = make_table(["method"], columns, experiment.title)
+    lines = [line for line in summarise(rows, g) if line.delta == g.delta]
+    for line in lines:
+        table.add_row(
+            line.method if line.feasible else f"{line.method} †",
+            f"{line.size:.2f}",
+            f"{line.error_90:.3f}",
+            f"{line.tasks_within:.1%}",
+            f"{line.draws_within:.0%}",
+        )
+    stdout.print(table)
+    if not all(line.feasible for line in lines):
+        print_line("† keeps every label, because there are too few data for its guarantee")
+    for claim in check_claims(rows, g):
+        print_line(f"{'holds' if claim.holds else 'does not hold'}: {claim.claim}")
+    print_line(f"\nRows and figures are in {folder}")

@@ -1,192 +1,120 @@
-"""``metapac site`` and ``metapac combine``: a few numbers from each site, a guarantee from all."""
+"""``metapac site``: from the scores of one site to the few numbers that it sends."""
 
 from __future__ import annotations
 
-import glob
-import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from metapac.cli.calibrate import remarks_reported, report
-from metapac.cli.common import (
-    Alpha,
-    AsJson,
-    DeltaOption,
-    EpsilonOption,
-    MinExamples,
-    OnInfeasible,
-    PerClass,
-    SplitOption,
-    console,
-    parse_delta,
-    parse_epsilon,
-    parse_split,
-    told,
-)
-from metapac.cli.tables import (
-    Classes,
-    Columns,
-    Engine,
-    EngineOption,
-    LabelOption,
-    Master,
-    MemoryLimit,
-    Reading,
-    ScoreOption,
-    Scores,
-    TableOption,
-    Threads,
-    class_names,
-    opened,
-)
-from metapac.demands import least_size
+from metapac._document import encode_floats
+from metapac.cli import options
+from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
+from metapac.cli.sources import open_table
+from metapac.demands import min_sample_size
 from metapac.guarantee import Guarantee
-from metapac.persistence import encode_all, refuse_input
-from metapac.sites import Site, combine_sites
+from metapac.sites import Site
 
 
-@told
 def site(
-    scores: Scores,
-    name: Annotated[str, typer.Option(help="Name of this site; no two may share it.")],
-    epsilon: EpsilonOption,
-    alpha: Alpha,
-    delta: DeltaOption,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to send.")],
-    score: ScoreOption = None,
-    label: LabelOption = None,
-    columns: Columns = "p_*",
-    classes: Classes = None,
-    per_class: PerClass = False,
-    min_examples: MinExamples = 0,
-    split: SplitOption = "joint",
-    table: TableOption = None,
-    engine: EngineOption = Engine.duckdb,
-    master: Master = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    scores: options.Scores,
+    *,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of this site; must be unique among sites.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Site file to write.")],
+    guarantee: options.GuaranteeOptions,
+    columns: options.ColumnOptions,
+    reading: options.TableOptions,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Write the few numbers that this site sends to metapac combine; its scores stay here.
+    r"""Write the few numbers that a site sends to the coordinator.
 
-    All rows are one task. Every site must use the same options. With --split tight it is a single
-    number.
+    All rows of the table are one task. Only thresholds leave the site. The file holds a threshold
+    for each level, or a single one with --split tight. Every site must use the same options; the
+    coordinator then runs 'metapac combine'.
+
+    Example:
+
+        metapac site scores.csv --name ohio --score true_score \
+            --epsilon 0.1 --alpha 0.1 --delta 0.05 -o ohio.json
     """
-    agreed: dict[str, Any] = {"epsilon": parse_epsilon(epsilon), "alpha": alpha}
-    agreed |= {"delta": parse_delta(delta), "split": parse_split(split)}
-    agreed |= {"per_class": per_class, "min_examples": min_examples}
-    Guarantee(**agreed)  # before anything is opened
-    how = Reading(table, engine, master, memory_limit, threads)
-    with opened(scores, how, output) as (source, tell):
+    stated = guarantee.parse()  # fail fast, before the engine starts
+    with open_table(scores, reading, output) as (source, progress):
         from metapac.tables import site_table
 
-        found = site_table(
-            source,
-            name=name,
-            score=score,
-            label=label,
-            columns=columns,
-            classes=class_names(classes),
-            **agreed,
-            progress=tell,
+        result = site_table(
+            source, name=name, **columns.parse(), **asdict(stated), progress=progress
         )
-    found.save(output)
+    result.save(output)
     if as_json:
-        typer.echo(json.dumps(_summary(found) | {"output": str(output)}))
+        print_json(_summarise(result) | {"output": str(output)})
     else:
-        _print(found, output)
+        _print_text(result, output)
 
 
-def _summary(found: Site) -> dict[str, Any]:
-    thresholds = encode_all([list(row) for row in found.thresholds])
-    if found.classes is None:
-        return {"site": found.name, "examples": found.examples[0], "thresholds": thresholds[0]}
-    rows = zip(found.classes, found.examples, thresholds, strict=True)
-    names = ("class", "examples", "thresholds")
-    return {"site": found.name, "classes": [dict(zip(names, row, strict=True)) for row in rows]}
+def _summarise(result: Site) -> dict[str, Any]:
+    thresholds = encode_floats([list(row) for row in result.thresholds])
+    if result.classes is None:
+        return {"site": result.name, "examples": result.examples[0], "thresholds": thresholds[0]}
+    rows = [
+        {"class": label, "examples": examples, "thresholds": row}
+        for label, examples, row in zip(result.classes, result.examples, thresholds, strict=True)
+    ]
+    return {"site": result.name, "classes": rows}
 
 
-def _print(found: Site, output: Path) -> None:
-    whole = f"{sum(found.examples)} examples of site {found.name}, written to {output}"
-    if found.classes is None:
-        _line(f"{_brief(found.thresholds[0])} from {whole}")
-        _tell_if_few(found, found.guarantee, 0)
+def _print_text(result: Site, output: Path) -> None:
+    total = format_count(sum(result.examples), "example")
+    data = f"{total} of site {result.name}, written to {output}"
+    if result.classes is None:
+        print_line(f"{_describe(result.thresholds[0])} from {data}")
+        _print_if_too_few(result, result.guarantee, 0)
         return
-    _line(
-        f"{len(found.thresholds[0])} numbers for each of {len(found.classes)} classes from {whole}"
-    )
-    table = Table("class")
-    table.add_column("examples", justify="right")
-    table.add_column("what is sent")
-    for label, examples, row in zip(found.classes, found.examples, found.thresholds, strict=True):
-        table.add_row(Text(str(label)), str(examples), _brief(row))
-    console.print(table)
-    for number, label in enumerate(found.classes):
-        _tell_if_few(found, found.guarantee.of_class(label, found.classes), number)
+    numbers = format_count(len(result.thresholds[0]), "number")
+    classes = format_count(len(result.classes), "class", "classes")
+    print_line(f"{numbers} for each of {classes} from {data}")
+    table = make_table(["class", "numbers sent"], ["examples"])
+    for label, row, examples in zip(
+        result.classes, result.thresholds, result.examples, strict=True
+    ):
+        table.add_row(Text(str(label)), _describe(row), str(examples))
+    stdout.print(table)
+    for index, label in enumerate(result.classes):
+        _print_if_too_few(result, result.guarantee.for_class(label, result.classes), index)
 
 
-def _brief(thresholds: tuple[float, ...]) -> str:
-    """Return thresholds in a few words: how many, and from where to where they reach."""
+def _describe(thresholds: tuple[float, ...]) -> str:
+    """Return the number of thresholds and their range, in words."""
     if len(thresholds) == 1:
         return f"threshold {thresholds[0]!r}"
-    known = [value for value in thresholds if value > -math.inf]
-    if not known:
+    finite = [value for value in thresholds if value > -math.inf]
+    if not finite:
         return f"{len(thresholds)} thresholds of -inf"
-    few = f" ({len(thresholds) - len(known)} of them -inf)" * (len(known) < len(thresholds))
-    return f"{len(thresholds)} thresholds{few} between {min(known)!r} and {max(known)!r}"
+    infinite = len(thresholds) - len(finite)
+    note = f" ({infinite} of them -inf)" if infinite else ""
+    return f"{len(thresholds)} thresholds{note} between {min(finite)!r} and {max(finite)!r}"
 
 
-def _tell_if_few(found: Site, guarantee: Guarantee, number: int) -> None:
-    """Say what becomes of a site, or of a class there, with too few examples."""
-    examples = found.examples[number]
-    which = "" if found.classes is None else f" of class {found.classes[number]!r}"
-    if examples < guarantee.min_examples:
-        _line(
-            f"{examples} examples{which} are fewer than --min-examples {guarantee.min_examples}: "
-            f"the site is left out{' for that class' * bool(which)}."
+def _print_if_too_few(result: Site, guarantee: Guarantee, index: int) -> None:
+    """Print what happens to a site that has too few examples, in total or of a class."""
+    examples = format_count(result.examples[index], "example")
+    in_class = ""
+    if result.classes is not None:
+        examples += f" of class {result.classes[index]!r}"
+        in_class = " for that class"
+    if result.examples[index] < guarantee.min_examples:
+        print_line(
+            f"The site has {examples}, fewer than --min-examples {guarantee.min_examples}, and is "
+            f"left out{in_class}."
         )
-    elif max(found.thresholds[number]) == -math.inf:
-        least = least_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
-        _line(
-            f"{examples} examples{which} are too few for a threshold: it takes {least}. The site "
-            f"counts as one that keeps {'that class always' if which else 'every label'}."
+    elif max(result.thresholds[index]) == -math.inf:
+        minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
+        effect = "always keeps that class" if in_class else "keeps every label"
+        print_line(
+            f"The site has {examples}, too few for a threshold, which takes {minimum}. It counts "
+            f"as one that {effect}."
         )
-
-
-def _line(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
-
-
-@told
-def combine(
-    sites: Annotated[
-        list[str], typer.Argument(help="Files written by metapac site, globs or folders of them.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the promise.")],
-    on_infeasible: OnInfeasible = "raise",
-    as_json: AsJson = False,
-) -> None:
-    """Find the threshold that carries the guarantee from the numbers that sites sent."""
-    files = [file for path in sites for file in _found(path)]
-    refuse_input(output, files)
-    with remarks_reported():
-        method = combine_sites(files, on_infeasible=on_infeasible)
-    method.save(output)
-    report(method, output, as_json=as_json)
-
-
-def _found(path: str) -> list[Path]:
-    """Return the site files at a path, a glob or in a folder."""
-    if Path(path).is_dir():
-        found = sorted(Path(path).glob("*.json"))
-        if not found:
-            raise ValueError(f"{path} holds no .json. Pass files written by metapac site.")
-        return found
-    if glob.has_magic(path) and not Path(path).exists():
-        return [Path(name) for name in sorted(glob.glob(path))] or [Path(path)]  # noqa: PTH207
-    return [Path(path)]

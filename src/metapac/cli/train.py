@@ -2,249 +2,230 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from metapac import _checks
-from metapac._version import __version__
-from metapac.cli.common import console, errors, told
-from metapac.cli.examples import Examples, examples
-from metapac.persistence import replacing
-from metapac.tasks.pools import ClassPool, GroupPool, Pools
+from metapac import _document, _optional
+from metapac.cli.console import print_line
+from metapac.cli.learner import build_learner
+from metapac.cli.options import Device, Home, Rng
+from metapac.cli.progress import progress_bar
+from metapac.datasets.pools import LoadedPools, load_pools
+from metapac.exceptions import InvalidInput
+from metapac.tasks.pools import Pools
 
 if TYPE_CHECKING:
-    from metapac.learners.course import Epoch, History
+    from metapac.learners.training.history import Epoch, History
 
-Array = NDArray[Any]
+RUN = _document.Format("metapac run", written_by="'metapac train'")
+_episode_option = partial(typer.Option, rich_help_panel="Episodes")
+_training_option = partial(typer.Option, rich_help_panel="Training")
 
-_IMAGES = ("conv4", "resnet12", "resnet50")
+
+@dataclass(frozen=True)
+class _EpisodeOptions:
+    """The tasks that the learner is trained on."""
+
+    ways: Annotated[
+        int | None,
+        _episode_option(
+            min=1,
+            help="Classes per task; not used if the data have groups. By default 5, or 10 for "
+            "cifar10c.",
+        ),
+    ] = None
+    shots: Annotated[
+        int,
+        _episode_option(
+            min=1, help="Support examples per class (or per group), to which the learner adapts."
+        ),
+    ] = 5
+    queries: Annotated[
+        int,
+        _episode_option(
+            min=1, help="Query examples per class (or per group), on which it is scored."
+        ),
+    ] = 5
 
 
-@told
+@dataclass(frozen=True)
+class _TrainingOptions:
+    """How long and how fast the learner is trained."""
+
+    epochs: Annotated[
+        int,
+        _training_option(min=1, help="Number of epochs; a larger value extends a finished run."),
+    ] = 20
+    episodes_per_epoch: Annotated[
+        int, _training_option("--episodes", min=1, help="Training tasks per epoch.")
+    ] = 400
+    episodes_per_step: Annotated[
+        int, _training_option("--batch", min=1, help="Training tasks per optimiser step.")
+    ] = 8
+    lr: Annotated[float, _training_option(help="Initial learning rate (Adam).")] = 1e-3
+    halve_every: Annotated[
+        int, _training_option(min=1, help="Halve the learning rate after this many epochs.")
+    ] = 40
+    validation_tasks: Annotated[
+        int, _training_option("--tasks", min=1, help="Number of validation and of test tasks.")
+    ] = 400
+    patience: Annotated[
+        int | None, _training_option(min=1, help="Stop after this many epochs without improvement.")
+    ] = None
+    class_weights: Annotated[
+        str | None,
+        _training_option(
+            metavar="NUMBERS",
+            help="Weight of each label in the loss, separated by commas, such as 1,10.",
+        ),
+    ] = None
+
+    def parse(self) -> dict[str, Any]:
+        """Return the options as ``train`` takes them."""
+        return asdict(self) | {"class_weights": _parse_numbers(self.class_weights)}
+
+
 def train(
     data: Annotated[
         str,
         typer.Argument(
+            metavar="DATA",
             help="glyphs, a prepared data set (miniimagenet, cifar10c, fewrel, heart), or an .npz "
-            "with x and y (and groups)."
+            "file with arrays x and y, and groups if each group is a task.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")],
-    learner: Annotated[str, typer.Option(help="protonet or maml.")] = "protonet",
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder of the run.")
+    ],
+    learner: Annotated[
+        str, typer.Option(metavar="protonet|maml", help="Few-shot method.")
+    ] = "protonet",
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="conv4, resnet12, resnet50, mlp, cnn (sentences); by default what suits the data."
+            metavar="NAME",
+            help="Network: conv4, resnet12 or resnet50 for images, mlp for rows of numbers, "
+            "sentence_cnn for sentences. By default one that suits the data.",
         ),
     ] = None,
-    ways: Annotated[
-        int | None,
-        typer.Option(min=1, help="Classes in a task (without groups); else 5, of cifar10c all 10."),
-    ] = None,
-    shots: Annotated[
-        int, typer.Option(min=1, help="Adaptation examples, of a class or else of a group.")
-    ] = 5,
-    queries: Annotated[int, typer.Option(min=1, help="Others to score, counted likewise.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="More prolong a run.")] = 20,
-    episodes: Annotated[int, typer.Option(min=1, help="Training tasks in an epoch.")] = 400,
-    batch: Annotated[int, typer.Option(min=1, help="Training tasks in a step.")] = 8,
-    lr: Annotated[float, typer.Option(help="Adam's rate at the start.")] = 1e-3,
-    halve_every: Annotated[int, typer.Option(min=1, help="Epochs between halvings.")] = 40,
-    tasks: Annotated[int, typer.Option(min=1, help="Validation tasks, and test tasks.")] = 400,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="Epochs without a better one that end the run.")
-    ] = None,
-    class_weights: Annotated[
-        str | None, typer.Option(help="How much each label counts in the loss, such as 1,10.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; by default what is there.")
-    ] = None,
-    rng: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
-    home: Annotated[
-        Path | None, typer.Option(help="Where data are prepared; by default $METAPAC_DATA.")
-    ] = None,
+    episodes: _EpisodeOptions,
+    training: _TrainingOptions,
+    device: Device = None,
+    rng: Rng = 0,
+    home: Home = None,
 ) -> None:
-    """Meta-train a learner and write its best weights.
+    """Meta-train a few-shot learner and write its best weights.
 
-    A fifth of the classes (or groups) of a file is kept from training and gives
-    the accuracy at the end; calibrate on tasks of those, named in run.json. A
-    prepared data set has pools of its own, to test on and to calibrate on.
+    A fifth of the classes (or groups) of a file is held out, and the final accuracy is measured on
+    tasks drawn from them. Calibrate on such tasks too: run.json lists these classes. A prepared
+    data set has separate pools for calibration and test.
 
-    Killed and started again with the same options, a run goes on where it was.
+    An interrupted run resumes when it is started again with the same options.
 
-    Several GPUs: torchrun --nproc-per-node N -m metapac train ...
+    Examples:
+
+        metapac train glyphs --epochs 20 -o run
+        torchrun --nproc-per-node 4 -m metapac train images.npz -o run
     """
-    training = _training()
-    given = examples(data, ways=ways or 5, rng=rng, home=home)
-    pools = given.pools
-    ways = ways or (len(pools.train.names) if getattr(pools.train, "change", None) else 5)
-    trained = _learner(learner, backbone, given, ways, rng)
-    shape = {"ways": ways, "shots": shots, "queries": queries}
-    first = os.environ.get("RANK", "0") == "0"
-    with _bar(epochs, shown=first) as progress:
-        history = training.train(
-            trained,
-            pools.train,
-            pools.validation,
+    library = _optional.require(
+        "metapac.learners.training.train", extra="torch", purpose="training"
+    )
+    loaded = load_pools(data, ways=episodes.ways or 5, rng=rng, home=home)
+    shape = asdict(episodes) | {"ways": episodes.ways or _default_ways(loaded.pools)}
+    model = build_learner(learner, backbone, loaded, shape["ways"], rng)
+    is_first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts
+    with progress_bar(visible=is_first) as progress:
+
+        def on_epoch(epoch: Epoch) -> None:
+            figures = f"loss {epoch.loss:.3f}, validation accuracy {epoch.accuracy:.1%}"
+            progress(f"training, {figures}", epoch.epoch, training.epochs)
+
+        history = library.train(
+            model,
+            loaded.pools.train,
+            loaded.pools.validation,
             **shape,
-            epochs=epochs,
-            episodes_per_epoch=episodes,
-            episodes_per_step=batch,
-            lr=lr,
-            halve_every=halve_every,
-            validation_tasks=tasks,
-            class_weights=None if class_weights is None else _numbers(class_weights),
-            patience=patience,
+            **training.parse(),
             device=device,
             checkpoint=output,
             rng=rng,
-            progress=progress,
+            on_epoch=on_epoch,
         )
-    if first:
-        found = training.accuracy(trained, pools.test, **shape, tasks=tasks, rng=rng)
-        options = {**shape, "lr": lr, "halve_every": halve_every, "tasks": tasks, "rng": rng}
-        options |= {"epochs": epochs, "episodes": episodes, "batch": batch}
-        _write(output, trained, data, given, history, found, options)
-        _tell(output, tasks, pools, history, found)
+    if is_first:
+        tasks = training.validation_tasks
+        accuracy = library.accuracy(model, loaded.pools.test, **shape, tasks=tasks, rng=rng)
+        options = {
+            **shape,
+            "rng": rng,
+            "lr": training.lr,
+            "halve_every": training.halve_every,
+            "tasks": tasks,
+            "epochs": training.epochs,
+            "episodes": training.episodes_per_epoch,
+            "batch": training.episodes_per_step,
+        }
+        _write(output, model, data, loaded, history, accuracy, options)
+        _print_text(output, tasks, loaded.pools, history, accuracy)
 
 
-def _training() -> Any:
-    try:
-        from metapac.learners import training
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors"):
-            raise
-        raise ModuleNotFoundError(
-            f"training needs {error.name}. Install it with: pip install 'metapac[torch]'"
-        ) from error
-    return training
-
-
-def _learner(name: str, backbone: str | None, given: Examples, ways: int, rng: int) -> Any:
-    from metapac.learners import MAML, ProtoNet, SentenceCNN
-
-    _checks.one_of("--learner", name, ("protonet", "maml"))
-    pool: ClassPool | GroupPool = given.pools.train
-    if given.words is not None:
-        _checks.one_of("--backbone", backbone or "cnn", ("cnn",))
-        body: Any = SentenceCNN(given.words, rng=rng)
-    else:
-        chosen = backbone or ("mlp" if pool.x.ndim == 2 else "conv4")
-        body = _backbone(chosen, pool.x, rng, imagenet=given.imagenet)
-    if name == "protonet":
-        return ProtoNet(body)
-    return MAML(body, ways if isinstance(pool, ClassPool) else pool.classes)
-
-
-def _backbone(name: str, x: Array, rng: int, *, imagenet: bool) -> Any:
-    """Return the backbone for examples like ``x``; pixels are normalised by those of ``x``."""
-    from metapac.learners import MLP, Conv4, ResNet12, ResNet50
-    from metapac.learners.backbones import IMAGENET_MEAN, IMAGENET_STD
-
-    _checks.one_of("--backbone", name, (*_IMAGES, "mlp"))
-    if name == "mlp":
-        return MLP(int(np.prod(x.shape[1:])), rng=rng)
-    if x.ndim not in (3, 4):
-        raise ValueError(
-            f"--backbone {name} takes images, x of 3 or 4 dimensions, got shape {x.shape}. "
-            "Pass --backbone mlp."
-        )
-    sample = x[:: max(1, len(x) // 1000)] / (255 if x.dtype == np.uint8 else 1)
-    last = x.ndim == 3 or x.shape[3] in (1, 3)
-    images = sample[..., None] if x.ndim == 3 else sample
-    images = images if last else np.moveaxis(images, 1, 3)  # (n, h, w, channels)
-    mean, std = images.mean((0, 1, 2)), images.std((0, 1, 2))
-    common = {"mean": mean.tolist(), "std": np.where(std > 0, std, 1.0).tolist(), "rng": rng}
-    if imagenet:
-        common |= {"mean": IMAGENET_MEAN, "std": IMAGENET_STD}
-    if name == "conv4":
-        return Conv4(images.shape[3], images.shape[1], **common)
-    return {"resnet12": ResNet12, "resnet50": ResNet50}[name](images.shape[3], **common)
-
-
-@contextmanager
-def _bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Epoch], None]]:
-    """Lend a callback that moves a bar from epoch to epoch."""
-    words = TextColumn("{task.description}")
-    bar = Progress(
-        words,
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=not shown,
-    )
-    with bar:
-        row = bar.add_task("Training", total=epochs)
-
-        def advance(epoch: Epoch) -> None:
-            words = f"loss {epoch.loss:.3f}, validation accuracy {epoch.accuracy:.1%}"
-            bar.update(row, completed=epoch.epoch, description=words)
-
-        yield advance
+def _default_ways(pools: Pools[Any]) -> int:
+    """Return the classes per task: 5, or all of them if tasks differ by a transformation."""
+    return len(pools.train.names) if getattr(pools.train, "transform", None) else 5
 
 
 def _write(
     folder: Path,
-    learner: Any,
+    model: Any,
     data: str,
-    given: Examples,
+    loaded: LoadedPools,
     history: History,
     accuracy: float,
     options: dict[str, Any],
 ) -> None:
-    from metapac.learners.weights import architecture, save_weights
+    from metapac.learners.training.weights import describe_architecture, save_weights
 
-    save_weights(learner, folder / "model.safetensors")
-    run = {
-        "format": "metapac run",
-        "metapac": __version__,
+    save_weights(model, folder / "model.safetensors")
+    pools = {name: pool for name, pool in vars(loaded.pools).items() if pool is not None}
+    body = {
         "data": data,
-        "data_checksum": given.checksum,
+        "data_checksum": loaded.checksum,
         "options": options,
-        "architecture": architecture(learner),
+        "architecture": describe_architecture(model),
         "accuracy": accuracy,
-        "pools": {
-            name: list(pool.names) for name, pool in vars(given.pools).items() if pool is not None
-        },
+        "pools": {name: list(pool.names) for name, pool in pools.items()},
         "history": [asdict(epoch) for epoch in history.epochs],
     }
-    with replacing(folder / "run.json") as file:
-        file.write(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+    _document.write(folder / "run.json", body, RUN)
 
 
-def _tell(folder: Path, tasks: int, pools: Pools[Any], history: History, accuracy: float) -> None:
+def _print_text(
+    folder: Path, tasks: int, pools: Pools[Any], history: History, accuracy: float
+) -> None:
     units = {"class": "classes", "group": "groups"}[pools.test.unit]
     unseen = f"{len(pools.test.names)} {units}"
-    if set(pools.test.names) & set(pools.train.names):  # tasks differ by their change
+    if set(pools.test.names) & set(pools.train.names):  # tasks differ by their transformation
         unseen = f"{len(pools.test.y)} examples"
     best = history.best
-    console.print(
-        f"accuracy {accuracy:.1%} on {tasks} tasks drawn from {unseen} that training never saw",
+    print_line(f"accuracy {accuracy:.1%} on {tasks} tasks drawn from {unseen} not used in training")
+    print_line(
         f"best of {len(history.epochs)} epochs: {best.epoch}, with {best.accuracy:.1%} on "
-        "validation tasks",
-        f"weights written to {folder / 'model.safetensors'}",
-        sep="\n",
-        markup=False,
+        "validation tasks"
     )
+    print_line(f"weights written to {folder / 'model.safetensors'}")
 
 
-def _numbers(text: str) -> list[float]:
+def _parse_numbers(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
-        raise ValueError(
-            f"--class-weights must be numbers with commas, such as 1,10, got {text!r}."
+        raise InvalidInput(
+            f"--class-weights must be numbers separated by commas, such as 1,10, got {text!r}."
         ) from None

@@ -1,31 +1,32 @@
-"""The paper's experiments, from scored draws to rows and what they say."""
+"""Evaluation of methods side by side: from calibration draws to rows and summaries."""
 
-from metapac.evaluation.draws import Draw, Judged, NewTask, Study, data_checksum
-from metapac.evaluation.folder import read_guarantee, read_rows, read_settings
+from metapac._document import data_checksum
+from metapac.evaluation.draws import Draw, NewTask, ScoredTask, Study
 from metapac.evaluation.methods import Chosen, Method, Rule, paper_methods
 from metapac.evaluation.rows import Rows
-from metapac.evaluation.summary import Paired, Summary, Verdict, paired, summarise, verdicts
-from metapac.evaluation.trials import evaluate
+from metapac.evaluation.run import evaluate
+from metapac.evaluation.store import read_guarantee, read_rows, read_settings
+from metapac.evaluation.summary import SizeComparison, Summary, compare_sizes, summarise
+from metapac.evaluation.synthetic import SyntheticStudy
 
 __all__ = [
     "Chosen",
     "Draw",
-    "Judged",
     "Method",
     "NewTask",
-    "Paired",
     "Rows",
     "Rule",
+    "ScoredTask",
+    "SizeComparison",
     "Study",
     "Summary",
-    "Verdict",
+    "SyntheticStudy",
+    "compare_sizes",
     "data_checksum",
     "evaluate",
-    "paired",
     "paper_methods",
     "read_guarantee",
     "read_rows",
     "read_settings",
     "summarise",
-    "verdicts",
 ]

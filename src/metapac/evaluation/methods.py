@@ -1,4 +1,4 @@
-"""The ways to choose a threshold, side by side; a list of them is data."""
+"""Methods that choose a threshold for new tasks, each with the guarantee it is run at."""
 
 from __future__ import annotations
 
@@ -8,119 +8,214 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac import evidence
+from metapac._types import Array
 from metapac.binomial import allowed_errors, threshold
-from metapac.demands import least_size
-from metapac.evaluation.draws import Array, Draw
-from metapac.guarantee import Guarantee, InfeasibleGuarantee
-from metapac.meta_cp import MetaCP
+from metapac.demands import min_sample_size
+from metapac.evaluation.draws import Draw
+from metapac.evidence import collect_evidence
+from metapac.guarantee import Guarantee
+from metapac.meta_cp.corrections import Correction
+from metapac.meta_cp.estimator import MetaCP
 from metapac.planning import plan
 
-SECOND_DELTA = 0.1  # of the paper's figure of error per calibration set for two deltas
+SECOND_DELTA = 0.1  # of the paper's figure that compares two deltas
 
 
 class Chosen(NamedTuple):
-    """The threshold on each new task, and whether the data could carry the promise at all."""
+    """Thresholds chosen for new tasks, and whether the data could support the guarantee.
 
-    thresholds: Array  # (tests,), -inf where they could not: every label is kept
-    feasible: Array  # (tests,)
+    Attributes
+    ----------
+    thresholds : ndarray, shape (tests,)
+        One for each new task; ``-inf`` where the guarantee is infeasible (every label is kept).
+    feasible : ndarray of bool, shape (tests,)
+        Whether there were enough data for the guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.evaluation import Chosen
+    >>> Chosen(thresholds=np.array([0.4]), feasible=np.array([True]))
+    Chosen(thresholds=array([0.4]), feasible=array([ True]))
+    """
+
+    thresholds: Array
+    feasible: Array
+
+
+# A named function, since a rule travels to other processes and a lambda cannot be pickled.
+def _more_data(g: Guarantee) -> str:
+    return "more tasks or labels"
 
 
 class Rule(NamedTuple):
-    """How thresholds are chosen, and what that takes, in words."""
+    """A way to choose thresholds, and what it requires in words.
+
+    Attributes
+    ----------
+    choose : callable
+        Takes a draw and a guarantee, returns `Chosen`.
+    requirement : callable, optional
+        Takes a guarantee, returns how much data it needs, in words.
+    needs_quantiles : bool, default False
+        Whether it needs predicted quantiles.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation.methods import META_PS
+    >>> META_PS.requirement(Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight"))
+    '116 tasks of 29 labels'
+    """
 
     choose: Callable[[Draw, Guarantee], Chosen]
-    need: Callable[[Guarantee], str]
-    quantiles: bool = False  # whether it needs predicted quantiles
+    requirement: Callable[[Guarantee], str] = _more_data
+    needs_quantiles: bool = False
 
 
 @dataclass(frozen=True)
 class Method:
-    """A rule with the promise that it is run at, under the name that rows give it."""
+    """A rule with the guarantee it is run at, and the name it has in the rows.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    rule : Rule
+        How thresholds are chosen.
+    guarantee : Guarantee
+        The guarantee to aim at.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation import Method
+    >>> from metapac.evaluation.methods import PS
+    >>> method = Method("pooled", PS, Guarantee(epsilon=0.1, alpha=0.1, delta=0.05))
+    """
 
     name: str
     rule: Rule
     guarantee: Guarantee
 
     def choose(self, draw: Draw) -> Chosen:
+        """Return the thresholds of this method on one draw.
+
+        Parameters
+        ----------
+        draw : Draw
+            The draw.
+
+        Returns
+        -------
+        Chosen
+            Thresholds, and whether the guarantee is feasible.
+        """
         return self.rule.choose(draw, self.guarantee)
 
     def describe(self) -> dict[str, Any]:
-        return {"name": self.name, "rule": self.rule.choose.__name__, **self.guarantee.describe()}
+        """Return name, rule and guarantee as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            The description.
+        """
+        return {
+            "name": self.name,
+            "rule": self.rule.choose.__name__.strip("_"),
+            **self.guarantee.describe(),
+        }
 
 
 def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return the paper's four methods, our splits, the oracle, and some at a second delta."""
+    """Return the paper's four methods, our splits and an oracle; some at a second delta too.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee to aim at.
+
+    Returns
+    -------
+    tuple of Method
+        The methods.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation import paper_methods
+    >>> methods = paper_methods(Guarantee(epsilon=0.1, alpha=0.1, delta=0.1))
+    >>> [method.name for method in methods][:3]
+    ['PS', 'PS-Test', 'Meta-CP']
+    """
     even, tight, joint = (replace(guarantee, split=split) for split in ("even", "tight", "joint"))
     loose = replace(guarantee, delta=SECOND_DELTA)
     methods = (
-        Method("PS", POOLED, guarantee),
-        Method("PS-Test", OWN, guarantee),
-        Method("Meta-CP", QUANTILES, guarantee),
-        Method("Meta-PS even", PER_TASK, even),
-        Method("Meta-PS tight", PER_TASK, tight),
-        Method("Meta-PS joint", PER_TASK, joint),
+        Method("PS", PS, guarantee),
+        Method("PS-Test", PS_TEST, guarantee),
+        Method("Meta-CP", META_CP, guarantee),
+        Method("Meta-PS even", META_PS, even),
+        Method("Meta-PS tight", META_PS, tight),
+        Method("Meta-PS joint", META_PS, joint),
         Method("oracle", ORACLE, guarantee),
     )
     if guarantee.delta == SECOND_DELTA:
         return methods
     return (
         *methods,
-        Method("Meta-CP", QUANTILES, loose),
-        Method("Meta-PS even", PER_TASK, replace(loose, split="even")),
-        Method("Meta-PS tight", PER_TASK, replace(loose, split="tight")),
+        Method("Meta-CP", META_CP, loose),
+        Method("Meta-PS even", META_PS, replace(loose, split="even")),
+        Method("Meta-PS tight", META_PS, replace(loose, split="tight")),
     )
 
 
-def pooled(draw: Draw, g: Guarantee) -> Chosen:
-    """PS: all calibration scores as if they were of one task."""
+def _ps(draw: Draw, g: Guarantee) -> Chosen:
+    """PS: all calibration scores pooled, as if they came from one task."""
     epsilon, delta = g.miss_rate, g.failure_probability
-    found = threshold(draw.scores, epsilon=epsilon, delta=delta)
-    return _same(draw, found, allowed_errors(len(draw.scores), epsilon, delta) >= 0)
+    cut = threshold(draw.scores, epsilon=epsilon, delta=delta)
+    return _same_for_all(draw, cut, allowed_errors(len(draw.scores), epsilon, delta) >= 0)
 
 
-def own(draw: Draw, g: Guarantee) -> Chosen:
+def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
     """PS-Test: labelled examples of the new task itself."""
-    sizes = np.array([len(test.own) for test in draw.tests])
+    sizes = np.array([len(test.labelled_scores) for test in draw.tests])
     epsilon, delta = g.miss_rate, g.failure_probability
-    cuts = [threshold(test.own, epsilon=epsilon, delta=delta) for test in draw.tests]
+    cuts = [threshold(test.labelled_scores, epsilon=epsilon, delta=delta) for test in draw.tests]
     return Chosen(np.array(cuts), allowed_errors(sizes, epsilon, delta) >= 0)
 
 
-def per_task(draw: Draw, g: Guarantee) -> Chosen:
-    """Meta-PS: a threshold for each calibration task, then one for all."""
-    (part,) = evidence.of_scores(g, draw.scores, draw.tasks, None).parts(g)
-    return _same(draw, part.outcome().threshold, part.demand().feasible())
+def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
+    """Meta-PS: a threshold for each calibration task, then one for all new tasks."""
+    (part,) = collect_evidence(g, draw.scores, draw.tasks, None).parts(g)
+    return _same_for_all(draw, part.outcome().threshold, part.demand().is_feasible())
 
 
-def quantiles(draw: Draw, g: Guarantee) -> Chosen:
-    """Meta-CP: a predicted quantile for each task, shifted by what the calibration tasks ask."""
-    assert draw.quantiles is not None  # methods that need them are left out without
-    carried, delta = True, g.failure_probability
-    method = MetaCP(epsilon=g.miss_rate, delta=delta, over="examples")
-    try:
-        method.calibrate(draw.scores, draw.tasks, draw.quantiles)
-    except InfeasibleGuarantee:
-        carried = False
-        method.set_params(on_infeasible="trivial")
-        method.calibrate(draw.scores, draw.tasks, draw.quantiles)
+def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
+    """Meta-CP: a predicted quantile for each task, plus an offset from the calibration tasks."""
+    assert draw.quantiles is not None  # evaluate_draw leaves the method out without them
+    levels = {"epsilon": g.miss_rate, "delta": g.failure_probability}
+    method = MetaCP(**levels, over="examples", on_infeasible="trivial")
+    method.calibrate(draw.scores, draw.tasks, draw.quantiles)
+    correction = Correction(method.correction_, method.split_)
+    feasible = correction.leaves_room(g.miss_rate, len(method.tasks_))
     predicted = [test.quantile for test in draw.tests if test.quantile is not None]
     cuts = [method.threshold(quantile) for quantile in predicted]
-    return Chosen(np.array(cuts), np.full(len(cuts), carried))
+    return Chosen(np.array(cuts), np.full(len(cuts), feasible))
 
 
-def oracle(draw: Draw, g: Guarantee) -> Chosen:
-    """No method but a floor for size: the largest threshold that is right on the very task."""
+def _oracle(draw: Draw, g: Guarantee) -> Chosen:
+    """A lower bound for set size: the largest threshold that is valid on the test examples."""
     cuts = [test.largest_threshold(g.miss_rate) for test in draw.tests]
     return Chosen(np.array(cuts), np.ones(len(cuts), dtype=bool))
 
 
-def _same(draw: Draw, cut: float, carried: bool) -> Chosen:
-    return Chosen(np.full(len(draw.tests), cut), np.full(len(draw.tests), carried))
+def _same_for_all(draw: Draw, cut: float, feasible: bool) -> Chosen:
+    return Chosen(np.full(len(draw.tests), cut), np.full(len(draw.tests), feasible))
 
 
 def _labels(g: Guarantee) -> str:
-    return f"{least_size(g.miss_rate, g.failure_probability)} labels"
+    return f"{min_sample_size(g.miss_rate, g.failure_probability)} labels"
 
 
 def _tasks(g: Guarantee) -> str:
@@ -128,16 +223,8 @@ def _tasks(g: Guarantee) -> str:
     return f"{needed.tasks} tasks of {needed.examples_per_task} labels"
 
 
-def _more(g: Guarantee) -> str:
-    return "more tasks or labels"
-
-
-def _nothing(g: Guarantee) -> str:
-    return "nothing"
-
-
-POOLED = Rule(pooled, _labels)
-OWN = Rule(own, _labels)
-PER_TASK = Rule(per_task, _tasks)
-QUANTILES = Rule(quantiles, _more, quantiles=True)
-ORACLE = Rule(oracle, _nothing)
+PS = Rule(_ps, _labels)
+PS_TEST = Rule(_ps_test, _labels)
+META_PS = Rule(_meta_ps, _tasks)
+META_CP = Rule(_meta_cp, needs_quantiles=True)
+ORACLE = Rule(_oracle)

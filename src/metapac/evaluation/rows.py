@@ -1,11 +1,10 @@
-"""A tidy table: a row for each method on each new task of each calibration draw."""
+"""A tidy table of results: one row for each method on each new task of each calibration draw."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -15,14 +14,45 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.evaluation.draws import Array, Draw
+from metapac._files import replacing
+from metapac._types import Array, PathLike
+from metapac.evaluation.draws import Draw
 from metapac.evaluation.methods import Method
-from metapac.persistence import BadArtefact, replacing
+from metapac.exceptions import BadArtefact, InvalidInput
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The table as columns, all of one length; ``pandas.DataFrame(vars(rows))`` takes it."""
+    """A table as columns of one length; ``pandas.DataFrame(vars(rows))`` accepts it.
+
+    Parameters
+    ----------
+    draw : ndarray of int
+        Number of the calibration draw.
+    method : ndarray of str
+        Name of the method.
+    delta : ndarray of float
+        Delta of the method.
+    task : ndarray of int
+        Number of the new task within the draw.
+    threshold : ndarray of float
+        Threshold used on the task.
+    feasible : ndarray of bool
+        Whether there were enough data for the guarantee.
+    error : ndarray of float
+        Miss rate on the task.
+    size : ndarray of float
+        Mean set size on the task.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation import SyntheticStudy, evaluate
+    >>> study = SyntheticStudy(tasks=60, examples=50, tests=3)
+    >>> rows = evaluate(study, guarantee=Guarantee(epsilon=0.1, alpha=0.1, delta=0.1), draws=2)
+    >>> len(rows), len(rows.select("Meta-PS joint"))
+    (36, 6)
+    """
 
     draw: NDArray[np.int64]
     method: NDArray[np.str_]
@@ -37,47 +67,104 @@ class Rows:
         return len(self.draw)
 
     def take(self, which: Array) -> Self:
-        """Return some rows, by mask or by position."""
+        """Return some of the rows.
+
+        Parameters
+        ----------
+        which : ndarray of bool or int
+            Mask or positions.
+
+        Returns
+        -------
+        Rows
+            Those rows.
+        """
         return type(self)(**{name: column[which] for name, column in vars(self).items()})
 
     def methods(self) -> list[tuple[str, float]]:
-        """Return each method with each of its deltas, in the order in which they first appear."""
+        """Return each method with each of its deltas, in order of first appearance.
+
+        Returns
+        -------
+        list of (str, float)
+            Name and delta.
+        """
         return list(dict.fromkeys(zip(self.method.tolist(), self.delta.tolist(), strict=True)))
 
-    def of(self, method: str, delta: float | None = None) -> Self:
-        """Return the rows of one method, at its first delta if none is given."""
-        deltas = [known for name, known in self.methods() if name == method]
+    def select(self, method: str, delta: float | None = None) -> Self:
+        """Return the rows of one method.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+        delta : float, optional
+            Delta of the method; by default the first that it has.
+
+        Returns
+        -------
+        Rows
+            Its rows.
+        """
+        deltas = [d for name, d in self.methods() if name == method]
         if not deltas or delta not in (None, *deltas):
-            asked = f"{method!r}" if delta is None else f"{method!r} at delta={delta:g}"
-            known = ", ".join(f"{name} at delta={d:g}" for name, d in self.methods())
-            raise ValueError(f"rows hold no method {asked}; they have: {known}.")
-        wanted = deltas[0] if delta is None else delta
-        return self.take((self.method == method) & (self.delta == wanted))
+            wanted = f"{method!r}" if delta is None else f"{method!r} at delta={delta:g}"
+            available = ", ".join(f"{name} at delta={d:g}" for name, d in self.methods())
+            raise InvalidInput(f"rows hold no method {wanted}; they have: {available}.")
+        chosen = deltas[0] if delta is None else delta
+        return self.take((self.method == method) & (self.delta == chosen))
 
     @classmethod
-    def joined(cls, parts: Iterable[Rows]) -> Self:
-        """Return one table of several, one below the other."""
+    def concatenate(cls, parts: Iterable[Rows]) -> Self:
+        """Return one table made of several.
+
+        Parameters
+        ----------
+        parts : iterable of Rows
+            The tables, in order.
+
+        Returns
+        -------
+        Rows
+            All rows.
+        """
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         names = (field.name for field in fields(cls))
         return cls(**dict(zip(names, map(np.concatenate, columns), strict=True)))
 
 
-def judge(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
-    """Return the rows of one draw; a method that needs quantiles is left out without them."""
-    used = [each for each in methods if draw.quantiles is not None or not each.rule.quantiles]
+def evaluate_draw(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
+    """Return the rows of one draw.
+
+    Parameters
+    ----------
+    number : int
+        Number of the draw.
+    draw : Draw
+        The draw.
+    methods : iterable of Method
+        Methods to run; those that need quantiles are left out if the draw has none.
+
+    Returns
+    -------
+    Rows
+        A row for each method and new task.
+    """
+    has_quantiles = draw.quantiles is not None
+    used = [method for method in methods if has_quantiles or not method.rule.needs_quantiles]
     chosen = [method.choose(draw) for method in used]
-    cuts = np.stack([each.thresholds for each in chosen])  # (methods, tests)
+    cuts = np.stack([choice.thresholds for choice in chosen])  # (methods, tests)
     count = len(draw.tests)
     by_test = list(zip(draw.tests, cuts.T, strict=True))
     return Rows(
         draw=np.full(cuts.size, number),
-        method=np.repeat([each.name for each in used], count),
-        delta=np.repeat([each.guarantee.failure_probability for each in used], count),
+        method=np.repeat([method.name for method in used], count),
+        delta=np.repeat([method.guarantee.failure_probability for method in used], count),
         task=np.tile(np.arange(count), len(used)),
         threshold=cuts.ravel(),
-        feasible=np.concatenate([each.feasible for each in chosen]),
-        error=np.stack([test.error(mine) for test, mine in by_test], axis=1).ravel(),
-        size=np.stack([test.size(mine) for test, mine in by_test], axis=1).ravel(),
+        feasible=np.concatenate([choice.feasible for choice in chosen]),
+        error=np.stack([test.error(column) for test, column in by_test], axis=1).ravel(),
+        size=np.stack([test.size(column) for test, column in by_test], axis=1).ravel(),
     )
 
 
@@ -86,8 +173,16 @@ _TYPES: dict[str, Any] = {"draw": np.int64, "task": np.int64, "method": np.str_}
 )
 
 
-def write_rows(path: str | os.PathLike[str], rows: Rows) -> None:
-    """Write the table as compressed CSV, every number to its last digit, replacing ``path``."""
+def write_table(path: PathLike, rows: Rows) -> None:
+    """Write rows as compressed CSV, every number to its last digit, replacing ``path``.
+
+    Parameters
+    ----------
+    path : str or path
+        File to write.
+    rows : Rows
+        The rows.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(vars(rows))
@@ -97,22 +192,38 @@ def write_rows(path: str | os.PathLike[str], rows: Rows) -> None:
         file.write(gzip.compress(text.getvalue().encode(), mtime=0))
 
 
-def read_table(path: str | os.PathLike[str]) -> Rows:
-    """Return what ``write_rows`` wrote, or say why the file cannot be trusted."""
+def read_table(path: PathLike) -> Rows:
+    """Return the rows that ``write_table`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        File to read.
+
+    Returns
+    -------
+    Rows
+        The rows.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is not such a table, or is damaged.
+    """
     try:
-        # gzip knows the length and the checksum of what it wrote.
+        # gzip verifies the length and the checksum of its content.
         text = gzip.decompress(Path(path).read_bytes()).decode()
         header, *lines = csv.reader(io.StringIO(text, newline=""))
         if header != [field.name for field in fields(Rows)]:
-            raise ValueError(f"its columns are {', '.join(header)}")
+            raise InvalidInput(f"its columns are {', '.join(header)}")
         columns = dict(zip(header, zip(*lines, strict=True), strict=True))
         return Rows(**{name: _column(name, values) for name, values in columns.items()})
     except FileNotFoundError:
         raise
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise BadArtefact(
-            f"{path} is not a table of an evaluation, or not complete ({error}). Call evaluate "
-            "again with the same settings and folder: finished draws are not done again."
+            f"{path} is not a complete table of an evaluation ({error}). Call evaluate again with "
+            "the same settings and folder: finished draws are not repeated."
         ) from error
 
 

@@ -1,81 +1,62 @@
 """Learners: adapt to a task with a few labelled examples, then score.
 
-Names are imported when they are asked for: the plain learners never import torch.
+Names are imported on first use, so that the plain learners never import torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from metapac.learners.backbones import MLP, Conv4, ResNet12, ResNet50, SentenceCNN
-    from metapac.learners.contract import Learner, Scorer, Trainable
-    from metapac.learners.episodes import Episodes, EpisodeSampler
-    from metapac.learners.loading import load_learner
-    from metapac.learners.maml import MAML
-    from metapac.learners.plain import CallableLearner, FixedModel, SklearnLearner
-    from metapac.learners.protonet import ProtoNet
-    from metapac.learners.prototypes import prototype_logits
-    from metapac.learners.quantiles import QuantilePredictor, leave_one_out
-    from metapac.learners.training import Epoch, History, accuracy, train
-    from metapac.learners.weights import load_weights, save_weights
+from metapac import _optional
 
-__all__ = [
-    "MAML",
-    "MLP",
-    "CallableLearner",
-    "Conv4",
-    "EpisodeSampler",
-    "Episodes",
-    "Epoch",
-    "FixedModel",
-    "History",
-    "Learner",
-    "ProtoNet",
-    "QuantilePredictor",
-    "ResNet12",
-    "ResNet50",
-    "Scorer",
-    "SentenceCNN",
-    "SklearnLearner",
-    "Trainable",
-    "accuracy",
-    "leave_one_out",
-    "load_learner",
-    "load_weights",
-    "prototype_logits",
-    "save_weights",
-    "train",
-]
+if TYPE_CHECKING:  # the same names as below, for type checkers
+    from metapac.learners.adapters import CallableLearner as CallableLearner
+    from metapac.learners.adapters import FixedModel as FixedModel
+    from metapac.learners.adapters import SklearnLearner as SklearnLearner
+    from metapac.learners.maml import MAML as MAML
+    from metapac.learners.networks.backbones import MLP as MLP
+    from metapac.learners.networks.backbones import Conv4 as Conv4
+    from metapac.learners.networks.backbones import SentenceCNN as SentenceCNN
+    from metapac.learners.networks.resnets import ResNet12 as ResNet12
+    from metapac.learners.networks.resnets import ResNet50 as ResNet50
+    from metapac.learners.protocols import Learner as Learner
+    from metapac.learners.protocols import Scorer as Scorer
+    from metapac.learners.protocols import Trainable as Trainable
+    from metapac.learners.protonet import ProtoNet as ProtoNet
+    from metapac.learners.prototypes import prototype_logits as prototype_logits
+    from metapac.learners.training.episodes import Episodes as Episodes
+    from metapac.learners.training.episodes import EpisodeSampler as EpisodeSampler
+    from metapac.learners.training.history import Epoch as Epoch
+    from metapac.learners.training.history import History as History
+    from metapac.learners.training.train import accuracy as accuracy
+    from metapac.learners.training.train import train as train
+    from metapac.learners.training.weights import load_learner as load_learner
+    from metapac.learners.training.weights import load_weights as load_weights
+    from metapac.learners.training.weights import save_weights as save_weights
 
-_HOMES = {
-    **dict.fromkeys(("Learner", "Scorer", "Trainable"), "contract"),
-    **dict.fromkeys(("SklearnLearner", "FixedModel", "CallableLearner"), "plain"),
-    **dict.fromkeys(("Conv4", "MLP", "ResNet12", "ResNet50", "SentenceCNN"), "backbones"),
-    "ProtoNet": "protonet",
-    "prototype_logits": "prototypes",
-    "MAML": "maml",
-    "load_learner": "loading",
-    **dict.fromkeys(("Episodes", "EpisodeSampler"), "episodes"),
-    **dict.fromkeys(("Epoch", "History", "accuracy", "train"), "training"),
-    **dict.fromkeys(("QuantilePredictor", "leave_one_out"), "quantiles"),
-    **dict.fromkeys(("load_weights", "save_weights"), "weights"),
+_NAMES = {
+    "adapters": ("CallableLearner", "FixedModel", "SklearnLearner"),
+    "maml": ("MAML",),
+    "networks.backbones": ("MLP", "Conv4", "SentenceCNN"),
+    "networks.resnets": ("ResNet12", "ResNet50"),
+    "protocols": ("Learner", "Scorer", "Trainable"),
+    "protonet": ("ProtoNet",),
+    "prototypes": ("prototype_logits",),
+    "training.episodes": ("EpisodeSampler", "Episodes"),
+    "training.history": ("Epoch", "History"),
+    "training.train": ("accuracy", "train"),
+    "training.weights": ("load_learner", "load_weights", "save_weights"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors"):
-            raise
-        raise ModuleNotFoundError(
-            f"{name} needs {error.name}. Install it with: pip install 'metapac[torch]'",
-            name=error.name,
-        ) from error
+    module = _optional.require(f"{__name__}.{_MODULES[name]}", extra="torch", purpose=name)
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

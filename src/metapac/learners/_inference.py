@@ -1,29 +1,32 @@
-"""How torch learners score outside training: eval mode lent, examples moved as they are needed."""
+"""Inference of torch learners: eval mode, full precision, batches on the module's device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from metapac._types import Array, Floats
+from metapac.exceptions import InvalidInput
 from metapac.learners import _checks
-from metapac.learners.contract import lower_scores
+from metapac.learners.protocols import lower_scores
 
 BATCH = 1024
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Lend ``module`` in eval mode without gradients; each part gets its own mode back."""
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Put ``module`` in eval mode, without gradients; restore the mode of each part at the end."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
-        with torch.no_grad(), _full_precision(module):
+        device = _reference_tensor(module).device
+        # TF32 has only 3 digits, and the last ones depend on the batch size.
+        with torch.no_grad(), cuda_math(device, "highest", allow_tf32=False):
             yield
     finally:
         for part, training in modes:
@@ -31,57 +34,61 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _full_precision(module: nn.Module) -> Iterator[None]:
-    """On a GPU, switch TF32 off: it keeps 3 digits, and which ones depends on the batch size."""
-    if _home(module).device.type != "cuda":
+def cuda_math(device: torch.device, precision: str, **flags: bool) -> Iterator[None]:
+    """On a GPU, set cuDNN flags and the precision of matrix products; restore them at the end."""
+    if device.type != "cuda":
         yield
         return
-    cudnn, products = torch.backends.cudnn, torch.get_float32_matmul_precision()
-    convolutions = cudnn.allow_tf32
-    cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
+    old_precision = torch.get_float32_matmul_precision()
+    old_flags = {name: getattr(torch.backends.cudnn, name) for name in flags}
+    _set_cuda_math(precision, flags)
     try:
         yield
     finally:
-        cudnn.allow_tf32 = convolutions
-        torch.set_float32_matmul_precision(products)
+        _set_cuda_math(old_precision, old_flags)
 
 
-def batches(x: Any, module: nn.Module, batch: int = BATCH) -> Iterator[Tensor]:
-    """Yield ``x`` in pieces on the module's device; no examples make one empty piece."""
+def _set_cuda_math(precision: str, flags: Mapping[str, bool]) -> None:
+    for name, value in flags.items():
+        setattr(torch.backends.cudnn, name, value)
+    torch.set_float32_matmul_precision(precision)
+
+
+def iter_batches(x: Any, module: nn.Module, batch: int = BATCH) -> Iterator[Tensor]:
+    """Yield ``x`` in batches on the module's device; no examples make one empty batch."""
     array = x if isinstance(x, Tensor) or hasattr(x, "shape") else np.asarray(x)
-    for start in range(0, max(_checks.length(array), 1), batch):
-        yield on_device(array[start : start + batch], module)
+    for start in range(0, max(_checks.count_examples(array), 1), batch):
+        yield to_module_device(array[start : start + batch], module)
 
 
-def on_device(x: Any, module: nn.Module) -> Tensor:
+def to_module_device(x: Any, module: nn.Module) -> Tensor:
     """Return ``x`` on the module's device, floats in the module's precision."""
-    home = _home(module)
-    tensor = x if isinstance(x, Tensor) else torch.as_tensor(_plain_memory(x))
-    return tensor.to(home.device, home.dtype if tensor.is_floating_point() else None)
+    reference = _reference_tensor(module)
+    tensor = x if isinstance(x, Tensor) else torch.as_tensor(_torch_compatible(x))
+    return tensor.to(reference.device, reference.dtype if tensor.is_floating_point() else None)
 
 
-def _home(module: nn.Module) -> Tensor:
-    """Return a tensor that lives where the module does, in its precision."""
+def _reference_tensor(module: nn.Module) -> Tensor:
+    """Return a tensor with the device and the precision of the module."""
     return next(iter(module.parameters()), torch.empty(0))
 
 
-def _plain_memory(x: Any) -> np.ndarray[Any, Any]:
-    """Return an array that torch may look at: in order, writable, of numbers."""
+def _torch_compatible(x: Any) -> Array:
+    """Return numbers as torch takes them: contiguous, writable, in native byte order."""
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
-        raise ValueError(
+        raise InvalidInput(
             f"x must hold numbers, got {array.dtype}. A torch learner takes float or uint8 arrays, "
             "or whole numbers for a SentenceCNN."
         )
     return np.require(array, array.dtype.newbyteorder("="), ["C", "W"])
 
 
-def worst_case_scores(logits: Tensor, labels: Tensor) -> NDArray[np.floating[Any]]:
+def worst_case_scores(logits: Tensor, labels: Tensor) -> Floats:
     """Return the scores to calibrate on: softmax of worst-case float64 logits at ``labels``.
 
-    Shapes: (T, classes, ...), (T, ...) -> all scores in a row. A softmax rises with the logit of
-    the true label and falls with any other, so the worst case is lowest there, highest elsewhere.
+    Shapes: (T, classes, ...), (T, ...) -> flat scores. A softmax rises with the logit of the true
+    label and falls with any other, so the worst case is lowest there and highest elsewhere.
     """
     true = logits.softmax(1).gather(1, labels.unsqueeze(1))
     return lower_scores(true.flatten().cpu().numpy(), precision=np.float32)

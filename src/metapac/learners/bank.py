@@ -1,7 +1,7 @@
-"""All that a ProtoNet can say on one pool, from one pass over its examples.
+"""Embeddings of a pool, from which a ProtoNet scores any number of tasks.
 
-Every prototype is a mean of pool embeddings, so every distance to it is made of inner products of
-pool embeddings: with their Gram matrix at hand, a task is a few of its rows added up.
+A prototype is a mean of pool embeddings, so every distance to it consists of inner products of
+pool embeddings. With their Gram matrix at hand, scoring a task adds up a few of its rows.
 """
 
 from __future__ import annotations
@@ -17,79 +17,126 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from metapac._types import Floats
 from metapac.learners import _checks
 from metapac.learners._inference import worst_case_scores
-from metapac.learners.prototypes import (
-    distance_error,
-    norms,
-    prototype_logits,
-    worst_case_logits,
-)
+from metapac.learners.prototypes import distance_error, norms, prototype_logits, worst_case_logits
 from metapac.tasks.task import Task
 
 GIB = 2**30
-# Numbers of work space: on a CPU what its cache holds, on a GPU enough to keep it busy.
+# Size of the workspace in numbers: what fits in the cache of a CPU, what keeps a GPU busy.
 _WORK = {"cpu": 2**20, "cuda": 2**28}
 
 
 class PrototypeBank:
-    """The embeddings of a pool, kept so that no task embeds an example again.
+    """The embeddings of a pool, computed once for all of its tasks.
 
-    The Gram matrix is used where it fits into ``memory`` bytes, the embeddings themselves where
-    it does not. ``x`` is the pool's data, to refuse tasks of another.
+    Parameters
+    ----------
+    embeddings : Tensor or ndarray, shape (n, d)
+        Embedding of each example of the pool.
+    x : array_like, optional
+        Data of the pool; tasks of other data are then rejected.
+    memory : int, optional
+        Bytes that the Gram matrix may take. If it does not fit, distances are computed from the
+        embeddings.
+
+    Raises
+    ------
+    InvalidInput
+        If an embedding is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.learners.bank import PrototypeBank
+    >>> from metapac.tasks import Task
+    >>> z = np.array([[0.0], [2.0], [0.5]])
+    >>> task = Task("ohio", z, support=[0, 1], support_y=[0, 1], query=[2], query_y=[0], classes=2)
+    >>> PrototypeBank(z, z).predict_proba(task).astype(float).round(3).tolist()
+    [[0.881, 0.119]]
     """
 
     def __init__(
         self, embeddings: Tensor | NDArray[Any], x: Any = None, *, memory: int = 8 * GIB
     ) -> None:
         z = torch.as_tensor(embeddings).float()
-        _checks.finite_embeddings(z)
+        _checks.check_finite_embeddings(z)
         self.embeddings = z  # (n, d)
         self.x = x
         fits = 8 * len(z) ** 2 <= memory
         self.gram = gram_matrix(z) if fits else None  # (n, n)
         self.norms = norms(z)  # (n,)
-        if self.gram is not None:  # far from the origin centred vectors are shorter, near it longer
+        if self.gram is not None:  # of centred vectors, which may be longer or shorter
             self.norms = self.norms.maximum(self.gram.diagonal().sqrt())
 
-    def scores(self, tasks: Sequence[Task]) -> NDArray[np.floating[Any]]:
-        """Return the score of the true label of each query to calibrate on, task after task.
+    def scores(self, tasks: Sequence[Task]) -> Floats:
+        """Return the scores of the true labels of all queries, to calibrate on.
 
-        A float32 lower bound on the probability that ``predict_proba`` gives, here or after
-        ``ProtoNet.adapt``, whatever the rounding: see ``lower_scores``.
+        Parameters
+        ----------
+        tasks : sequence of Task
+            Tasks of the pool.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The scores in order of the tasks: float32 lower bounds, for any rounding, on the
+            probability that ``predict_proba`` returns, here or after `ProtoNet.adapt`. See
+            `metapac.learners.protocols.lower_scores`.
         """
         return np.concatenate([self._lowered_scores(chunk) for chunk in self._chunks(tasks)])
 
     def leave_one_out(self, tasks: Sequence[Task]) -> NDArray[np.float32]:
-        """Return the probability of each support example's own label, had it been left out.
+        """Return the probability of each support example's label when the example is left out.
 
-        Shape (tasks, S). A label with no other example has probability 0.
+        Parameters
+        ----------
+        tasks : sequence of Task
+            Tasks of the pool with equally many support examples.
+
+        Returns
+        -------
+        ndarray, shape (tasks, s)
+            The probabilities; 0 for a label with no other example.
         """
-        _checks.one_support_size(tasks)
+        _checks.check_one_support_size(tasks)
         parts = []
         for chunk in self._chunks(tasks, "support"):
-            own = self._stack(chunk, "support_y")  # (T, S)
-            parts.append(left_out(self._logits(chunk, "support"), own).float())
+            labels = self._stack(chunk, "support_y")  # (T, S)
+            logits = self._logits(chunk, "support")  # (T, classes, S)
+            parts.append(leave_one_out_probabilities(logits, labels).float())
         return torch.cat(parts).cpu().numpy()
 
     def predict_proba(self, task: Task) -> NDArray[np.float32]:
-        """Return the probabilities of all labels on the task's queries, (Q, classes)."""
+        """Return the probability of each label for each query of a task.
+
+        Parameters
+        ----------
+        task : Task
+            Task of the pool.
+
+        Returns
+        -------
+        ndarray, shape (q, classes)
+            The probabilities; exactly 0 for labels absent from the support set.
+        """
         self._shape(task)
         probabilities = self._logits([task], "query")[0].softmax(0).T
         return np.asarray(probabilities.float().cpu().numpy())
 
-    def _chunks(self, tasks: Iterable[Task], asked: str = "query") -> Iterator[list[Task]]:
-        """Yield neighbouring tasks of one shape, as many as the work space holds."""
+    def _chunks(self, tasks: Iterable[Task], part: str = "query") -> Iterator[list[Task]]:
+        """Yield consecutive tasks of one shape, as many as fit in the workspace."""
         work = _WORK.get(self.embeddings.device.type, _WORK["cpu"])
-        for (shots, queries, classes), alike in groupby(tasks, partial(self._shape, asked=asked)):
-            most = max(1, work // self._floats(shots, queries, classes))
-            same = list(alike)
-            yield from (same[start : start + most] for start in range(0, len(same), most))
+        for (shots, queries, classes), group in groupby(tasks, partial(self._shape, part=part)):
+            size = max(1, work // self._floats(shots, queries, classes))
+            same = list(group)
+            yield from (same[start : start + size] for start in range(0, len(same), size))
 
-    def _shape(self, task: Task, asked: str = "query") -> tuple[int, int, int]:
-        """Return what tasks scored together must share; refuse one of another pool."""
-        _checks.task_of_pool(task, self.x, len(self.embeddings))
-        return len(task.support), len(getattr(task, asked)), task.classes
+    def _shape(self, task: Task, part: str = "query") -> tuple[int, int, int]:
+        """Return the shape that tasks scored together must share; check the pool of the task."""
+        _checks.check_pool_of_task(task, self.x, len(self.embeddings))
+        return len(task.support), len(getattr(task, part)), task.classes
 
     def _floats(self, shots: int, queries: int, classes: int) -> int:
         n, d = self.embeddings.shape
@@ -97,16 +144,16 @@ class PrototypeBank:
             return classes * (n + queries)
         return (shots + queries * (1 + classes)) * d
 
-    def _lowered_scores(self, tasks: list[Task]) -> NDArray[np.floating[Any]]:
-        """Return the scores to calibrate on of tasks of one shape, (T * Q,)."""
+    def _lowered_scores(self, tasks: list[Task]) -> Floats:
+        """Return the calibration scores of tasks of one shape, (T * Q,)."""
         true = self._stack(tasks, "query_y")  # (T, Q)
         query, support = self._stack(tasks, "query"), self._stack(tasks, "support")
         error = distance_error(self.norms[query], self.norms[support], self.embeddings.shape[1])
         return worst_case_scores(worst_case_logits(self._logits(tasks, "query"), true, error), true)
 
-    def _logits(self, tasks: list[Task], asked: str) -> Tensor:
-        """Return the float64 logits of all labels on queries or support, (T, classes, Q)."""
-        support, query = self._stack(tasks, "support"), self._stack(tasks, asked)  # (T, S), (T, Q)
+    def _logits(self, tasks: list[Task], part: str) -> Tensor:
+        """Return the float64 logits of all labels on query or support, (T, classes, Q)."""
+        support, query = self._stack(tasks, "support"), self._stack(tasks, part)  # (T, S), (T, Q)
         support_y = self._stack(tasks, "support_y")  # (T, S)
         if self.gram is not None:
             return gram_logits(self.gram, support, support_y, query, tasks[0].classes)
@@ -120,10 +167,20 @@ class PrototypeBank:
 
 
 def gram_matrix(z: Tensor) -> Tensor:
-    """Return all inner products of the rows of ``z`` minus their mean, in float64.
+    """Return the inner products of centred embeddings in float64.
 
-    Distances are differences of these. float32 would lose the digits that tell two prototypes
-    apart when both are far away; the shift moves no distance and saves more of them.
+    Distances are differences of inner products. float32 would lose the digits that distinguish
+    two prototypes far from the origin; centring changes no distance and saves more digits.
+
+    Parameters
+    ----------
+    z : Tensor, shape (n, d)
+        Embeddings.
+
+    Returns
+    -------
+    Tensor, shape (n, n)
+        The Gram matrix.
     """
     wide = z.double()
     wide = wide - wide.mean(0)
@@ -133,21 +190,36 @@ def gram_matrix(z: Tensor) -> Tensor:
 def gram_logits(
     gram: Tensor, support: Tensor, support_y: Tensor, query: Tensor, classes: int
 ) -> Tensor:
-    """Return ``prototype_logits`` from inner products alone.
+    """Return prototype logits computed from inner products alone.
 
-    Shapes: (n, n), (T, S), (T, S), (T, Q) -> (T, classes, Q). With p the mean of a label's
-    support, -|q - p|^2 = 2 q.p - |p|^2 - |q|^2.
+    Parameters
+    ----------
+    gram : Tensor, shape (n, n)
+        Gram matrix of the pool.
+    support : Tensor of int, shape (t, s)
+        Positions of the support examples.
+    support_y : Tensor of int, shape (t, s)
+        Labels of the support examples.
+    query : Tensor of int, shape (t, q)
+        Positions of the query examples.
+    classes : int
+        Number of labels.
+
+    Returns
+    -------
+    Tensor, shape (t, classes, q)
+        The logits: -|q - p|^2 = 2 q.p - |p|^2 - |q|^2 with p the mean of a label's support.
     """
     tasks = len(support)
     bags = support_y + classes * torch.arange(tasks, device=gram.device)[:, None]  # (T, S)
     order = bags.flatten().argsort(stable=True)
     counts = torch.bincount(bags.flatten(), minlength=tasks * classes)  # (T * classes,)
     members, offsets = support.flatten()[order], counts.cumsum(0) - counts
-    # Row c holds the inner product of every example with prototype c; an empty bag gives zeros.
+    # Row c holds the inner product of each example with prototype c; an empty bag gives zeros.
     products = embedding_bag(members, gram, offsets, mode="mean")  # (T * classes, n)
-    own = products[bags.flatten()[order], members]  # of each support example with its prototype
+    with_prototype = products[bags.flatten()[order], members]  # s.p of each support example
     squares = torch.zeros_like(counts, dtype=gram.dtype)
-    squares = squares.index_add(0, bags.flatten()[order], own)
+    squares = squares.index_add(0, bags.flatten()[order], with_prototype)
     squares = squares / counts.clamp(min=1)  # |p|^2 is the mean of s.p over the label's support
     index = query.unsqueeze(1).expand(-1, classes, -1)
     logits = 2 * products.view(tasks, classes, -1).gather(2, index) - squares.view(tasks, -1, 1)
@@ -155,17 +227,29 @@ def gram_logits(
     return torch.where(counts.view(tasks, -1, 1) > 0, logits, -torch.inf)
 
 
-def left_out(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the probability of each support example's own label, had it been left out.
+def leave_one_out_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the probability of each support example's label when the example is left out.
 
-    ``logits`` are those of the whole support set. Shapes: (T, classes, S), (T, S) -> (T, S).
+    Parameters
+    ----------
+    logits : Tensor, shape (t, classes, s)
+        Logits of the support examples, from the whole support set.
+    labels : Tensor of int, shape (t, s)
+        Labels of the support examples.
 
-    Without s the prototype of n examples moves from p to (n p - s) / (n - 1), which is n / (n - 1)
-    times as far from s; prototypes of other labels stay where they are.
+    Returns
+    -------
+    Tensor, shape (t, s)
+        The probabilities; 0 for a label with no other example.
+
+    Notes
+    -----
+    Without s, the prototype of n examples moves from p to (n p - s) / (n - 1), which is
+    n / (n - 1) times as far from s. The prototypes of other labels do not move.
     """
     others = (labels.unsqueeze(1) == labels.unsqueeze(2)).sum(1).to(logits.dtype) - 1  # (T, S)
     whole = logits.gather(1, labels.unsqueeze(1)).squeeze(1)  # (T, S)
     apart = whole * ((others + 1) / others.clamp(min=1)).square()
     changed = logits.scatter(1, labels.unsqueeze(1), apart.unsqueeze(1))
-    found = changed.softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
-    return torch.where(others > 0, found, 0.0)
+    probabilities = changed.softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return torch.where(others > 0, probabilities, 0.0)

@@ -1,4 +1,4 @@
-"""MAML (Finn et al. 2017): weights from which a few gradient steps reach a task's own."""
+"""MAML (Finn et al. 2017): initial weights that a few gradient steps adapt to a task."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from metapac import _checks as _numbers
+from metapac._checks import as_whole_number
+from metapac._types import Floats
+from metapac.exceptions import InvalidInput
 from metapac.learners import _checks
-from metapac.learners._backbone import describe
-from metapac.learners._inference import batches, evaluating, on_device, worst_case_scores
-from metapac.learners.support_norm import SupportNorm, norm_by_support
+from metapac.learners._inference import eval_mode, iter_batches, to_module_device, worst_case_scores
+from metapac.learners.networks.base import describe
+from metapac.learners.networks.support_norm import SupportNorm, norm_by_support
 
 Weights = dict[str, Tensor]
 # Rounding error of a difference of two logits, in machine epsilons, relative to 1 plus the largest
@@ -27,13 +29,43 @@ LOGIT_ERROR = 2.0**9
 
 
 class MAML:
-    """Optimisation-based meta-learning: ``steps`` of gradient descent on the support set.
+    """Optimisation-based meta-learner: gradient descent on the support set, from learned weights.
 
-    The model is a copy of ``backbone`` (its ``features`` wide) and a linear layer to ``classes``
-    labels, which starts at zero: no label is preferred. ``second_order`` differentiates
-    through the steps; without it the gradient at the adapted weights is used as it is (FOMAML).
-    Batch norms use the support set's statistics, see ``SupportNorm``. Labels absent from the
-    support set take no part: neither in the steps nor in the answer.
+    The model is a copy of the backbone and a linear layer that starts at zero, so that no label is
+    preferred. Batch norms use the statistics of the support set, see `SupportNorm`. Labels absent
+    from the support set take no part in the descent and get probability 0.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        Module from examples to vectors of length ``backbone.features``.
+    classes : int
+        Largest number of labels of a task.
+    steps : int, optional
+        Number of gradient steps.
+    step_size : float, optional
+        Learning rate of the steps.
+    second_order : bool, optional
+        Whether training differentiates through the steps. If not, it uses the gradient at the
+        adapted weights (FOMAML).
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        The model before adaptation.
+
+    Raises
+    ------
+    InvalidInput
+        If a number is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.learners import MAML, MLP
+    >>> learner = MAML(MLP(2, rng=0), classes=3, steps=2)
+    >>> learner.adapt(np.eye(2), [0, 1], classes=3).predict_proba(np.eye(2))[:, 2].tolist()
+    [0.0, 0.0]
     """
 
     def __init__(
@@ -44,10 +76,10 @@ class MAML:
         step_size: float = 0.01,
         second_order: bool = True,
     ) -> None:
-        self.classes = _numbers.whole_number("classes", classes)
-        self.steps = _numbers.whole_number("steps", steps)
+        self.classes = as_whole_number("classes", classes)
+        self.steps = as_whole_number("steps", steps)
         if not 0 < step_size < float("inf"):
-            raise ValueError(f"step_size must be positive, got {step_size!r}. Try 0.01.")
+            raise InvalidInput(f"step_size must be positive, got {step_size!r}. Try 0.01.")
         self.step_size = step_size
         self.second_order = second_order
         self.module: nn.Module = Classifier(backbone, self.classes)
@@ -55,27 +87,89 @@ class MAML:
     def logits(
         self, support_x: Tensor, support_y: Tensor, query_x: Tensor, *, classes: int
     ) -> Tensor:
-        """Return the query logits of each episode after its own steps from the common weights."""
-        self._check(classes)
+        """Return the query logits of a batch of episodes, each adapted from the same weights.
+
+        Parameters
+        ----------
+        support_x : Tensor, shape (episodes, s, ...)
+            Support examples.
+        support_y : Tensor of int, shape (episodes, s)
+            Their labels.
+        query_x : Tensor, shape (episodes, q, ...)
+            Query examples.
+        classes : int
+            Number of labels.
+
+        Returns
+        -------
+        Tensor, shape (episodes, q, classes)
+            The logits; ``-inf`` for labels absent from the support set of an episode.
+        """
+        self._check_classes(classes)
 
         def episode(support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
-            adapted = self._adapt(support_x, support_y)
-            return self._logits(adapted, support_x, support_y, query_x)  # (Q, self.classes)
+            weights = self._adapt(support_x, support_y)
+            return self.query_logits(weights, support_x, support_y, query_x)  # (Q, self.classes)
 
-        every = vmap(episode, randomness="different")(support_x, support_y, query_x)
-        found: Tensor = every[..., :classes]  # (episodes, Q, classes)
-        return found
+        logits: Tensor = vmap(episode, randomness="different")(support_x, support_y, query_x)
+        return logits[..., :classes]  # (episodes, Q, classes)
 
     def adapt(self, support_x: Any, support_y: Any, *, classes: int | None = None) -> AdaptedModel:
-        """Return the model after ``steps`` on the support set, in eval mode; ours is untouched."""
-        labels, known = _checks.support_set(support_x, support_y, classes)
-        self._check(known)
-        x, y = on_device(support_x, self.module), on_device(labels, self.module)
-        with evaluating(self.module):
-            return AdaptedModel(self, self._adapt(x, y), x, y, known)
+        """Return the model adapted to a task.
+
+        Parameters
+        ----------
+        support_x : array_like, shape (s, ...)
+            Support examples.
+        support_y : array_like of int, shape (s,)
+            Their labels, from 0 to ``classes - 1``.
+        classes : int, optional
+            Number of labels; by default one more than the largest label.
+
+        Returns
+        -------
+        AdaptedModel
+            The adapted model, in eval mode; the learner does not change.
+        """
+        labels, total = _checks.as_support_set(support_x, support_y, classes)
+        self._check_classes(total)
+        x, y = to_module_device(support_x, self.module), to_module_device(labels, self.module)
+        with eval_mode(self.module):
+            return AdaptedModel(self, self._adapt(x, y), x, y, total)
+
+    def query_logits(
+        self, weights: Weights, support_x: Tensor, support_y: Tensor, query_x: Tensor
+    ) -> Tensor:
+        """Return the query logits of one task for given weights.
+
+        Parameters
+        ----------
+        weights : dict of Tensor
+            Adapted weights by name.
+        support_x : Tensor, shape (s, ...)
+            Support examples.
+        support_y : Tensor of int, shape (s,)
+            Their labels.
+        query_x : Tensor, shape (q, ...)
+            Query examples.
+
+        Returns
+        -------
+        Tensor, shape (q, self.classes)
+            The logits; ``-inf`` for labels absent from the support set.
+        """
+        x = torch.cat([support_x, query_x])  # (S + Q, ...)
+        logits: Tensor = functional_call(self.module, weights, (x, len(support_y)))
+        return logits[len(support_y) :].masked_fill(~self._present(support_y), -torch.inf)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a checkpoint records to refuse another architecture."""
+        """Return the architecture, which files of weights record.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+        """
         return {
             "class": "MAML",
             "steps": self.steps,
@@ -89,7 +183,7 @@ class MAML:
 
         def loss(weights: Weights) -> Tensor:
             support = functional_call(self.module, weights, (x, len(y)))  # (S, classes)
-            # A large number below zero, not -inf, whose second derivative would be 0 * inf.
+            # The lowest finite number, since the second derivative at -inf would be 0 * inf.
             lowest = torch.finfo(support.dtype).min
             return cross_entropy(support.masked_fill(~self._present(y), lowest), y)
 
@@ -97,32 +191,33 @@ class MAML:
             name: w for name, w in self.module.named_parameters() if w.requires_grad
         }
         for _ in range(self.steps):
-            slope = grad(loss)(weights)
+            grads = grad(loss)(weights)
             if not self.second_order:
-                slope = {name: g.detach() for name, g in slope.items()}
-            weights = {name: w - self.step_size * slope[name] for name, w in weights.items()}
+                grads = {name: g.detach() for name, g in grads.items()}
+            weights = {name: w - self.step_size * grads[name] for name, w in weights.items()}
         return weights
-
-    def _logits(
-        self, weights: Weights, support_x: Tensor, support_y: Tensor, query_x: Tensor
-    ) -> Tensor:
-        x = torch.cat([support_x, query_x])  # (S + Q, ...)
-        every: Tensor = functional_call(self.module, weights, (x, len(support_y)))
-        return every[len(support_y) :].masked_fill(~self._present(support_y), -torch.inf)
 
     def _present(self, y: Tensor) -> Tensor:
         return (y.unsqueeze(-1) == torch.arange(self.classes, device=y.device)).any(0)  # (classes,)
 
-    def _check(self, classes: int) -> None:
+    def _check_classes(self, classes: int) -> None:
         if classes > self.classes:
-            raise ValueError(
+            raise InvalidInput(
                 f"classes must be at most {self.classes}, the labels this MAML was built for, got "
                 f"{classes}. Build MAML(backbone, classes={classes})."
             )
 
 
 class Classifier(nn.Module):
-    """A backbone and a linear layer; logits in float32 at least."""
+    """A backbone and a linear layer, with logits in float32 at least.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        Module from examples to vectors; it is copied.
+    classes : int
+        Number of labels.
+    """
 
     def __init__(self, backbone: nn.Module, classes: int) -> None:
         super().__init__()
@@ -133,7 +228,20 @@ class Classifier(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Tensor, support: int) -> Tensor:
-        """Return logits (n, classes) where the first ``support`` examples set the statistics."""
+        """Return logits.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n, ...)
+            Examples, support first.
+        support : int
+            Number of support examples, from which batch norms take their statistics.
+
+        Returns
+        -------
+        Tensor, shape (n, classes)
+            The logits.
+        """
         for part in self.backbone.modules():
             if isinstance(part, SupportNorm):
                 part.support = support
@@ -141,6 +249,13 @@ class Classifier(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def describe(self) -> dict[str, Any]:
+        """Return the architecture.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+        """
         return {
             "class": "Classifier",
             "classes": self.head.out_features,
@@ -150,21 +265,59 @@ class Classifier(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class AdaptedModel:
-    """A MAML adapted to one task; later training of the learner does not change it."""
+    """A MAML adapted to one task; later training of the learner does not change it.
+
+    Parameters
+    ----------
+    learner : MAML
+        The learner.
+    weights : dict of Tensor
+        Adapted weights by name.
+    support_x : Tensor, shape (s, ...)
+        Support examples.
+    support_y : Tensor of int, shape (s,)
+        Labels of the support examples.
+    classes : int
+        Number of labels.
+    """
 
     learner: MAML
     weights: Weights
-    support_x: Tensor  # (S, ...)
-    support_y: Tensor  # (S,)
+    support_x: Tensor
+    support_y: Tensor
     classes: int
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
-        """Return the softmax of the adapted model, (n, classes); absent labels exactly 0."""
+        """Return the probability of each label for each example.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+            The probabilities; exactly 0 for labels absent from the support set.
+        """
         return np.asarray(self._logits(x).double().softmax(1).float().cpu().numpy())
 
-    def lowered_scores(self, x: Any, y: Any) -> NDArray[np.floating[Any]]:
-        """Return the scores of labels ``y`` to calibrate on, (n,): see ``lower_scores``."""
-        labels = on_device(y, self.learner.module).to(torch.int64)  # (n,)
+    def lowered_scores(self, x: Any, y: Any) -> Floats:
+        """Return scores to calibrate on: lower bounds that allow for any rounding.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+        y : array_like of int, shape (n,)
+            Their true labels.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The scores; see `metapac.learners.protocols.lower_scores`.
+        """
+        labels = to_module_device(y, self.learner.module).to(torch.int64)  # (n,)
         logits = self._logits(x)  # (n, classes)
         lowest = torch.where(logits.isfinite(), logits, torch.inf).amin(1)
         error = LOGIT_ERROR * torch.finfo(logits.dtype).eps * (1 + logits.amax(1) - lowest)
@@ -173,7 +326,10 @@ class AdaptedModel:
 
     def _logits(self, x: Any) -> Tensor:
         """Return the logits of the adapted model, (n, classes); absent labels -inf."""
-        module, given = self.learner.module, (self.support_x, self.support_y)
-        with evaluating(module):
-            parts = [self.learner._logits(self.weights, *given, q) for q in batches(x, module)]
+        module, support = self.learner.module, (self.support_x, self.support_y)
+        with eval_mode(module):
+            parts = [
+                self.learner.query_logits(self.weights, *support, batch)
+                for batch in iter_batches(x, module)
+            ]
         return torch.cat(parts)[:, : self.classes]

@@ -10,88 +10,214 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from metapac._types import Floats
+from metapac.exceptions import InvalidInput
 from metapac.learners import _checks
-from metapac.learners._backbone import describe
 from metapac.learners._inference import (
     BATCH,
-    batches,
-    evaluating,
-    on_device,
+    eval_mode,
+    iter_batches,
+    to_module_device,
     worst_case_scores,
 )
 from metapac.learners.bank import PrototypeBank
-from metapac.learners.prototypes import (
-    distance_error,
-    norms,
-    prototype_logits,
-    worst_case_logits,
-)
+from metapac.learners.networks.base import describe
+from metapac.learners.prototypes import distance_error, norms, prototype_logits, worst_case_logits
 
 # Differences held at a time when scoring: 2**23 doubles are 64 MiB.
 _DIFFERENCES = 2**23
 
 
 class ProtoNet:
-    """Metric-based meta-learning: embed, then softmax over minus squared distances to prototypes.
+    """Metric-based meta-learner: softmax over minus squared distances to the prototypes.
 
-    ``backbone`` is any module from examples to vectors. Unequal shots are fine.
+    The prototype of a label is the mean embedding of its support examples. Labels may have
+    different numbers of them.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        Any module from examples to vectors.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        The backbone.
+
+    Raises
+    ------
+    InvalidInput
+        If a batch norm of the backbone has no running statistics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.learners import MLP, ProtoNet
+    >>> learner = ProtoNet(MLP(2, rng=0))
+    >>> scorer = learner.adapt(np.eye(2), [0, 1], classes=3)
+    >>> probabilities = scorer.predict_proba(np.eye(2))
+    >>> probabilities.argmax(axis=1).tolist(), probabilities[:, 2].tolist()
+    ([0, 1], [0.0, 0.0])
     """
 
     def __init__(self, backbone: nn.Module) -> None:
         for name, part in backbone.named_modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
-                raise _checks.own_batch_norm(name or type(part).__name__)
+                raise InvalidInput(
+                    "backbone must not normalise each batch separately, since scores would then "
+                    f"depend on each other, got {name or type(part).__name__} without running "
+                    "statistics. Use track_running_stats=True."
+                )
         self.module = backbone
 
     def logits(
         self, support_x: Tensor, support_y: Tensor, query_x: Tensor, *, classes: int
     ) -> Tensor:
-        """Return the query logits of a batch of episodes; see ``prototype_logits``."""
+        """Return the query logits of a batch of episodes.
+
+        Parameters
+        ----------
+        support_x : Tensor, shape (episodes, s, ...)
+            Support examples.
+        support_y : Tensor of int, shape (episodes, s)
+            Their labels.
+        query_x : Tensor, shape (episodes, q, ...)
+            Query examples.
+        classes : int
+            Number of labels.
+
+        Returns
+        -------
+        Tensor, shape (episodes, q, classes)
+            The logits; see `prototype_logits`.
+        """
         episodes, shots = support_y.shape
         x = torch.cat([support_x, query_x], dim=1)  # (E, S + Q, ...)
         z = self.module(x.flatten(0, 1)).unflatten(0, (episodes, -1))  # (E, S + Q, d)
         return prototype_logits(z[:, :shots], support_y, z[:, shots:], classes)
 
     def embed(self, x: Any, batch: int = BATCH) -> Tensor:
-        """Return the embeddings of ``x`` in eval mode, (n, d) float32 on the module's device."""
-        with evaluating(self.module):
-            return torch.cat([self.module(part).float() for part in batches(x, self.module, batch)])
+        """Return embeddings, computed in eval mode.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+        batch : int, optional
+            Number of examples embedded at a time.
+
+        Returns
+        -------
+        Tensor, shape (n, d)
+            The embeddings in float32, on the module's device.
+        """
+        with eval_mode(self.module):
+            batches = iter_batches(x, self.module, batch)
+            return torch.cat([self.module(part).float() for part in batches])
 
     def bank(self, x: Any) -> PrototypeBank:
-        """Return the embeddings of a pool, from which tasks are scored without embedding again."""
+        """Return the embeddings of a pool, from which its tasks are scored.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Data of the pool.
+
+        Returns
+        -------
+        PrototypeBank
+            The embeddings.
+        """
         return PrototypeBank(self.embed(x), x)
 
     def adapt(
         self, support_x: Any, support_y: Any, *, classes: int | None = None
     ) -> PrototypeScorer:
-        """Return the scorer of a task; it is good for as long as the module is not trained on."""
-        labels, known = _checks.support_set(support_x, support_y, classes)
+        """Return the model adapted to a task.
+
+        Parameters
+        ----------
+        support_x : array_like, shape (s, ...)
+            Support examples.
+        support_y : array_like of int, shape (s,)
+            Their labels, from 0 to ``classes - 1``.
+        classes : int, optional
+            Number of labels; by default one more than the largest label.
+
+        Returns
+        -------
+        PrototypeScorer
+            The adapted model; it shares the backbone, so later training makes it invalid.
+        """
+        labels, total = _checks.as_support_set(support_x, support_y, classes)
         z = self.embed(support_x)  # (S, d)
-        return PrototypeScorer(self, z, on_device(labels, self.module), known)
+        return PrototypeScorer(self, z, to_module_device(labels, self.module), total)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a checkpoint records to refuse another architecture."""
+        """Return the architecture, which files of weights record.
+
+        Returns
+        -------
+        dict
+            What JSON can hold.
+        """
         return {"class": "ProtoNet", "backbone": describe(self.module)}
 
 
 @dataclass(frozen=True, eq=False)
 class PrototypeScorer:
-    """A ProtoNet adapted to one task."""
+    """A ProtoNet adapted to one task.
+
+    Parameters
+    ----------
+    learner : ProtoNet
+        The learner.
+    support_z : Tensor, shape (s, d)
+        Embeddings of the support examples.
+    support_y : Tensor of int, shape (s,)
+        Labels of the support examples.
+    classes : int
+        Number of labels.
+    """
 
     learner: ProtoNet
-    support_z: Tensor  # (S, d)
-    support_y: Tensor  # (S,)
+    support_z: Tensor
+    support_y: Tensor
     classes: int
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
-        """Return softmax over minus squared distances, (n, classes); absent labels exactly 0."""
+        """Return the probability of each label for each example.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+            The probabilities; exactly 0 for labels absent from the support set.
+        """
         probabilities = self._logits(self.learner.embed(x)).softmax(0).T
         return np.asarray(probabilities.float().cpu().numpy())
 
-    def lowered_scores(self, x: Any, y: Any) -> NDArray[np.floating[Any]]:
-        """Return the scores of labels ``y`` to calibrate on, (n,): see ``lower_scores``."""
+    def lowered_scores(self, x: Any, y: Any) -> Floats:
+        """Return scores to calibrate on: lower bounds that allow for any rounding.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+        y : array_like of int, shape (n,)
+            Their true labels.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The scores; see `metapac.learners.protocols.lower_scores`.
+        """
         z = self.learner.embed(x)  # (n, d)
-        labels = on_device(y, self.learner.module).to(torch.int64)[None]  # (1, n)
+        labels = to_module_device(y, self.learner.module).to(torch.int64)[None]  # (1, n)
         error = distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])  # (1, n)
         return worst_case_scores(worst_case_logits(self._logits(z)[None], labels, error), labels)
 

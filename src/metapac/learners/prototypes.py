@@ -1,4 +1,4 @@
-"""The distance at the heart of prototypical networks, for a batch of episodes."""
+"""Distances to prototypes, for a batch of episodes, and the bound on their rounding error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,39 @@ EMBEDDING_ERROR = 2.0**-19
 def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, classes: int) -> Tensor:
     """Return minus the squared Euclidean distance of each query to each label's prototype.
 
-    Shapes: (E, S, d), (E, S), (E, Q, d) -> (E, Q, classes). A prototype is the mean of the
-    label's support embeddings; a label without any gets -inf, hence probability exactly 0.
+    A prototype is the mean of the support embeddings of a label.
 
-    Computed in float32 at least, autocast or not. Embeddings far from the origin lose no digits:
-    the support mean is subtracted first, which moves no distance but makes the sums behind the
-    prototypes small, and distances are sums of squared differences, not
-    ``|q|^2 - 2 q.p + |p|^2``, whose large terms would cancel. No difference is ever rounded to
-    TF32, as a matrix product may be.
+    Parameters
+    ----------
+    support_z : Tensor, shape (episodes, s, d)
+        Embeddings of the support examples.
+    support_y : Tensor of int, shape (episodes, s)
+        Labels of the support examples.
+    query_z : Tensor, shape (episodes, q, d)
+        Embeddings of the query examples.
+    classes : int
+        Number of labels.
+
+    Returns
+    -------
+    Tensor, shape (episodes, q, classes)
+        The logits; ``-inf`` for labels absent from the support set, hence probability 0.
+
+    Notes
+    -----
+    Computed in float32 at least, with autocast or without. Embeddings far from the origin lose no
+    digits: the support mean is subtracted first, which changes no distance but makes the sums
+    behind the prototypes small, and distances are sums of squared differences, not
+    ``|q|^2 - 2 q.p + |p|^2``, whose large terms would cancel. No difference is rounded to TF32, as
+    a matrix product may be.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from metapac.learners import prototype_logits
+    >>> support, query = torch.tensor([[[0.0], [2.0]]]), torch.tensor([[[0.5]]])
+    >>> prototype_logits(support, torch.tensor([[0, 1]]), query, 3).tolist()
+    [[[-0.25, -2.25, -inf]]]
     """
     precision = torch.promote_types(support_z.dtype, torch.float32)
     with torch.autocast(support_z.device.type, enabled=False):
@@ -41,9 +66,21 @@ def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, clas
 
 
 def worst_case_logits(logits: Tensor, labels: Tensor, error: Tensor) -> Tensor:
-    """Return logits as unfavourable to the true labels as a ``distance_error`` can make them.
+    """Return the logits that are worst for the true labels within an error of the distances.
 
-    Shapes: (T, classes, Q), (T, Q), (T, Q) -> (T, classes, Q).
+    Parameters
+    ----------
+    logits : Tensor, shape (t, classes, q)
+        Minus the squared distances.
+    labels : Tensor of int, shape (t, q)
+        True labels.
+    error : Tensor, shape (t, q)
+        Bound on the error of a distance, from `distance_error`.
+
+    Returns
+    -------
+    Tensor, shape (t, classes, q)
+        The worst-case logits.
     """
     distances = (-logits).clamp(min=0).sqrt()  # (T, classes, Q)
     classes = torch.arange(logits.shape[1], device=labels.device)
@@ -54,12 +91,29 @@ def worst_case_logits(logits: Tensor, labels: Tensor, error: Tensor) -> Tensor:
 
 
 def distance_error(query_norms: Tensor, support_norms: Tensor, width: int) -> Tensor:
-    """Return how far rounding can move a distance to a prototype, (T, Q), (T, S) -> (T, Q).
+    """Return a bound on the rounding error of a distance to a prototype.
 
-    Query and prototype each move by ``EMBEDDING_ERROR`` times the greatest length r involved, and
-    by the triangle inequality the distance moves by no more than both together. Besides,
-    |q|^2 - 2 q.p + |p|^2 is made of sums of ``terms`` products of lengths up to r, so that float64
-    computes it to 4 terms 2^-53 r^2, and its root to 2 sqrt(terms 2^-53) r.
+    Parameters
+    ----------
+    query_norms : Tensor, shape (t, q)
+        Lengths of the query embeddings.
+    support_norms : Tensor, shape (t, s)
+        Lengths of the support embeddings.
+    width : int
+        Number of dimensions.
+
+    Returns
+    -------
+    Tensor, shape (t, q)
+        The bound.
+
+    Notes
+    -----
+    Let r be the largest length involved. Query and prototype each move by at most
+    ``EMBEDDING_ERROR`` times r, and by the triangle inequality the distance moves by at most the
+    sum of both. In addition, |q|^2 - 2 q.p + |p|^2 consists of sums of ``terms`` products of
+    lengths up to r, so that float64 computes it with an error of at most 4 terms 2^-53 r^2, and
+    its root with an error of at most 2 sqrt(terms 2^-53) r.
     """
     reach = query_norms.maximum(support_norms.amax(-1, keepdim=True))  # (T, Q)
     terms = width + 2 * support_norms.shape[-1] + 8
@@ -67,6 +121,17 @@ def distance_error(query_norms: Tensor, support_norms: Tensor, width: int) -> Te
 
 
 def norms(z: Tensor) -> Tensor:
-    """Return the length of each embedding in float64."""
+    """Return the length of each embedding in float64.
+
+    Parameters
+    ----------
+    z : Tensor, shape (..., d)
+        Embeddings.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        The lengths.
+    """
     lengths: Tensor = torch.linalg.vector_norm(z, dim=-1, dtype=torch.float64)
     return lengths

@@ -2,159 +2,194 @@
 
 from __future__ import annotations
 
-import json
-import os
 import platform
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from metapac._version import __version__
-from metapac.datasets import cache
+from metapac import _document
+from metapac._types import PathLike, Progress, ignore_progress
+from metapac.datasets.pools import LoadedPools
 from metapac.evaluation import Rows, Study, evaluate
-from metapac.evaluation.draws import Judged, data_checksum
-from metapac.learners.course import Epoch
+from metapac.evaluation.draws import ScoredTask
+from metapac.exceptions import BadArtefact
 from metapac.learners.protonet import ProtoNet
-from metapac.learners.quantiles import QuantilePredictor
-from metapac.learners.weights import save_weights
-from metapac.persistence import replacing
-from metapac.reproduce.data import Data, load
+from metapac.learners.training.history import Epoch, History
+from metapac.learners.training.weights import save_weights
+from metapac.meta_cp.quantiles import QuantilePredictor
+from metapac.reproduce.data import load
 from metapac.reproduce.experiments import Experiment
-from metapac.reproduce.learning import banked, predictor, quality, trained
+from metapac.reproduce.learner import embed_tasks, measure_quality, train_learner, train_predictor
 from metapac.reproduce.studies import (
     BankStudy,
-    Distinct,
-    Independent,
     PoolStudy,
-    judged,
-    predicted,
+    WithoutReplacement,
+    WithReplacement,
+    predict_quantiles,
+    score_test_tasks,
 )
 from metapac.tasks.pools import ClassPool, GroupPool
 
-Steps = Callable[[str, int, int | None], None]  # what is being done, done, of how many
+LEARNER = _document.Format(
+    "metapac learner",
+    written_by="'metapac reproduce'",
+    remedy="Run 'metapac reproduce' again with another folder.",
+)
 
 
 def reproduce(
     experiment: Experiment,
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     *,
-    home: cache.Home = None,
+    home: PathLike | None = None,
     device: str | None = None,
     n_jobs: int = 1,
     backend: str | None = None,
-    progress: Steps | None = None,
+    progress: Progress | None = None,
 ) -> Rows:
-    """Train the learner, evaluate every method on its draws, and keep all of it in ``folder``.
+    """Train the learner of an experiment and evaluate every method on its calibration draws.
 
-    Killed and called again, it goes on: training after its last epoch, the evaluation after its
-    last draw. ``learner.json`` tells how the learner was trained and how good it is.
+    An interrupted run resumes: training after its last epoch, the evaluation after its last draw.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    folder : str or path
+        Folder of the run. ``learner.json`` in it says how the learner was trained and how good
+        it is.
+    home : str or path, optional
+        Folder of the prepared data sets.
+    device : str, optional
+        "cpu" or "cuda"; by default "cuda" if available.
+    n_jobs : int, default 1
+        Number of joblib workers; -1 uses all cores.
+    backend : str, optional
+        Backend of joblib.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    Rows
+        One row for each draw, method and test task.
     """
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    say = progress or (lambda what, done, total: None)
+    run_folder = Path(folder)
+    run_folder.mkdir(parents=True, exist_ok=True)
+    report = progress or ignore_progress
     data = load(experiment, home=home)
-    learner = _trained(experiment, data, place, device, say)
-    study = make_study(experiment, learner, data, say)
+    learner = _train(experiment, data, run_folder, device, report)
     return evaluate(
-        study,
+        make_study(experiment, learner, data, report),
         guarantee=experiment.guarantee,
         draws=experiment.draws,
-        folder=place,
+        folder=run_folder,
         n_jobs=n_jobs,
         backend=backend,
-        progress=lambda done: say("draws", done, experiment.draws),
+        progress=report,
     )
 
 
-def _trained(
-    experiment: Experiment, data: Data, place: Path, device: str | None, say: Steps
+def _train(
+    experiment: Experiment, data: LoadedPools, folder: Path, device: str | None, progress: Progress
 ) -> ProtoNet:
-    def advance(epoch: Epoch) -> None:
-        words = f"training, validation accuracy {epoch.accuracy:.1%}"
-        say(words, epoch.epoch, experiment.training.epochs)
+    def on_epoch(epoch: Epoch) -> None:
+        stage = f"training, validation accuracy {epoch.accuracy:.1%}"
+        progress(stage, epoch.epoch, experiment.training.epochs)
 
-    learner, history = trained(
-        experiment, data, device=device, checkpoint=place / "training", progress=advance
+    learner, history = train_learner(
+        experiment, data, device=device, checkpoint=folder / "training", on_epoch=on_epoch
     )
-    save_weights(learner, place / "model.safetensors")
-    weights = _weights(learner)
-    if _told(place / "learner.json").get("weights") == weights:
-        return learner  # trained before, perhaps on another machine
-    epochs, per_epoch = len(history.epochs), experiment.training.episodes_per_epoch
-    report = {
-        "experiment": experiment.describe(),
-        "data": data.checksum,
-        "pools": {
-            name: [len(pool.names), len(pool.y)]
-            for name, pool in vars(data.pools).items()
-            if pool is not None
-        },
-        "epochs": epochs,
-        "episodes": epochs * per_epoch,
-        "best_epoch": history.best.epoch,
-        "validation_accuracy": history.best.accuracy,
-        "seconds": round(sum(epoch.seconds for epoch in history.epochs), 1),
-        **quality(experiment, learner, data),
-        "weights": weights,
-        "device": _device(learner),
-        "versions": {
-            "metapac": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-    }
-    with replacing(place / "learner.json") as file:
-        file.write(json.dumps(report, indent=1) + "\n")
+    save_weights(learner, folder / "model.safetensors")
+    path = folder / "learner.json"
+    if _stored_weights(path) != _weights_checksum(learner):
+        _document.write(path, _describe_learner(experiment, data, learner, history), LEARNER)
     return learner
 
 
-def _told(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    return found
+def _stored_weights(path: Path) -> object:
+    """Return the checksum of the weights that a stored description belongs to, if there is one."""
+    try:
+        return _document.read(path, LEARNER).get("weights")
+    except (FileNotFoundError, BadArtefact):
+        return None
 
 
-def _weights(learner: ProtoNet) -> str:
-    """Return a checksum of the learner's weights."""
+def _describe_learner(
+    experiment: Experiment, data: LoadedPools, learner: ProtoNet, history: History
+) -> dict[str, Any]:
+    pools = {name: pool for name, pool in vars(data.pools).items() if pool is not None}
+    return {
+        "experiment": experiment.describe(),
+        "data": data.checksum,
+        "pools": {name: [len(pool.names), len(pool.y)] for name, pool in pools.items()},
+        "epochs": len(history.epochs),
+        "episodes": len(history.epochs) * experiment.training.episodes_per_epoch,
+        "best_epoch": history.best.epoch,
+        "validation_accuracy": history.best.accuracy,
+        "seconds": round(sum(epoch.seconds for epoch in history.epochs), 1),
+        **measure_quality(experiment, learner, data),
+        "weights": _weights_checksum(learner),
+        "device": _device_name(learner),
+        "versions": {"torch": torch.__version__, "python": platform.python_version()},
+    }
+
+
+def _weights_checksum(learner: ProtoNet) -> str:
     state = learner.module.state_dict()
-    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
+    return _document.data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
-def _device(learner: ProtoNet) -> str:
-    where = next(learner.module.parameters()).device
-    return torch.cuda.get_device_name(where) if where.type == "cuda" else "cpu"
+def _device_name(learner: ProtoNet) -> str:
+    device = next(learner.module.parameters()).device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def make_study(
-    experiment: Experiment, learner: ProtoNet, data: Data, progress: Steps | None = None
+    experiment: Experiment, learner: ProtoNet, data: LoadedPools, progress: Progress | None = None
 ) -> Study:
-    """Return the draws of an experiment: all embedding is done here, once."""
-    say = progress or (lambda what, done, total: None)
-    guess = predictor(
-        experiment, learner, data, lambda done, total: say("quantiles of Meta-CP", done, total)
-    )
-    described = {
+    """Return the calibration draws of an experiment; each example is embedded here, once.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    learner : ProtoNet
+        Its trained learner.
+    data : LoadedPools
+        Its data.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    Study
+        The study.
+    """
+    report = progress or ignore_progress
+    predictor = train_predictor(experiment, learner, data, report)
+    description = {
         "experiment": experiment.describe(),
         "data": data.checksum,
-        "weights": _weights(learner),
+        "weights": _weights_checksum(learner),
         "torch": torch.__version__,
     }
-    say("embedding the pools", 0, None)
+    report("embedding the pools", 0, None)
     pools = data.pools
     if experiment.tasks_from == "bank":
-        return _bank_study(experiment, learner, data, guess, described, progress)
+        return _bank_study(experiment, learner, data, predictor, description, report)
     if experiment.tasks_from == "distinct":
-        both = _joined(pools.calibration, pools.test)
+        both = _join(pools.calibration, pools.test)
         bank = learner.bank(both.x)
-        return PoolStudy(experiment, Distinct(both), bank, bank, guess, described)
-    dealer = Independent(pools.calibration, pools.test)
+        return PoolStudy(experiment, WithoutReplacement(both), bank, bank, predictor, description)
     banks = learner.bank(pools.calibration.x), learner.bank(pools.test.x)
-    return PoolStudy(experiment, dealer, *banks, guess, described)
+    sampler = WithReplacement(pools.calibration, pools.test)
+    return PoolStudy(experiment, sampler, *banks, predictor, description)
 
 
-def _joined(one: GroupPool, other: GroupPool) -> GroupPool:
+def _join(one: GroupPool, other: GroupPool) -> GroupPool:
     return GroupPool(
         np.concatenate([one.x, other.x]),
         np.concatenate([one.y, other.y]),
@@ -166,35 +201,33 @@ def _joined(one: GroupPool, other: GroupPool) -> GroupPool:
 def _bank_study(
     experiment: Experiment,
     learner: ProtoNet,
-    data: Data,
-    guess: QuantilePredictor,
-    described: dict[str, Any],
-    progress: Steps | None,
+    data: LoadedPools,
+    predictor: QuantilePredictor,
+    description: dict[str, Any],
+    progress: Progress,
 ) -> BankStudy:
     e = experiment
-    say = progress or (lambda what, done, total: None)
-    assert e.calibration_examples is not None  # only groups have a rest
-    tasks, tests = e.bank
+    assert e.calibration_examples is not None  # None is for groups used once
+    n_calibration, n_test = e.bank
     scores: list[Any] = []
-    quantiles: list[float] = []
-    found: list[Judged] = []
-    own = _on_device(data.pools.calibration, learner)
-    for bank, task in banked(
-        learner, own.tasks(tasks, **e.shape, queries=e.calibration_examples, rng=1)
-    ):
+    quantiles: list[Any] = []
+    tests: list[ScoredTask] = []
+    pool = _on_device(data.pools.calibration, learner)
+    tasks = pool.tasks(n_calibration, **e.task_shape, queries=e.calibration_examples, rng=1)
+    for bank, task in embed_tasks(learner, tasks):
         scores.append(bank.scores([task]))
-        quantiles += predicted(guess, bank, [task]).tolist()
-        say("calibration tasks", len(scores), tasks)
-    new = _on_device(data.pools.test, learner)
-    for bank, task in banked(learner, new.tasks(tests, **e.shape, queries=e.test_examples, rng=2)):
-        found += judged(e, bank, [task], guess)
-        say("test tasks", len(found), tests)
-    return BankStudy(e, np.stack(scores), np.array(quantiles), found, described)
+        quantiles.append(predict_quantiles(predictor, bank, [task]))
+        progress("calibration tasks", len(scores), n_calibration)
+    pool = _on_device(data.pools.test, learner)
+    tasks = pool.tasks(n_test, **e.task_shape, queries=e.test_examples, rng=2)
+    for bank, task in embed_tasks(learner, tasks):
+        tests += score_test_tasks(e, bank, [task], predictor)
+        progress("test tasks", len(tests), n_test)
+    return BankStudy(e, np.stack(scores), np.concatenate(quantiles), tests, description)
 
 
 def _on_device(pool: ClassPool, learner: ProtoNet) -> ClassPool:
-    """Return the pool with its images beside the learner, where they are changed faster."""
-    where = next(learner.module.parameters()).device
-    return ClassPool(
-        torch.as_tensor(np.array(pool.x)).to(where), pool.y, name=pool.name, change=pool.change
-    )
+    """Return the pool with its images on the learner's device, where transforms run faster."""
+    device = next(learner.module.parameters()).device
+    x = torch.as_tensor(np.array(pool.x)).to(device)
+    return ClassPool(x, pool.y, name=pool.name, transform=pool.transform)

@@ -1,4 +1,4 @@
-"""Tasks and classes as one text, so that an engine groups by both in one pass."""
+"""Keys of task and class, by which an engine groups in one pass."""
 
 from __future__ import annotations
 
@@ -7,41 +7,94 @@ from typing import Any, NamedTuple
 import ibis
 import numpy as np
 
-from metapac import _checks as core
-from metapac.tables.brackets import Array, Counts
+from metapac import _ids
+from metapac._types import Array, Counts
 
 
 class Groups(NamedTuple):
-    """The task and the class of each group, by number, and the tasks in ascending order."""
+    """Groups of examples, each of one task and one class.
 
-    names: Array  # (tasks,)
-    task: Counts  # (groups,)
-    label: Counts  # (groups,)
+    Attributes
+    ----------
+    names : ndarray, shape (tasks,)
+        The tasks, in ascending order.
+    task : ndarray of int, shape (groups,)
+        Index of the task of each group.
+    label : ndarray of int, shape (groups,)
+        Index of the class of each group.
+    """
+
+    names: Array
+    task: Counts
+    label: Counts
 
 
 class Keys(NamedTuple):
-    """Keys such as "1:ohio": the number of the class, and the task."""
+    """Keys such as "1:ohio": the index of the class, and the task.
+
+    Parameters
+    ----------
+    classes : tuple
+        The classes.
+    integer_tasks : bool
+        Whether tasks are integers.
+    """
 
     classes: tuple[Any, ...]
-    whole: bool  # whether tasks are integers
+    integer_tasks: bool
 
-    def of(self, tasks: Any, labels: Any) -> Any:
-        """Return the key of each row as an expression; null where the label is no class."""
-        numbers = ((labels == str(name), f"{i}:") for i, name in enumerate(self.classes))
-        return ibis.cases(*numbers) + tasks.cast("string")
+    def build(self, tasks: Any, labels: Any) -> Any:
+        """Return the key of each row; null if the label is not a class.
 
-    def words(self, key: str) -> str:
-        """Return what to call a group in a message."""
-        number, _, task = key.partition(":")
-        return f"{self._task(task)!r}, class {self.classes[int(number)]!r}"
+        Parameters
+        ----------
+        tasks : Ibis expression
+            Task of each row.
+        labels : Ibis expression
+            True label of each row, as text.
+
+        Returns
+        -------
+        Ibis expression
+            The keys.
+        """
+        prefixes = ((labels == str(name), f"{i}:") for i, name in enumerate(self.classes))
+        return ibis.cases(*prefixes) + tasks.cast("string")
+
+    def describe(self, key: str) -> str:
+        """Return the name of a group for messages.
+
+        Parameters
+        ----------
+        key : str
+            Key of the group.
+
+        Returns
+        -------
+        str
+            Its task and class.
+        """
+        index, _, task = key.partition(":")
+        return f"{self._parse_task(task)!r}, class {self.classes[int(index)]!r}"
 
     def groups(self, keys: Array) -> Groups:
-        """Return the groups that keys stand for."""
+        """Return the tasks and classes of some keys.
+
+        Parameters
+        ----------
+        keys : ndarray of str, shape (groups,)
+            The keys.
+
+        Returns
+        -------
+        Groups
+            The groups, in the order of the keys.
+        """
         parts = [key.partition(":") for key in keys.tolist()]
-        tasks = core.task_names([self._task(task) for _number, _, task in parts])
+        tasks = _ids.as_task_names([self._parse_task(task) for _index, _, task in parts])
         names, task = np.unique(tasks, return_inverse=True)
-        label = np.array([int(number) for number, _, _task in parts], dtype=np.int64)
+        label = np.array([int(index) for index, _, _task in parts], dtype=np.int64)
         return Groups(names, task.astype(np.int64), label)
 
-    def _task(self, text: str) -> int | str:
-        return int(text) if self.whole else text
+    def _parse_task(self, text: str) -> int | str:
+        return int(text) if self.integer_tasks else text

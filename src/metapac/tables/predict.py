@@ -1,22 +1,44 @@
-"""Sets for every row of a table: a list of labels, or a boolean for each class."""
+"""Prediction sets for every row of a table: a list of labels, or a boolean for each class."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import ibis
 
-from metapac._estimator import ThresholdSets
+from metapac._checks import listed
+from metapac._types import PathLike, Progress, Table, ignore_progress
+from metapac.base import ThresholdSets
+from metapac.exceptions import InvalidInput
 from metapac.tables import _checks
-from metapac.tables import output as output_file
-from metapac.tables.cuts import cuts_of, kept, one_if, total
-from metapac.tables.layout import Layout, as_calibrated
-from metapac.tables.scores import ClassScores, class_scores, usable
-from metapac.tables.sources import Source, open_source
+from metapac.tables.class_scores import ClassScores, find_class_scores, is_usable
+from metapac.tables.columns import Columns, resolve_columns
+from metapac.tables.io.output import check_output, output_kind, write
+from metapac.tables.io.sources import Source, open_source
+from metapac.tables.search.comparison import find_cuts, is_kept
+from metapac.tables.search.expressions import add_up, as_int
+
+
+class Sets(NamedTuple):
+    """A table with its prediction sets.
+
+    Attributes
+    ----------
+    table : ibis.Table
+        The rows with their sets.
+    rows : int
+        Number of rows.
+    classes : list
+        The classes that a set may contain.
+    """
+
+    table: Table
+    rows: int
+    classes: list[Any]
 
 
 def predict_table(
@@ -26,132 +48,202 @@ def predict_table(
     columns: str | None = None,
     classes: Sequence[Any] | None = None,
     booleans: bool = False,
-    output: str | os.PathLike[str] | None = None,
+    output: PathLike | None = None,
     table: str | None = None,
     connection: Any = None,
-) -> _checks.Table:
-    """Return an Ibis table with the set of labels of each row, and write it to ``output``.
+) -> Table:
+    """Return the rows of a table with their prediction sets, and write them to ``output``.
 
-    A row is kept as it is, and its set is added to it. Nulls and NaN among the scores are refused
-    before anything is written.
+    Nothing is written if a score is null or NaN.
 
     Parameters
     ----------
     promise : MetaPS or PS
-        The calibrated object.
-    source : path, list of paths, frame or Ibis table
-        As in ``calibrate_table``.
+        The calibrated predictor.
+    source : path, list of paths, frame, Ibis table or Ibis connection
+        A table with a score for each class in each row; as in ``calibrate_table``.
     columns : str, optional
-        Columns with a score for each class, the star being the name of the class; or a column of
-        lists. By default as the promise was calibrated, or ``p_*``.
+        Columns with a score for each class, the star being the name of the class; or one column of
+        lists. By default those of the calibration, or ``p_*``.
     classes : sequence, optional
-        Names of the classes: of some of the columns, or of the places of lists. By default those of
-        the promise; with a guarantee for each class, it has no other.
+        Names of the classes: they select some of the columns, or name the positions in the lists.
+        By default those of the calibration. With a guarantee per class, no others are possible.
     booleans : bool, default False
         Whether to add a column in_CLASS for each class, instead of the columns ``set``, a list of
-        labels (JSON text in CSV), and ``set_size``.
-    output : str or path, optional
-        Parquet or CSV file to write.
-    table, connection
-        As in ``calibrate_table``.
+        labels (JSON text in CSV and in SQLite), and ``set_size``.
+    output : path, optional
+        Parquet or CSV file to write. It is replaced atomically.
+    table : str, optional
+        Table of a database.
+    connection : Ibis connection, optional
+        The engine that reads files and frames; see ``connect``. By default DuckDB in this process.
 
     Returns
     -------
     ibis.Table
-        The table with its sets.
+        The rows with their sets, computed when they are needed.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter, a column or a value in it is not valid.
+    EngineError
+        If the engine cannot read the table or write the output.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import PS
+    >>> from metapac.tables import predict_table
+    >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+    >>> scores = pd.DataFrame({"p_cat": [0.9, 0.6], "p_dog": [0.02, 0.4]})
+    >>> predict_table(promise, scores).to_pandas()[["set", "set_size"]]
+              set  set_size
+    0       [cat]         1
+    1  [cat, dog]         2
     """
-    layout = as_calibrated(promise, columns=columns, classes=classes)
-    text = output is not None and output_file.kind_of(output) == "csv"
+    used = resolve_columns(promise, columns=columns, classes=classes)
     with ExitStack() as on_error:
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
-        if output is not None:
-            output_file.check(opened, output)
-        found = sets_of(promise, opened, layout, booleans=booleans, text=text)
-        if output is not None:
-            output_file.write(opened.connection, found.table, output)
+        if output is None:
+            sets = _add_sets(promise, opened, used, booleans=booleans, as_text=False)
+        else:
+            sets = write_sets(
+                promise, opened, output, columns=columns, classes=classes, booleans=booleans
+            )
         on_error.pop_all()  # the table returned needs its connection
-    return found.table
+    return sets.table
 
 
-class Sets(NamedTuple):
-    """A table with its sets, how many rows it has, and the classes they are of."""
-
-    table: _checks.Table
-    rows: int
-    classes: list[Any]
-
-
-def sets_of(
-    promise: ThresholdSets, source: Source, layout: Layout, *, booleans: bool, text: bool
+def write_sets(
+    promise: ThresholdSets,
+    source: Any,
+    output: PathLike | IO[str],
+    *,
+    columns: str | None = None,
+    classes: Sequence[Any] | None = None,
+    booleans: bool = False,
+    inputs: Iterable[PathLike] = (),
+    progress: Progress | None = None,
 ) -> Sets:
-    """Return the sets of a source whose scores can all be used; none is computed yet."""
-    of_classes = class_scores(source, layout)
-    rows = check_scores(source, of_classes)
-    table = with_sets(promise, source, of_classes, booleans=booleans, text=text)
-    return Sets(table, rows, of_classes.names)
+    """Write the rows of a table with their prediction sets, and return how many there are.
+
+    Parameters
+    ----------
+    promise : MetaPS or PS
+        The calibrated predictor.
+    source : Source, path, list of paths, frame, Ibis table or Ibis connection
+        The table; an open ``Source`` stays open.
+    output : path or text file
+        Parquet or CSV file to write, which is replaced atomically; an open file receives CSV.
+    columns : str, optional
+        As in ``predict_table``.
+    classes : sequence, optional
+        As in ``predict_table``.
+    booleans : bool, default False
+        As in ``predict_table``.
+    inputs : iterable of path, optional
+        Further files that must not be overwritten, such as the promise file.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` at each step.
+
+    Returns
+    -------
+    Sets
+        What was written.
+    """
+    used = resolve_columns(promise, columns=columns, classes=classes)
+    report = progress or ignore_progress
+    as_text = True
+    with open_source(source) as opened:
+        if isinstance(output, str | os.PathLike):
+            check_output(opened, output, inputs)
+            as_text = output_kind(output) == "csv"
+        report("checking the scores", 0, None)
+        sets = _add_sets(promise, opened, used, booleans=booleans, as_text=as_text)
+        report(f"writing {sets.rows} sets", 0, None)
+        write(opened.connection, sets.table, output)
+    return sets
 
 
-def check_scores(source: Source, of_classes: ClassScores) -> int:
-    """Refuse nulls and NaN among the scores of the classes; return the number of rows."""
-    bad = [~usable(source, score) for score in of_classes.scores]
+def check_class_scores(source: Source, of_classes: ClassScores) -> int:
+    """Return the number of rows, or raise InvalidInput if a score of a class is null or NaN.
+
+    Parameters
+    ----------
+    source : Source
+        The open table.
+    of_classes : ClassScores
+        Its scores.
+
+    Returns
+    -------
+    int
+        Number of rows.
+    """
+    bad = [~is_usable(source, score) for score in of_classes.scores]
     table = source.table.select(
-        bad=total([one_if(each) for each in bad]) > 0,
-        **{f"bad{i}": each for i, each in enumerate(bad)},
+        bad=add_up([as_int(is_bad) for is_bad in bad]) > 0,
+        **{f"bad{i}": is_bad for i, is_bad in enumerate(bad)},
     )
     with source.reading(of_classes.columns):
         counts = table.agg(
             rows=table.count(), **{name: table.count(where=table[name]) for name in table.columns}
         )
-        rows, faulty, *faults = (column[0].as_py() for column in source.run(counts).columns)
-        if faulty:
-            source.refuse_faults(of_classes.columns)
-            raise _checks.missing_class_scores(
-                source.name, dict(zip(of_classes.names, faults, strict=True)), faulty, rows
+        rows, bad_rows, *by_class = (column[0].as_py() for column in source.run(counts).columns)
+        if bad_rows:
+            source.check_text(of_classes.columns)
+            pairs = zip(of_classes.names, by_class, strict=True)
+            classes = listed([f"{name!r}: {count}" for name, count in pairs if count])
+            raise InvalidInput(
+                f"{source.name}: the scores of the classes hold nulls or NaN in {bad_rows} of "
+                f"{rows} rows (by class, {classes}); a score that cannot be compared decides no "
+                "set. Give a label without a score inf, so that it is kept."
             )
     return int(rows)
 
 
-def with_sets(
-    promise: ThresholdSets,
-    source: Source,
-    of_classes: ClassScores,
-    *,
-    booleans: bool = False,
-    text: bool = False,
-) -> _checks.Table:
-    """Return the table with its sets, as lists, as JSON ``text``, or as ``booleans``."""
-    names = of_classes.names
-    cuts = cuts_of(promise, names, of_classes.precision)
-    inside = [kept(score, cut) for score, cut in zip(of_classes.scores, cuts, strict=True)]
+def _add_sets(
+    promise: ThresholdSets, source: Source, columns: Columns, *, booleans: bool, as_text: bool
+) -> Sets:
+    """Return the rows with their sets, not computed yet; the scores are checked first."""
+    of_classes = find_class_scores(source, columns)
+    rows = check_class_scores(source, of_classes)
+    cuts = find_cuts(promise, of_classes.names, of_classes.precision)
+    kept = [is_kept(score, cut) for score, cut in zip(of_classes.scores, cuts, strict=True)]
     if booleans:
-        added = {f"in_{name}": each for name, each in zip(names, inside, strict=True)}
+        added = {f"in_{name}": k for name, k in zip(of_classes.names, kept, strict=True)}
     else:
-        lists = not text and source.engine != "sqlite"  # which has no lists
-        size = total([one_if(each) for each in inside])
-        added = {"set": (_labels if lists else _json)(names, inside), "set_size": size}
-    there = {name.lower() for name in source.table.columns}
-    taken = [name for name in added if name.lower() in there]
+        make = _labels_as_text if as_text or not source.traits.has_lists else _labels
+        added = {
+            "set": make(of_classes.names, kept),
+            "set_size": add_up([as_int(is_in_set) for is_in_set in kept]),
+        }
+    _check_new_columns(source, list(added))
+    return Sets(source.table.mutate(**added), rows, of_classes.names)
+
+
+def _check_new_columns(source: Source, names: list[str]) -> None:
+    present = {name.lower() for name in source.table.columns}
+    taken = [name for name in names if name.lower() in present]
     if taken:
-        raise ValueError(f"{source.name} has a column {taken[0]!r} already. Rename or drop it.")
-    _checks.no_twins("the result", list(added))
-    return source.table.mutate(**added)
+        raise InvalidInput(f"{source.name} already has a column {taken[0]!r}. Rename or drop it.")
+    _checks.check_case_collisions("the result", names)
 
 
-def _labels(names: list[Any], inside: list[Any]) -> Any:
+def _labels(names: list[Any], kept: list[Any]) -> Any:
+    """Return the labels that are kept, as a list."""
     kind = "int64" if all(isinstance(name, int) for name in names) else "string"
     labels = [name if kind == "int64" else str(name) for name in names]
-    either = [
-        each.ifelse(ibis.literal(label, kind), ibis.null(kind))
-        for each, label in zip(inside, labels, strict=True)
+    label_or_null = [
+        is_in_set.ifelse(ibis.literal(label, kind), ibis.null(kind))
+        for is_in_set, label in zip(kept, labels, strict=True)
     ]
-    return ibis.array(either).filter(lambda label: label.notnull())
+    return ibis.array(label_or_null).filter(lambda label: label.notnull())
 
 
-def _json(names: list[Any], inside: list[Any]) -> Any:
-    """Return the labels as JSON text, put together from strings: not every engine has lists."""
-    words = [
-        json.dumps(name if isinstance(name, int) else str(name), ensure_ascii=False)
-        for name in names
-    ]
-    parts = [each.ifelse(f", {word}", "") for each, word in zip(inside, words, strict=True)]
-    return "[" + total(parts).substr(2) + "]"
+def _labels_as_text(names: list[Any], kept: list[Any]) -> Any:
+    """Return the labels that are kept, as JSON text; not every engine has lists."""
+    texts = [json.dumps(name, ensure_ascii=False) for name in names]
+    parts = [is_in_set.ifelse(f", {text}", "") for is_in_set, text in zip(kept, texts, strict=True)]
+    return "[" + add_up(parts).substr(2) + "]"

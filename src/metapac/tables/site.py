@@ -1,22 +1,21 @@
-"""A whole table as one site of a federation: a few numbers leave it."""
+"""A table as one site of a federation, which shares only a few numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metapac._checks import own_words
+from metapac._checks import reject_foreign_keywords
+from metapac._types import Progress
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.sites import Site
-from metapac.tables import _checks
-from metapac.tables.calibrate import agreed, first_step, quiet
-from metapac.tables.layout import Layout
-from metapac.tables.ranks import Progress
-from metapac.tables.scores import true_scores
-from metapac.tables.sources import open_source
+from metapac.tables.columns import Columns
+from metapac.tables.evidence import collect_evidence
+from metapac.tables.io.sources import open_source
 
 
-@own_words
+@reject_foreign_keywords
 def site_table(
     source: Any,
     *,
@@ -33,33 +32,80 @@ def site_table(
     min_examples: int = 0,
     table: str | None = None,
     connection: Any = None,
-    progress: Progress = quiet,
+    progress: Progress | None = None,
 ) -> Site:
-    """Return what a site sends to ``combine_sites``: a number for each level, and no other score.
+    """Return what a site sends to ``combine_sites``: a threshold for each level, no other score.
 
     All rows are one task. Every site has to use the same parameters.
 
     Parameters
     ----------
-    source : path, list of paths, frame or Ibis table
-        As in ``calibrate_table``.
+    source : path, list of paths, frame, Ibis table or Ibis connection
+        The table of this site; as in ``calibrate_table``.
     name : str
-        Name of the site; no two may share it.
-    score, label, columns, classes
-        As in ``calibrate_table``; a site may lack a class. With ``per_class`` and ``score``,
-        ``classes`` has to be given, unless ``epsilon`` is a mapping that names them.
-    epsilon, alpha, delta, split, per_class, min_examples
-        As in ``calibrate_table``.
-    table, connection, progress
-        As in ``calibrate_table``.
+        Name of the site, unique among sites.
+    score : str, optional
+        Column with the score of the true label.
+    label : str, optional
+        Column with the true label; as in ``calibrate_table``.
+    columns : str, default "p_*"
+        Columns with a score for each class, the star being the name of the class; or one column of
+        lists.
+    classes : sequence, optional
+        Names of the classes; a site may lack examples of some. They must be passed with
+        ``per_class`` and ``score``, unless ``epsilon`` is a mapping that names them.
+    epsilon : float or mapping from class to float
+        Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
+    alpha : float
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
+    delta : float or None
+        Failure probability of the guarantee; None for a guarantee in expectation.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How ``alpha`` is shared between the two steps; see ``MetaPS``.
+    per_class : bool, default False
+        Whether to bound the miss rate of each class separately. It needs ``label``.
+    min_examples : int, default 0
+        Leave out sites with fewer examples (with ``per_class``, of the class).
+    table : str, optional
+        Table of a database.
+    connection : Ibis connection, optional
+        The engine that reads files and frames; see ``connect``. By default DuckDB in this process.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` at each step.
 
     Returns
     -------
     Site
-        What to save and send. Too few rows give a threshold of ``-inf``, which counts as that of a
-        site without evidence.
+        What to save and send. With too few rows, the threshold is ``-inf``: the site counts, but
+        without evidence.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter, a column or a value in it is not valid.
+    EngineError
+        If the engine cannot read the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac.tables import site_table
+    >>> scores = pd.DataFrame({"score": range(100)})
+    >>> site = site_table(
+    ...     scores, name="ohio", score="score", epsilon=0.1, alpha=0.1, delta=0.1, split="tight"
+    ... )
+    >>> site.examples
+    (100,)
+    >>> site.thresholds
+    ((4.0,),)
     """
-    name = _checks.site_name(name)
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInput(
+            "{} must be a non-empty string, unique among sites, got {!r}. Pass one such as {}.",
+            Parameter("name"),
+            name,
+            Parameter("name", "ohio"),
+        )
     guarantee = Guarantee(
         epsilon=epsilon,
         alpha=alpha,
@@ -69,11 +115,15 @@ def site_table(
         min_examples=min_examples,
     )
     if per_class and score is not None and classes is None:
-        classes = list(epsilon) if isinstance(epsilon, Mapping) else None
-        _checks.same_classes_everywhere(classes)
-    layout = Layout(None, score, label, columns, classes, per_class=per_class).checked()
+        if not isinstance(epsilon, Mapping):
+            raise InvalidInput(
+                "{} must name all classes if {} is passed: they must be the same at every site, "
+                "and this one may lack some.",
+                Parameter("classes"),
+                Parameter("score"),
+            )
+        classes = list(epsilon)
+    used = Columns(None, score, label, columns, classes, per_class)
     with open_source(source, table=table, connection=connection) as opened:
-        rows = true_scores(opened, layout)
-        guarantee = agreed(guarantee, rows.keys)
-        with opened.reading(rows.columns):
-            return Site.of_evidence(name, guarantee, first_step(rows, guarantee, progress))
+        guarantee, evidence = collect_evidence(opened, used, guarantee, progress)
+    return Site.from_evidence(name.strip(), guarantee, evidence)

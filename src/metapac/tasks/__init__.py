@@ -1,4 +1,4 @@
-"""Where tasks come from."""
+"""Few-shot tasks, and the pools of classes or groups that they are drawn from."""
 
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import ClassPool, GroupPool, Pools, split_classes, split_groups

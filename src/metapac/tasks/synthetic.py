@@ -1,47 +1,124 @@
 """Families of tasks whose true error at any threshold is known in closed form.
 
-They are the oracles of the tests and the data of the demo: whether a promise was kept on a task
-is a number here, not an estimate.
+Whether a task satisfies a guarantee is therefore a number here, not an estimate. The tests use the
+families as oracles, and the demo as data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
-from metapac.binomial import task_rank
+from metapac._types import Array, Seed
+from metapac.binomial import allowed_errors_in_task
 from metapac.guarantee import Guarantee
 
-Array = NDArray[Any]
-Seed = int | np.random.Generator | None
+__all__ = ["Family", "NormalFamily", "TiedFamily", "TwoPointFamily"]
 
 
 class Family(Protocol):
-    """A distribution over tasks. A task is a number, or an array of them is many tasks."""
+    """A distribution over tasks; a task is a number, and an array of numbers is many tasks.
+
+    Examples
+    --------
+    >>> from metapac.tasks.synthetic import Family, NormalFamily
+    >>> family: Family = NormalFamily()
+    >>> family.draw_scores(family.draw_tasks(3, rng=0), 5, rng=1).shape
+    (3, 5)
+    """
 
     def draw_tasks(self, count: int, rng: Seed = None) -> Array:
-        """Return ``count`` independent tasks."""
+        """Return independent tasks.
+
+        Parameters
+        ----------
+        count : int
+            Number of tasks.
+        rng : int, numpy.random.Generator or None, optional
+            Seed.
+
+        Returns
+        -------
+        ndarray, shape (count,)
+            The tasks.
+        """
 
     def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
-        """Return scores of the true labels, shape (tasks, examples)."""
+        """Return scores of the true labels of independent examples.
+
+        Parameters
+        ----------
+        tasks : ndarray, shape (t,)
+            Tasks.
+        examples : int
+            Number of examples of each task.
+        rng : int, numpy.random.Generator or None, optional
+            Seed.
+
+        Returns
+        -------
+        ndarray, shape (t, examples)
+            The scores.
+        """
 
     def error(self, tasks: Array, threshold: float) -> Array:
-        """Return the chance, on each task, that the true label's score is below ``threshold``."""
+        """Return the probability, on each task, that the true label's score is below a threshold.
 
-    def broken(self, threshold: float, epsilon: float) -> float:
-        """Return the share of all tasks whose error at ``threshold`` exceeds ``epsilon``."""
+        Parameters
+        ----------
+        tasks : ndarray, shape (t,)
+            Tasks.
+        threshold : float
+            Threshold of the prediction sets.
+
+        Returns
+        -------
+        ndarray, shape (t,)
+            The miss rates.
+        """
+
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
+        """Return the fraction of all tasks whose error at a threshold exceeds ``epsilon``.
+
+        Parameters
+        ----------
+        threshold : float
+            Threshold of the prediction sets.
+        epsilon : float
+            Miss rate.
+
+        Returns
+        -------
+        float
+            The fraction; a guarantee is satisfied if it is at most alpha.
+        """
 
 
 @dataclass(frozen=True)
-class NormalFamily:
-    """Classification by scores that are normal around the task's signal, or around 0.
+class NormalFamily(Family):
+    """Classification tasks with normally distributed scores.
 
-    A task's signal is normal with mean ``signal`` and deviation ``spread``. The true label's
-    score is normal around that signal, the other labels' scores around 0, all with deviation 1.
+    A task is its signal, normal with mean ``signal`` and standard deviation ``spread``. The score
+    of the true label is normal around that signal and the scores of the other labels around 0,
+    all with standard deviation 1.
+
+    Parameters
+    ----------
+    classes : int, optional
+        Number of labels.
+    signal : float, optional
+        Mean signal of a task; a task with a high signal is easy.
+    spread : float, optional
+        Standard deviation of the signal over tasks.
+
+    Examples
+    --------
+    >>> from metapac.tasks.synthetic import NormalFamily
+    >>> round(NormalFamily().violation_rate(threshold=1.0, epsilon=0.1), 3)
+    0.075
     """
 
     classes: int = 5
@@ -56,7 +133,24 @@ class NormalFamily:
         return np.asarray(noise + np.asarray(tasks)[:, None])
 
     def draw_examples(self, task: float, examples: int, rng: Seed = None) -> tuple[Array, Array]:
-        """Return the scores of all labels, shape (examples, classes), and the true labels."""
+        """Return scores of all labels, and the true labels.
+
+        Parameters
+        ----------
+        task : float
+            A task.
+        examples : int
+            Number of examples.
+        rng : int, numpy.random.Generator or None, optional
+            Seed.
+
+        Returns
+        -------
+        scores : ndarray, shape (examples, classes)
+            The score of every label.
+        labels : ndarray of int, shape (examples,)
+            The true labels.
+        """
         generator = np.random.default_rng(rng)
         labels = generator.integers(self.classes, size=examples)
         scores = generator.standard_normal((examples, self.classes))
@@ -67,21 +161,50 @@ class NormalFamily:
         return np.asarray(special.ndtr(threshold - np.asarray(tasks)))
 
     def size(self, tasks: Array, threshold: float) -> Array:
-        """Return the expected number of labels in a set, on each task."""
+        """Return the expected number of labels in a prediction set, on each task.
+
+        Parameters
+        ----------
+        tasks : ndarray, shape (t,)
+            Tasks.
+        threshold : float
+            Threshold of the prediction sets.
+
+        Returns
+        -------
+        ndarray, shape (t,)
+            The expected sizes.
+        """
         others = (self.classes - 1) * special.ndtr(-threshold)
         return np.asarray(1 - self.error(tasks, threshold) + others)
 
-    def broken(self, threshold: float, epsilon: float) -> float:
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
         # Phi(threshold - signal) > epsilon where signal < threshold - Phi^-1(epsilon).
         lowest = threshold - special.ndtri(epsilon)
         return float(special.ndtr((lowest - self.signal) / self.spread))
 
 
 @dataclass(frozen=True)
-class TiedFamily:
-    """Scores on a grid of ``levels`` + 1 values, full of ties.
+class TiedFamily(Family):
+    """Tasks whose scores lie on a grid, so that many are tied.
 
-    A task is a chance p, Beta(a, b) distributed; a score is Binomial(levels, p) / levels.
+    A task is a probability p, distributed as Beta(``a``, ``b``). A score is
+    Binomial(``levels``, p) / ``levels``.
+
+    Parameters
+    ----------
+    levels : int, optional
+        Number of steps of the grid.
+    a : float, optional
+        First parameter of the beta distribution.
+    b : float, optional
+        Second parameter of the beta distribution.
+
+    Examples
+    --------
+    >>> from metapac.tasks.synthetic import TiedFamily
+    >>> round(TiedFamily().violation_rate(threshold=0.5, epsilon=0.1), 3)
+    0.116
     """
 
     levels: int = 10
@@ -92,18 +215,17 @@ class TiedFamily:
         return np.random.default_rng(rng).beta(self.a, self.b, count)
 
     def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
-        chances = np.asarray(tasks)[:, None]
-        shape = (len(tasks), examples)
-        return np.random.default_rng(rng).binomial(self.levels, chances, shape) / self.levels
+        p, shape = np.asarray(tasks)[:, None], (len(tasks), examples)
+        return np.random.default_rng(rng).binomial(self.levels, p, shape) / self.levels
 
     def _below(self, threshold: float) -> int:
-        """Return how many values of the grid lie below ``threshold``."""
+        """Return the number of grid values below ``threshold``."""
         return int(np.searchsorted(np.arange(self.levels + 1) / self.levels, threshold))
 
     def error(self, tasks: Array, threshold: float) -> Array:
         return np.asarray(stats.binom.cdf(self._below(threshold) - 1, self.levels, tasks))
 
-    def broken(self, threshold: float, epsilon: float) -> float:
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
         below = self._below(threshold)
         if below == 0 or below > self.levels:
             return float(below > 0)
@@ -113,12 +235,28 @@ class TiedFamily:
 
 
 @dataclass(frozen=True)
-class TwoPointFamily:
-    """The family on which a guarantee breaks with probability close to delta.
+class TwoPointFamily(Family):
+    """The hardest tasks: here a guarantee fails with probability close to delta.
 
-    A fraction ``bad`` of tasks has score 0 with chance ``miss`` and 1 otherwise; on the others
-    every score is 1. With ``miss`` just above epsilon and ``bad`` just above alpha, any threshold
-    above 0 breaks the promise. See docs/guarantee.md.
+    On a fraction ``bad`` of the tasks a score is 0 with probability ``miss`` and 1 otherwise; on
+    the other tasks every score is 1. With ``miss`` just above epsilon and ``bad`` just above
+    alpha, every threshold above 0 violates the guarantee. See docs/guarantee.md.
+
+    Parameters
+    ----------
+    bad : float
+        Fraction of tasks with scores of 0.
+    miss : float
+        Probability of a score of 0 on such a task.
+
+    Examples
+    --------
+    >>> from metapac.tasks.synthetic import TwoPointFamily
+    >>> family = TwoPointFamily(bad=0.2, miss=0.3)
+    >>> family.violation_rate(threshold=1.0, epsilon=0.1)
+    0.2
+    >>> family.violation_rate(threshold=0.0, epsilon=0.1)
+    0.0
     """
 
     bad: float
@@ -136,31 +274,50 @@ class TwoPointFamily:
             return np.full(np.shape(tasks), float(threshold > 1))
         return np.where(tasks, self.miss, 0.0)
 
-    def broken(self, threshold: float, epsilon: float) -> float:
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
         if threshold <= 0 or threshold > 1:
             return float(threshold > 1)
         return self.bad if self.miss > epsilon else 0.0
 
-    def chance_of_one(self, guarantee: Guarantee, *, tasks: int, examples: int) -> float:
-        """Return the exact chance that Meta-PS answers 1, the threshold that is too high.
+    def probability_of_one(self, guarantee: Guarantee, *, tasks: int, examples: int) -> float:
+        """Return the exact probability that Meta-PS chooses 1, a threshold that is too high.
 
-        It answers 1 where at some level no more task thresholds are 0 than its rank allows. A
-        task's threshold is 0 where it has more misses than may be, so that a higher level has
-        fewer such tasks: the counts are a chain, each a thinning of the one before.
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Levels of the guarantee.
+        tasks : int
+            Number of calibration tasks.
+        examples : int
+            Number of examples of each task.
+
+        Returns
+        -------
+        float
+            The probability, over the draw of the calibration tasks.
+
+        Notes
+        -----
+        The threshold is 1 if at some level the number of task thresholds of 0 is at most the rank.
+        The threshold of a task is 0 if it has more misses than the level allows. A higher level
+        allows more misses and has fewer such tasks: their counts form a Markov chain, each a
+        binomial thinning of the one before.
         """
-        may_be_low: dict[int, int] = {}  # by the number of misses that a task may have
-        for level, rank in zip(guarantee.levels, guarantee.ranks(tasks), strict=True):
-            misses = task_rank(examples, guarantee.miss_rate, level.alpha_within)
-            if misses >= 0:  # else every task threshold is -inf
-                may_be_low[misses] = max(rank, may_be_low.get(misses, -1))
-        found, before = 0.0, 1.0  # the share of tasks that were low so far
-        alive = np.zeros(tasks + 1)  # P(so many are low, and 1 was not the answer yet)
+        rank_by_misses: dict[int, int] = {}  # misses that a task may have -> tasks of threshold 0
+        for level, rank in zip(
+            guarantee.levels, guarantee.allowed_low_thresholds(tasks), strict=True
+        ):
+            misses = allowed_errors_in_task(examples, guarantee.miss_rate, level.alpha_within)
+            if misses >= 0:  # otherwise every task threshold is -inf
+                rank_by_misses[misses] = max(rank, rank_by_misses.get(misses, -1))
+        result, previous = 0.0, 1.0
+        alive = np.zeros(tasks + 1)  # P(this many thresholds are 0, and 1 was not chosen so far)
         alive[tasks] = 1.0
         counts = np.arange(tasks + 1)
-        for misses, rank in sorted(may_be_low.items()):
+        for misses, rank in sorted(rank_by_misses.items()):
             low = self.bad * float(stats.binom.sf(misses, examples, self.miss))
-            thinned = stats.binom.pmf(counts[:, None], counts[None, alive > 0], low / before)
+            thinned = stats.binom.pmf(counts[:, None], counts[None, alive > 0], low / previous)
             alive = np.asarray(thinned @ alive[alive > 0])
-            found, before = found + float(alive[: rank + 1].sum()), low
+            result, previous = result + float(alive[: rank + 1].sum()), low
             alive[: rank + 1] = 0.0
-        return found
+        return result

@@ -1,4 +1,4 @@
-"""One task: what a learner is adapted to, and what it is scored on."""
+"""A task: support examples that a learner adapts to, and query examples that it is scored on."""
 
 from __future__ import annotations
 
@@ -6,55 +6,100 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from metapac._types import Counts
 from metapac.tasks import _checks
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Adaptation examples (support) and labelled examples to score (query), none in both.
+    """Support and query examples of one task, as positions in the data of its pool.
 
-    Both are positions in ``x``, the data of a whole pool: NumPy, memory-mapped or torch, shared
-    by its tasks and never copied. Labels are 0 to ``classes - 1`` in the task's own numbering;
-    some of them may be absent from the support set.
+    The data are shared by all tasks of a pool and are never copied. No example is in both the
+    support set and the query set.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the task.
+    x : array_like, shape (n, ...)
+        Data of the whole pool: a NumPy array, a memory-mapped array or a torch tensor.
+    support : ndarray of int
+        Positions in ``x`` of the support examples.
+    support_y : ndarray of int
+        Labels of the support examples, from 0 to ``classes - 1``. Some labels may be absent.
+    query : ndarray of int
+        Positions in ``x`` of the query examples.
+    query_y : ndarray of int
+        Labels of the query examples.
+    classes : int
+        Number of labels.
+
+    Raises
+    ------
+    InvalidInput
+        If positions repeat, overlap or lie outside ``x``, or if a label is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.tasks import Task
+    >>> x = np.array([[0.0], [1.0], [0.1], [0.9]])
+    >>> task = Task("ohio", x, support=[0, 1], support_y=[0, 1], query=[2, 3], query_y=[0, 1],
+    ...             classes=2)
+    >>> task.query_x.ravel().tolist()
+    [0.1, 0.9]
     """
 
     name: str | int
     x: Any = field(repr=False)
-    support: NDArray[np.int64] = field(repr=False)
-    support_y: NDArray[np.int64] = field(repr=False)
-    query: NDArray[np.int64] = field(repr=False)
-    query_y: NDArray[np.int64] = field(repr=False)
+    support: Counts = field(repr=False)
+    support_y: Counts = field(repr=False)
+    query: Counts = field(repr=False)
+    query_y: Counts = field(repr=False)
     classes: int
 
     def __post_init__(self) -> None:
         for part in ("support", "query"):
-            positions = _checks.positions(part, getattr(self, part), self.x)
-            labels = _checks.labels(f"{part}_y", getattr(self, f"{part}_y"))
-            _checks.same_rows(f"{part}_y", labels, part, positions)
-            _checks.label_count(f"{part}_y", labels, self.classes)
+            positions = _checks.as_positions(part, getattr(self, part), self.x)
+            labels = _checks.as_labels(f"{part}_y", getattr(self, f"{part}_y"))
+            _checks.check_same_rows(f"{part}_y", labels, part, positions)
+            _checks.as_class_count(f"{part}_y", labels, self.classes)
             object.__setattr__(self, part, positions)
             object.__setattr__(self, f"{part}_y", labels)
-        _checks.disjoint(self.support, self.query)
+        _checks.check_disjoint(self.support, self.query)
 
     @classmethod
-    def _drawn(cls, **fields: Any) -> Task:
-        """Return a task whose positions and labels are right by construction: none is checked."""
+    def unchecked(cls, **fields: Any) -> Task:
+        """Return a task whose fields are valid by construction; none is checked.
+
+        Parameters
+        ----------
+        **fields : object
+            Every field of `Task`.
+
+        Returns
+        -------
+        Task
+            The task.
+        """
         task = object.__new__(cls)
         task.__dict__.update(fields)
         return task
 
     @property
     def support_x(self) -> Any:
+        """Support examples, a copy of their rows of ``x``."""
         return self.x[self.support]
 
     @property
     def query_x(self) -> Any:
+        """Query examples, a copy of their rows of ``x``."""
         return self.x[self.query]
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         support_x: Any,
         support_y: ArrayLike,
@@ -64,27 +109,59 @@ class Task:
         name: str | int = "task",
         classes: int | None = None,
     ) -> Task:
-        """Return a task of four arrays; ``classes=None`` counts up to the largest label."""
-        support_x = _checks.examples("support_x", support_x)
-        query_x = _checks.examples("query_x", query_x)
-        ys = _checks.labels("support_y", support_y), _checks.labels("query_y", query_y)
-        _checks.same_rows("support_y", ys[0], "support_x", support_x)
-        _checks.same_rows("query_y", ys[1], "query_x", query_x)
+        """Return a task made of four arrays.
+
+        Parameters
+        ----------
+        support_x : array_like, shape (s, ...)
+            Support examples.
+        support_y : array_like of int, shape (s,)
+            Labels of the support examples, from 0.
+        query_x : array_like, shape (q, ...)
+            Query examples.
+        query_y : array_like of int, shape (q,)
+            Labels of the query examples.
+        name : str or int, optional
+            Name of the task.
+        classes : int, optional
+            Number of labels; by default one more than the largest label.
+
+        Returns
+        -------
+        Task
+            The task, with a copy of the examples.
+
+        Raises
+        ------
+        InvalidInput
+            If lengths differ, or if a label is out of range.
+
+        Examples
+        --------
+        >>> from metapac.tasks import Task
+        >>> Task.from_arrays([[0.0], [1.0]], [0, 1], [[0.2]], [0], name="ohio")
+        Task(name='ohio', classes=2)
+        """
+        support_x = _checks.as_examples("support_x", support_x)
+        query_x = _checks.as_examples("query_x", query_x)
+        ys = _checks.as_labels("support_y", support_y), _checks.as_labels("query_y", query_y)
+        _checks.check_same_rows("support_y", ys[0], "support_x", support_x)
+        _checks.check_same_rows("query_y", ys[1], "query_x", query_x)
         border, end = len(ys[0]), len(ys[0]) + len(ys[1])
         return cls(
             name,
-            x=_joined(support_x, query_x),
+            x=_concatenate(support_x, query_x),
             support=np.arange(border),
             support_y=ys[0],
             query=np.arange(border, end),
             query_y=ys[1],
-            classes=_checks.label_count("support_y or query_y", np.concatenate(ys), classes),
+            classes=_checks.as_class_count("support_y or query_y", np.concatenate(ys), classes),
         )
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _concatenate(first: Any, second: Any) -> Any:
     if hasattr(first, "detach") or hasattr(second, "detach"):
-        import torch  # whoever passes a tensor has it
+        import torch  # a caller who passes a tensor has it installed
 
         return torch.cat([torch.as_tensor(first), torch.as_tensor(second)])
     return np.concatenate([first, second])

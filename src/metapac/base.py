@@ -1,0 +1,346 @@
+"""The base classes of all calibrated predictors: parameters, prediction sets, promise files."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac import _document, _scores, sets
+from metapac._types import Floats, PathLike
+from metapac.exceptions import BadArtefact, InvalidInput, NotCalibrated
+
+FORMAT = _document.Format("metapac promise", written_by=".save() or by 'metapac calibrate -o'")
+# Module of each kind of calibrated predictor, imported when a file names it.
+KINDS = {
+    "MetaPS": "metapac.calibration",
+    "PS": "metapac.calibration",
+    "MetaCP": "metapac.meta_cp.estimator",
+}
+
+
+class Calibrated(ABC):
+    """A predictor whose calibrated result comes with a guarantee. Subclasses calibrate it.
+
+    Attributes
+    ----------
+    precision_ : numpy.dtype
+        Precision of the calibration scores.
+    """
+
+    precision_: np.dtype[np.floating[Any]]
+    _kind: ClassVar[str]  # its name in promise files; a subclass is saved as its parent
+    _calibrated_with: dict[str, Any] | None = None  # None until it is calibrated
+
+    @property
+    @abstractmethod
+    def promise_(self) -> str:
+        """The guarantee in one sentence, with its numbers and its assumptions."""
+
+    @abstractmethod
+    def _result(self) -> tuple[str, Any]:
+        """Return what was calibrated: its name in promise files, and its value."""
+
+    @abstractmethod
+    def _body(self) -> dict[str, Any]:
+        """Return the rest of a promise file, such as the evidence."""
+
+    @abstractmethod
+    def _restore(self, body: dict[str, Any]) -> None:
+        """Set all results from the content of a promise file."""
+
+    def save(self, path: PathLike) -> None:
+        """Write a promise file: the result, its guarantee and its evidence as versioned JSON.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        """
+        self.check_calibrated()
+        name, result = self._encoded_result()
+        body = {
+            "kind": self._kind,
+            "parameters": _document.encode_parameters(self.get_params()),
+            "promise": self.promise_,
+            name: result,
+            "precision": self.precision_.name,
+            **self._body(),
+        }
+        _document.write(path, body, FORMAT)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters, as scikit-learn expects.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Ignored; no parameter is an estimator.
+
+        Returns
+        -------
+        dict
+            Value of each parameter by name.
+        """
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor parameters by name, as scikit-learn expects.
+
+        Parameters
+        ----------
+        **params : object
+            New values. Calibrate again after a change.
+
+        Returns
+        -------
+        Calibrated
+            The object itself.
+        """
+        names = self._parameter_names()
+        for name, value in params.items():
+            if name not in names:
+                raise InvalidInput(
+                    f"{name!r} is not a parameter of {type(self).__name__}; "
+                    f"it has {', '.join(names)}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def check_calibrated(self) -> None:
+        """Raise NotCalibrated before calibration, or if the parameters have changed since."""
+        name = type(self).__name__
+        if self._calibrated_with is None:
+            raise NotCalibrated(
+                f"this {name} is not calibrated yet. Call .calibrate(...) first, or "
+                "metapac.load(path)."
+            )
+        if self._calibrated_with != self._guarantee_params():
+            raise NotCalibrated(
+                f"this {name} was calibrated with {self._calibrated_with}, and its parameters were "
+                f"changed to {self._guarantee_params()} since. Call .calibrate(...) again."
+            )
+
+    @classmethod
+    @functools.cache
+    def _parameter_names(cls) -> tuple[str, ...]:
+        return tuple(inspect.signature(cls).parameters)
+
+    def _mark_calibrated(self, precision: np.dtype[Any]) -> Self:
+        self.precision_ = precision
+        self._calibrated_with = self._guarantee_params()
+        return self
+
+    def _guarantee_params(self) -> dict[str, Any]:
+        """Return the parameters that the guarantee depends on; mappings are copied."""
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in self.get_params().items()
+            if name != "on_infeasible"
+        }
+
+    def _encoded_result(self) -> tuple[str, Any]:
+        """Return the result with its name, as JSON can hold it."""
+        name, value = self._result()
+        return name, _document.encode_floats(np.asarray(value, dtype=float).tolist())
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({params})"
+
+    def __str__(self) -> str:
+        return repr(self) if self._calibrated_with is None else self.promise_
+
+    def _at_least(self, scores: ArrayLike, threshold: ArrayLike) -> NDArray[np.bool_]:
+        """Return which scores are at least ``threshold``, in the coarser of both precisions."""
+        array = np.atleast_1d(_scores.as_score_array("scores", scores))
+        _scores.check_no_nan(
+            "scores",
+            array,
+            lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
+            "Give a label without a score inf, so that it is kept.",
+        )
+        if _scores.is_bfloat16(scores):
+            return np.asarray(array >= _scores.floor_to_bfloat16(threshold))
+        coarser = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
+        with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
+            return np.asarray(
+                array.astype(coarser, copy=False) >= np.asarray(threshold).astype(coarser)
+            )
+
+
+class ThresholdSets(Calibrated):
+    """Prediction sets of all labels whose score is at least a calibrated threshold.
+
+    Attributes
+    ----------
+    threshold_ : float
+        The threshold. Not available with ``per_class``.
+    thresholds_ : ndarray
+        With ``per_class``, the threshold of each of ``classes_``.
+    classes_ : tuple or None
+        With ``per_class``, the classes in the order of the columns of ``predict_set``.
+    columns_ : dict or None
+        Columns of the table it was calibrated on, if it was a table.
+    precision_ : numpy.dtype
+        Precision of the calibration scores.
+    """
+
+    epsilon: Any
+    classes_: tuple[Any, ...] | None = None
+    columns_: dict[str, Any] | None = None
+    _threshold: float | NDArray[np.float64]  # with per_class, of each class
+
+    @property
+    def threshold_(self) -> float:
+        """The smallest score that is kept."""
+        self.check_calibrated()
+        if isinstance(self._threshold, float):
+            return self._threshold
+        raise NotCalibrated(
+            "threshold_ does not exist with per_class=True, which gives each class a threshold. "
+            "Use .thresholds_, or .threshold_of(label)."
+        )
+
+    @property
+    def thresholds_(self) -> NDArray[np.float64]:
+        """The smallest score that is kept, for each of ``classes_``."""
+        self.check_calibrated()
+        if not isinstance(self._threshold, float):
+            return self._threshold
+        raise NotCalibrated(
+            "thresholds_ exists only with per_class=True; here all labels share one threshold. "
+            "Use .threshold_, or .threshold_of(label)."
+        )
+
+    def threshold_of(self, label: Any) -> float:
+        """Return the threshold that decides whether a label is kept.
+
+        Parameters
+        ----------
+        label : object
+            With ``per_class``, one of ``classes_``; otherwise any label, since all share one.
+
+        Returns
+        -------
+        float
+            The threshold.
+        """
+        self.check_calibrated()
+        if self.classes_ is None:
+            return self.threshold_
+        if label not in self.classes_:
+            raise InvalidInput(
+                f"label must be one of the classes {', '.join(map(repr, self.classes_))}, got "
+                f"{label!r}."
+            )
+        return float(self.thresholds_[self.classes_.index(label)])
+
+    def predict_set(self, scores: ArrayLike) -> NDArray[np.bool_]:
+        """Return which labels are kept: those whose score is at least the threshold.
+
+        The comparison is made in the coarser of the precisions of these scores and of the
+        calibration scores: rounding preserves order, so it cannot lose a label that was certified.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores of labels, usually of shape (n, classes). With ``per_class``, the last axis
+            holds the classes in the order of ``classes_``.
+
+        Returns
+        -------
+        ndarray of bool
+            Whether each label is kept, in the shape of ``scores``.
+        """
+        self.check_calibrated()
+        if self.classes_ is not None:
+            shape = np.shape(_scores.as_score_array("scores", scores))
+            if not shape or shape[-1] != len(self.classes_):
+                raise InvalidInput(
+                    f"scores must have a column for each of the {len(self.classes_)} classes "
+                    f"{', '.join(map(repr, self.classes_))}, in this order, got shape {shape}."
+                )
+        return self._at_least(scores, self._threshold)
+
+    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
+        """Return an interval for each prediction, if calibrated on `residual_scores`.
+
+        Parameters
+        ----------
+        prediction : array_like
+            Predicted values.
+        scale : array_like, default 1.0
+            Scale of each residual, as in ``residual_scores``.
+
+        Returns
+        -------
+        ndarray
+            Lower and upper ends, in the shape of ``prediction`` with a last axis of length 2.
+        """
+        self.check_calibrated()
+        if self.classes_ is not None:
+            raise InvalidInput(
+                "predict_interval needs one threshold, and per_class=True has several."
+            )
+        return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
+
+    def _result(self) -> tuple[str, Any]:
+        return ("threshold" if self.classes_ is None else "thresholds"), self._threshold
+
+
+def load(path: PathLike) -> Any:
+    """Return the calibrated predictor that ``save`` or ``metapac calibrate`` wrote.
+
+    The thresholds of `MetaPS` are recomputed from the evidence in the file and compared with those
+    that it states.
+
+    Parameters
+    ----------
+    path : str or path
+        Promise file.
+
+    Returns
+    -------
+    MetaPS, PS or MetaCP
+        The calibrated predictor.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is not a promise file, was edited or damaged, or needs a newer metapac.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from metapac import PS, load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "promise.json"
+    ...     PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50).save(path)
+    ...     load(path).threshold_
+    0.5
+    """
+    body = _document.read(path, FORMAT)
+    try:
+        parameters = _document.decode_parameters(body["parameters"])
+        kind = body["kind"]
+        predictor: Any = getattr(import_module(KINDS[kind]), kind)(**parameters)
+        predictor._restore(body)
+        name, evident = predictor._encoded_result()
+        stated = body[name]
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise BadArtefact(
+            f"{path} is not a complete promise file ({type(error).__name__}: {error}). "
+            "Save the calibrated predictor again."
+        ) from error
+    if stated != evident:
+        raise BadArtefact(
+            f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
+        )
+    return predictor

@@ -1,0 +1,55 @@
+"""``metapac combine``: from the files of sites to a promise file."""
+
+from __future__ import annotations
+
+import glob
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metapac._files import check_not_input
+from metapac.cli.calibrated import print_calibrated
+from metapac.cli.options import AsJson, OnInfeasible, PromiseOutput
+from metapac.exceptions import InvalidInput
+from metapac.sites import combine_sites
+
+
+def combine(
+    sites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SITES", help="Files written by 'metapac site', or globs or folders of them."
+        ),
+    ],
+    output: PromiseOutput,
+    on_infeasible: OnInfeasible = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """Combine the files of all sites into one threshold with a guarantee.
+
+    All sites must have used the same options, and each may appear only once.
+
+    Example:
+
+        metapac combine ohio.json texas.json utah.json -o promise.json
+    """
+    files = [file for path in sites for file in _site_files(path)]
+    check_not_input(output, files)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # printed at the end
+        predictor = combine_sites(files, on_infeasible=on_infeasible)
+    predictor.save(output)
+    print_calibrated(predictor, output, as_json=as_json)
+
+
+def _site_files(path: str) -> list[Path]:
+    """Return the site files at a path, in a folder or matching a glob."""
+    if Path(path).is_dir():
+        files = sorted(Path(path).glob("*.json"))
+        if not files:
+            raise InvalidInput(f"{path} holds no .json. Pass files written by 'metapac site'.")
+        return files
+    if glob.has_magic(path) and not Path(path).exists():
+        return [Path(name) for name in sorted(glob.glob(path))] or [Path(path)]  # noqa: PTH207
+    return [Path(path)]

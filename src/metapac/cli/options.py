@@ -1,0 +1,356 @@
+"""Options that several commands share, alone or in bundles, and the parsing of their values.
+
+A bundle is a dataclass; a command that takes one has an option for each of its fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from metapac.exceptions import InvalidInput
+from metapac.guarantee import Epsilon, Guarantee
+
+# Options in the panels of the help.
+_guarantee_option = partial(typer.Option, rich_help_panel="Guarantee")
+_column_option = partial(typer.Option, rich_help_panel="Columns of the table")
+_reading_option = partial(typer.Option, rich_help_panel="Reading the table")
+
+
+Scores = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SCORES",
+        help="Table of scores: Parquet, CSV or JSON lines files, globs or folders; a DuckDB or "
+        "SQLite file; or a database URL such as postgres://user@host/name.",
+    ),
+]
+Promise = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PROMISE", help="Promise file written by 'metapac calibrate' or 'metapac combine'."
+    ),
+]
+PromiseOutput = Annotated[Path, typer.Option("--output", "-o", help="Promise file to write.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Rng = Annotated[int, typer.Option(min=0, metavar="SEED", help="Random seed.")]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="cpu|cuda", help="Device to compute on. By default cuda if available."),
+]
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of the data sets. By default $METAPAC_DATA or, if that is not set, a folder "
+        "in the user's cache.",
+    ),
+]
+OnInfeasible = Annotated[
+    str,
+    _guarantee_option(
+        metavar="raise|trivial",
+        help="What to do if there are too few data: stop with an error, or keep every label.",
+    ),
+]
+Task = Annotated[
+    str, _column_option(metavar="COLUMN", help="Column with the task of each example.")
+]
+CalibrationTask = Annotated[
+    str | None,
+    _column_option(
+        metavar="COLUMN",
+        help="Column with the task of each example. By default the one used in calibration.",
+    ),
+]
+Score = Annotated[
+    str | None, _column_option(metavar="COLUMN", help="Column with the score of the true label.")
+]
+Label = Annotated[
+    str | None,
+    _column_option(
+        metavar="COLUMN",
+        help="Column with the true label, whose score is then taken from the class scores. Pass "
+        "it instead of --score; a guarantee per class allows both.",
+    ),
+]
+CalibrationColumns = Annotated[
+    str | None,
+    _column_option(
+        metavar="PATTERN",
+        help="Columns with the score of each class, where the star stands for the class; or one "
+        "column of lists. By default those used in calibration, or 'p_*'.",
+    ),
+]
+Classes = Annotated[
+    str | None,
+    _column_option(
+        metavar="NAMES",
+        help="Names of the classes, separated by commas: of the entries of the lists, or of the "
+        "columns to use.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class GuaranteeOptions:
+    """The options that state a guarantee.
+
+    Attributes
+    ----------
+    epsilon : list of str
+        A number, or CLASS=NUMBER for each class.
+    alpha : float
+        Fraction of new tasks that may exceed the miss rate.
+    delta : str
+        A number, or "none".
+    per_class : bool
+        Whether the miss rate of each class is bounded separately.
+    min_examples : int
+        Size below which a task is left out.
+    split : str
+        Name of a split, or a number.
+    """
+
+    epsilon: Annotated[
+        list[str],
+        _guarantee_option(
+            metavar="NUMBER",
+            help="Miss rate allowed on a task, such as 0.1. With --per-class it can be given for "
+            "each class: --epsilon yes=0.02 --epsilon no=0.1.",
+        ),
+    ]
+    alpha: Annotated[
+        float,
+        _guarantee_option(help="Fraction of new tasks that may exceed the miss rate, such as 0.1."),
+    ]
+    delta: Annotated[
+        str,
+        _guarantee_option(
+            metavar="NUMBER|none",
+            help="Failure probability of the guarantee, over calibration draws, such as 0.05. "
+            "'none' gives a weaker guarantee, in expectation, that needs far fewer tasks.",
+        ),
+    ]
+    per_class: Annotated[
+        bool,
+        _guarantee_option(
+            "--per-class",
+            help="Bound the miss rate of each class separately, so that a rare class cannot be "
+            "missed unnoticed. Needs --label.",
+        ),
+    ] = False
+    min_examples: Annotated[
+        int,
+        _guarantee_option(
+            min=0,
+            help="Leave out tasks with fewer examples (with --per-class, of the class). The "
+            "guarantee then covers only tasks with at least this many.",
+        ),
+    ] = 0
+    split: Annotated[
+        str,
+        _guarantee_option(
+            metavar="NAME|NUMBER",
+            help="How alpha is divided between the two steps; every choice gives the same "
+            "guarantee. 'joint' usually gives the smallest sets, 'tight' lets a site send a "
+            "single number, 'even' is the paper's.",
+        ),
+    ] = "joint"
+
+    def parse(self) -> Guarantee:
+        """Return the guarantee that the options state.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee.
+
+        Raises
+        ------
+        InvalidInput
+            If the value of an option is not valid.
+        """
+        parsed = {
+            "epsilon": parse_epsilon(self.epsilon),
+            "delta": parse_delta(self.delta),
+            "split": parse_split(self.split),
+        }
+        return Guarantee(**vars(self) | parsed)
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The options that name the columns with the scores of the true labels.
+
+    Attributes
+    ----------
+    score : str or None
+        Column of the scores.
+    label : str or None
+        Column of the labels.
+    columns : str
+        Columns of class scores.
+    classes : str or None
+        Names of the classes, separated by commas.
+    """
+
+    score: Score = None
+    label: Label = None
+    columns: Annotated[
+        str,
+        _column_option(
+            metavar="PATTERN",
+            help="Columns with the score of each class, where the star stands for the class; or "
+            "one column of lists.",
+        ),
+    ] = "p_*"
+    classes: Classes = None
+
+    def parse(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of the functions on tables.
+
+        Returns
+        -------
+        dict
+            The values by name, with the classes as a list.
+        """
+        return vars(self) | {"classes": parse_names(self.classes)}
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The options for reading a table.
+
+    Attributes
+    ----------
+    table : str or None
+        Table of a database.
+    engine : str
+        Engine that reads files.
+    master : str or None
+        Spark master.
+    memory_limit : str or None
+        Memory limit of the engine.
+    threads : int or None
+        Number of threads of the engine.
+    """
+
+    table: Annotated[
+        str | None, _reading_option(metavar="NAME", help="Table of the database to read.")
+    ] = None
+    engine: Annotated[
+        str, _reading_option(metavar="duckdb|spark", help="Engine that reads files.")
+    ] = "duckdb"
+    master: Annotated[
+        str | None,
+        _reading_option(
+            metavar="URL",
+            help="Spark master URL, such as spark://host:7077. By default Spark runs locally.",
+        ),
+    ] = None
+    memory_limit: Annotated[
+        str | None,
+        _reading_option(
+            metavar="SIZE",
+            help="Memory that the engine may use before it spills to disk, such as 4GiB.",
+        ),
+    ] = None
+    threads: Annotated[int | None, _reading_option(min=1, help="Number of engine threads.")] = None
+
+
+def parse_epsilon(texts: list[str]) -> Epsilon:
+    """Return the miss rate, or the miss rate of each class.
+
+    Parameters
+    ----------
+    texts : list of str
+        Values of ``--epsilon``.
+
+    Returns
+    -------
+    float or dict
+        One number, or a number for each class.
+    """
+    if not any("=" in text for text in texts):
+        if len(texts) > 1:
+            raise InvalidInput(
+                f"--epsilon must be one number, got {' and '.join(texts)}. For a different one in "
+                "each class, pass --epsilon CLASS=NUMBER for each."
+            )
+        return _parse_number("--epsilon", texts[0], texts[0])
+    rates: dict[str, float] = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        if not equals or not name:
+            raise InvalidInput(
+                f"--epsilon must be either one number or CLASS=NUMBER for each class, got {text!r} "
+                f"among {', '.join(texts)}."
+            )
+        if name in rates:
+            raise InvalidInput(f"--epsilon gives class {name!r} twice. Give each class once.")
+        rates[name] = _parse_number("--epsilon", number, text)
+    return rates
+
+
+def parse_delta(text: str) -> float | None:
+    """Return the failure probability, or None for "none".
+
+    Parameters
+    ----------
+    text : str
+        Value of ``--delta``.
+
+    Returns
+    -------
+    float or None
+        The failure probability.
+    """
+    return None if text.strip().lower() == "none" else _parse_number("--delta", text, text)
+
+
+def parse_split(text: str) -> str | float:
+    """Return the name of a split, or a number.
+
+    Parameters
+    ----------
+    text : str
+        Value of ``--split``.
+
+    Returns
+    -------
+    str or float
+        The split.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Return names separated by commas as a list.
+
+    Parameters
+    ----------
+    text : str or None
+        Value of ``--classes``.
+
+    Returns
+    -------
+    list of str or None
+        The names, or None if there are none.
+    """
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _parse_number(flag: str, number: str, text: str) -> float:
+    try:
+        return float(number)
+    except ValueError:
+        context = "" if number == text else f" in {text!r}"
+        raise InvalidInput(f"{flag} must be a number, got {number!r}{context}.") from None

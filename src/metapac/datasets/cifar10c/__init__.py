@@ -1,0 +1,1 @@
+"""CIFAR10-C: sequences of corruptions of CIFAR-10."""

@@ -1,0 +1,1 @@
+"""FewRel: relations between words in sentences."""

@@ -1,0 +1,1 @@
+"""CDC Heart: the BRFSS survey by state and year."""

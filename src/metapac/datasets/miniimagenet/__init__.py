@@ -1,0 +1,1 @@
+"""mini-ImageNet: classes of ImageNet at 84 x 84 pixels."""

@@ -1,0 +1,190 @@
+"""Pools by name: a data set of the paper, the glyphs, or a file of arrays."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metapac import _document
+from metapac._types import Array
+from metapac.datasets.cifar10c.load import cifar10c
+from metapac.datasets.fewrel.load import fewrel
+from metapac.datasets.heart.load import heart, heart_groups
+from metapac.datasets.heart.source import PAPER
+from metapac.datasets.miniimagenet.load import miniimagenet
+from metapac.datasets.store import cache
+from metapac.exceptions import InvalidInput, Parameter
+from metapac.tasks.glyphs import glyphs
+from metapac.tasks.pools import Pools, split_classes, split_groups
+
+_PREPARED = ("miniimagenet", "cifar10c", "fewrel", "heart")
+_VALIDATION_CLASSES = 8  # of the training classes, to select the best epoch
+_SHARES = {"validation": 0.16, "test": 0.2}  # of the classes or groups, as in mini-ImageNet
+
+
+@dataclass(frozen=True)
+class LoadedPools:
+    """Pools, and what a backbone needs to know about their examples.
+
+    Attributes
+    ----------
+    pools : Pools
+        Pools for training, validation, calibration and test.
+    checksum : str
+        Checksum of the data.
+    words : ndarray or None
+        Word vectors, if the examples are sentences.
+    is_imagenet : bool
+        Whether pixels are normalised with ImageNet's mean and standard deviation.
+
+    Examples
+    --------
+    >>> from metapac.datasets import LoadedPools
+    >>> from metapac.tasks import ClassPool, Pools
+    >>> loaded = LoadedPools(Pools(train=ClassPool([[0.0], [1.0]], ["a", "b"])), "sha256:...")
+    >>> loaded.pools.train
+    <ClassPool 'pool': 2 classes, 2 examples>
+    """
+
+    pools: Pools[Any]
+    checksum: str
+    words: Array | None = None
+    is_imagenet: bool = False
+
+
+def load_pools(
+    data: str,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    min_size: int | None = None,
+    ways: int = 1,
+    rng: int = 0,
+    home: cache.Home = None,
+) -> LoadedPools:
+    """Return pools for training, validation, calibration and test.
+
+    Parameters
+    ----------
+    data : str
+        A prepared data set (miniimagenet, cifar10c, fewrel or heart), "glyphs", or the path of an
+        .npz file with arrays ``x``, ``y`` and, where each group is a task, ``groups``.
+    sizes : mapping of str to int, optional
+        Number of classes or groups of the pools train, validation, calibration and test. Used by
+        heart, glyphs and files. By default heart is split by the years of the paper, if they are
+        prepared; otherwise 16 % go to validation, 20 % to test and none to calibration.
+    min_size : int, optional
+        Leave out state-years of heart with fewer respondents; only together with ``sizes``.
+    ways : int, optional
+        Minimum number of classes in each pool of glyphs or of a file.
+    rng : int, optional
+        Seed of random splits.
+    home : path_like, optional
+        Folder of prepared data; by default $METAPAC_DATA, or ``metapac`` in the user's cache
+        folder.
+
+    Returns
+    -------
+    LoadedPools
+        The pools, a checksum of the data, and what a backbone needs to know.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data set is not prepared, or there is no such file.
+    InvalidInput
+        If the file does not hold the arrays, or has too few classes or groups.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from metapac.datasets import load_pools
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "data.npz")
+    ...     np.savez(path, x=np.zeros((40, 3)), y=np.arange(40) % 10)
+    ...     loaded = load_pools(path)
+    >>> loaded.pools.train, loaded.pools.test
+    (<ClassPool 'train': 6 classes, 24 examples>, <ClassPool 'test': 2 classes, 8 examples>)
+    """
+    if data not in _PREPARED:
+        return _split_arrays(data, sizes, ways, rng)
+    checksum = cache.open_prepared(data, home).checksum
+    if data == "miniimagenet":
+        pools = miniimagenet(validation=_VALIDATION_CLASSES, home=home)
+        return LoadedPools(pools, checksum, is_imagenet=True)
+    if data == "cifar10c":
+        return LoadedPools(cifar10c(home=home), checksum)
+    if data == "fewrel":
+        pools, words = fewrel(validation=_VALIDATION_CLASSES, rng=rng, home=home)
+        return LoadedPools(pools, checksum, words)
+    return LoadedPools(_load_heart(sizes, min_size, rng, home), checksum)
+
+
+def _load_heart(
+    sizes: Mapping[str, int] | None, min_size: int | None, rng: int, home: cache.Home
+) -> Pools[Any]:
+    """Return random state-years or, by default and if they are prepared, the paper's years."""
+    facts = cache.open_prepared("heart", home).facts
+    if sizes is None and {*PAPER} <= {*facts["years"]}:
+        return heart(train=range(2011, 2014), validation=(2014,), home=home)
+    sizes = sizes or _default_sizes(len(facts["state-years"]), 1)
+    return heart_groups(**sizes, min_size=min_size, rng=rng, home=home)
+
+
+def _default_sizes(count: int, minimum: int) -> dict[str, int]:
+    sizes = {pool: max(minimum, round(share * count)) for pool, share in _SHARES.items()}
+    return {"train": max(1, count - sum(sizes.values())), "calibration": 0, **sizes}
+
+
+def _split_arrays(data: str, sizes: Mapping[str, int] | None, ways: int, rng: int) -> LoadedPools:
+    """Split glyphs or the arrays of a file at random into pools that share no class or group."""
+    x, y, groups = _read_arrays(data, sizes)
+    unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
+    count = len(np.unique(ids))
+    sizes = sizes or _default_sizes(count, minimum)
+    if count < sum(sizes.values()) or sizes["train"] < minimum:
+        raise InvalidInput(
+            "{} has {} {}; training, validation and test need {} each, {} in all, since they may "
+            "not share any. Pass more data, or lower {}.",
+            data,
+            count,
+            unit,
+            minimum,
+            3 * minimum,
+            Parameter("ways"),
+        )
+    if groups is None:
+        pools: Pools[Any] = split_classes(x, y, **sizes, rng=rng)
+        return LoadedPools(pools, _document.data_checksum(x, y))
+    pools = split_groups(x, y, groups, **sizes, rng=rng)
+    return LoadedPools(pools, _document.data_checksum(x, y, groups))
+
+
+def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> tuple[Array, Array, Array | None]:
+    """Return x, y and, where each group is a task, groups."""
+    if data == "glyphs":
+        options = {"characters": sum(sizes.values())} if sizes else {}
+        x, y, _ = glyphs(**options)
+        return x, y, None
+    with Path(data).open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise InvalidInput(
+                f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, or a "
+                "file written with np.savez(path, x=x, y=y)."
+            )
+        try:
+            arrays = np.load(file, allow_pickle=False)
+            if not {"x", "y"} <= set(arrays):
+                raise InvalidInput(
+                    f"{data} must hold arrays x and y, and groups where each group is a task; it "
+                    f"has: {', '.join(arrays)}. Write it with np.savez(path, x=x, y=y)."
+                )
+            return arrays["x"], arrays["y"], arrays.get("groups")
+        except (zipfile.BadZipFile, zlib.error) as error:
+            raise InvalidInput(f"{data} is damaged ({error}). Write it again.") from error

@@ -1,0 +1,1 @@
+"""A small sample of real survey data that ships with the package."""

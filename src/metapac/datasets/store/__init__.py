@@ -1,0 +1,1 @@
+"""Storage shared by all data sets: downloads, archives, readers and the cache."""

@@ -1,0 +1,376 @@
+"""Prepared data sets: memory-mapped arrays in a folder that appears complete or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.lib import format as npy
+
+from metapac import _document
+from metapac._files import new_folder
+from metapac._types import Array, PathLike
+from metapac.exceptions import BadArtefact, InvalidInput
+
+Home = PathLike | None
+
+_DAY = 24 * 3600  # seconds; a folder unused for a day is not in use by any process
+
+
+def data_home(home: Home = None) -> Path:
+    """Return the folder of all data sets.
+
+    Parameters
+    ----------
+    home : path_like, optional
+        The folder; by default $METAPAC_DATA, or ``metapac`` in the user's cache folder.
+
+    Returns
+    -------
+    Path
+        The folder, which need not exist.
+    """
+    chosen = home or os.environ.get("METAPAC_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "metapac"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Mapping[str, Array]):
+    """The memory-mapped arrays of a prepared data set, by name.
+
+    Attributes
+    ----------
+    folder : Path
+        Where they are stored.
+    facts : dict
+        Facts about them, such as classes and counts.
+    arrays : dict of str to ndarray
+        The arrays.
+    checksum : str
+        Checksum of the facts and of all arrays.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from metapac.datasets.store import cache
+    >>> def fill(writer):
+    ...     writer.append("x", np.arange(6).reshape(3, 2))
+    ...     return {"classes": ["a", "b"]}
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     data = cache.prepare("example", [], fill, home=home)
+    ...     data.verify()
+    ...     data["x"].shape, data.facts
+    ((3, 2), {'classes': ['a', 'b']})
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+    arrays: dict[str, np.memmap[Any, Any]] = field(repr=False)
+    checksum: str
+
+    def __getitem__(self, name: str) -> Array:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def verify(self) -> None:
+        """Read every array and compare it with its checksum.
+
+        Raises
+        ------
+        BadArtefact
+            If an array is not as it was written.
+        """
+        recorded = _read(self.folder)["arrays"]
+        for name, array in self.arrays.items():
+            with (self.folder / f"{name}.npy").open("rb") as file:
+                file.seek(array.offset)
+                if hashlib.file_digest(file, "sha256").hexdigest() != recorded[name]["sha256"]:
+                    raise _damaged(self.folder, f"{name}.npy does not match its checksum")
+
+
+class Writer:
+    """Writes arrays row by row, one file per array, without holding them in memory.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._arrays: dict[str, _GrowingArray] = {}
+
+    def append(self, name: str, rows: Array) -> None:
+        """Add rows to an array.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        rows : ndarray, shape (n, ...)
+            Rows; the first call determines the type and shape.
+        """
+        if name not in self._arrays:
+            self._arrays[name] = _GrowingArray(self._folder / f"{name}.npy", rows)
+        self._arrays[name].append(rows)
+
+    def finish(self) -> dict[str, Any]:
+        """Complete the files.
+
+        Returns
+        -------
+        dict
+            Type, shape and checksum of each array, by name.
+        """
+        return {name: array.finish() for name, array in self._arrays.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for array in self._arrays.values():
+            array.file.close()
+
+
+class _GrowingArray:
+    """An .npy file whose header is rewritten in place once the number of rows is known."""
+
+    def __init__(self, path: Path, like: Array) -> None:
+        self.dtype, self.row_shape = like.dtype, like.shape[1:]
+        self.rows, self.digest = 0, hashlib.sha256()
+        self.file: IO[bytes] = path.open("xb")
+        self._write_header()
+
+    def _write_header(self) -> None:
+        shape = (self.rows, *self.row_shape)
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(self.file, header)  # leaves room for more digits
+
+    def append(self, rows: Array) -> None:
+        if (rows.dtype, rows.shape[1:]) != (self.dtype, self.row_shape):
+            raise InvalidInput(
+                f"rows must be like the first, {self.dtype} of shape {self.row_shape}, got "
+                f"{rows.dtype} of shape {rows.shape[1:]}."
+            )
+        raw = np.ascontiguousarray(rows).data
+        self.digest.update(raw)
+        self.file.write(raw)
+        self.rows += len(rows)
+
+    def finish(self) -> dict[str, Any]:
+        self.file.seek(0)
+        self._write_header()
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        shape = (self.rows, *self.row_shape)
+        return {"dtype": self.dtype.str, "shape": shape, "sha256": self.digest.hexdigest()}
+
+
+def prepare(
+    name: str,
+    sources: Iterable[Path],
+    fill: Callable[[Writer], dict[str, Any]],
+    *,
+    options: Mapping[str, Any] | None = None,
+    home: Home = None,
+) -> Prepared:
+    """Return the arrays that ``fill`` writes, from the cache if nothing has changed.
+
+    The cache appears complete or not at all. If two processes prepare at once, the slower one
+    returns the result of the other. A damaged cache is prepared again. Caches of other sources
+    or options are deleted if they were not used for a day.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    sources : iterable of Path
+        Files that the arrays are made of; their paths, sizes and times are part of the cache key.
+    fill : callable
+        Takes a `Writer`, appends rows, and returns facts that JSON can hold.
+    options : mapping, optional
+        Everything else that determines the arrays; part of the cache key.
+    home : path_like, optional
+        See `data_home`.
+
+    Returns
+    -------
+    Prepared
+        The arrays and facts.
+    """
+    parent = data_home(home) / name
+    target = parent / f"prepared-{_cache_key(sources, options or {})}"
+    if _is_intact(target):
+        os.utime(target)  # open_prepared returns the newest
+    else:
+        parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(target, exist_ok=True) as folder, Writer(folder) as writer:
+            facts = fill(writer)
+            body = {"name": name, "facts": facts, "arrays": writer.finish()}
+            _document.write(folder / "data.json", body, _format(name))
+    prepared = _open(target)
+    _delete_unused(parent, target)
+    return prepared
+
+
+def open_prepared(name: str, home: Home = None) -> Prepared:
+    """Return a data set that has been prepared.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    home : path_like, optional
+        See `data_home`.
+
+    Returns
+    -------
+    Prepared
+        The arrays and facts that were prepared last.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not prepared; the message says how to do that.
+    BadArtefact
+        If it is damaged.
+    """
+    parent = data_home(home) / name
+    folders = sorted(parent.glob("prepared-*"), key=_modified)
+    if not folders:
+        raise FileNotFoundError(
+            f"{name} is not prepared under {parent}. Run 'metapac data fetch {name}', then "
+            f"'metapac data prepare {name}' (with --from DIR for files that you have elsewhere); "
+            "if it was prepared with --home, set METAPAC_DATA to that folder."
+        )
+    return _open(folders[-1])
+
+
+def _cache_key(sources: Iterable[Path], options: Mapping[str, Any]) -> str:
+    """Return a hash of the source files (paths, sizes, times) and the options."""
+    states = sorted((str(path.absolute()), *file_state(path)) for path in sources)
+    text = json.dumps([_format("").schema, states, sorted(options.items())])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_state(path: Path) -> list[int]:
+    """Return the size and modification time of a file, to notice changes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    list of int
+        Bytes, and nanoseconds.
+    """
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def describe_counts(counts: Sequence[int]) -> dict[str, int]:
+    """Summarise the number of examples per class of a split.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Number of examples of each class.
+
+    Returns
+    -------
+    dict of str to int
+        Number of classes and examples, size of the smallest and the largest class.
+    """
+    return {
+        "classes": sum(count > 0 for count in counts),
+        "examples": sum(counts),
+        "smallest": min(counts),
+        "largest": max(counts),
+    }
+
+
+def _modified(folder: Path) -> float:
+    """Return when a folder was last prepared; 0 if another process just deleted it."""
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _format(name: str) -> _document.Format:
+    remedy = f"Run 'metapac data prepare {name}' again, or delete that folder."
+    return _document.Format("metapac data", "'metapac data prepare'", remedy)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        return _document.read(folder / "data.json", _format(folder.parent.name))
+    except OSError as error:
+        raise _damaged(folder, f"data.json cannot be read ({error})") from error
+
+
+def _open(folder: Path) -> Prepared:
+    document = _read(folder)
+    arrays = {}
+    for name, recorded in document["arrays"].items():
+        try:
+            array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise _damaged(folder, f"{name}.npy cannot be read ({error})") from error
+        if [array.dtype.str, [*array.shape]] != [recorded["dtype"], recorded["shape"]]:
+            raise _damaged(folder, f"{name}.npy is not the array that was written")
+        arrays[name] = array
+    return Prepared(folder, document["facts"], arrays, _document.checksum(document))
+
+
+def _damaged(folder: Path, why: str) -> BadArtefact:
+    return BadArtefact(f"{folder}: {why}. {_format(folder.parent.name).remedy}")
+
+
+def _is_intact(folder: Path) -> bool:
+    """Whether a folder is prepared and undamaged; a damaged one is deleted."""
+    if not folder.is_dir():
+        return False
+    try:
+        _open(folder).verify()
+    except BadArtefact:
+        _delete(folder)
+        return False
+    return True
+
+
+def _delete_unused(parent: Path, keep: Path) -> None:
+    """Delete caches and leftovers of killed processes that were not used for a day."""
+    for old in (*parent.glob("prepared-*"), *parent.glob(".*.partial")):
+        if old != keep and time.time() - _modified(old) > _DAY:
+            _delete(old)
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder atomically, so that no process opens half of it."""
+    trash = folder.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        folder.rename(trash)
+    except FileNotFoundError:  # another process deleted it
+        return
+    shutil.rmtree(trash, ignore_errors=True)

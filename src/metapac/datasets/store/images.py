@@ -1,0 +1,175 @@
+"""Image files as arrays: RGB, one size, decoded in parallel, a block at a time."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapac import _checks, _optional
+from metapac._types import Counts, PathLike, Progress, ignore_progress
+from metapac.exceptions import InvalidInput
+
+Pixels = NDArray[np.uint8]
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
+
+_BLOCK = 256  # images decoded by one thread at a time
+
+
+def image_folder(
+    folder: PathLike, *, size: int, progress: Progress | None = None
+) -> tuple[Pixels, Counts, list[str]]:
+    """Return the images of a folder that has one subfolder per class.
+
+    Images of another size are resized without preserving their aspect ratio, as in mini-ImageNet.
+
+    Parameters
+    ----------
+    folder : path_like
+        Folder with one subfolder per class.
+    size : int
+        Height and width in pixels.
+    progress : callable, optional
+        Called as ``progress("reading images", done, total)``.
+
+    Returns
+    -------
+    x : ndarray of uint8, shape (n, size, size, 3)
+        Pixels.
+    y : ndarray of int, shape (n,)
+        Class of each image, as a position in ``names``.
+    names : list of str
+        Names of the classes, sorted.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no images, or some cannot be read, such as those with 16 or 32 bits per
+        channel.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> from metapac.datasets import image_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat", "dog"):
+    ...         path = pathlib.Path(folder, name)
+    ...         path.mkdir()
+    ...         Image.new("RGB", (10, 10)).save(path / "1.png")
+    ...     x, y, names = image_folder(folder, size=8)
+    >>> x.shape, y.tolist(), names
+    ((2, 8, 8, 3), [0, 1], ['cat', 'dog'])
+    """
+    size = _checks.as_whole_number("size", size)
+    root = Path(folder)
+    names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    files = {name: image_files(root / name) for name in names}
+    names = [name for name in names if files[name]]
+    if not names:
+        raise InvalidInput(
+            f"{root} has no folder with images in it. Put the images of each class into a separate "
+            f"folder; supported formats are {', '.join(sorted(SUFFIXES))}."
+        )
+    paths = [path for name in names for path in files[name]]
+    y = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
+    x = np.empty((len(paths), size, size, 3), np.uint8)
+    done, report = 0, progress or ignore_progress
+    for block in read_images(paths, size):
+        x[done : done + len(block)] = block
+        done += len(block)
+        report("reading images", done, len(paths))
+    return x, y, names
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Return the image files in a folder, but not in its subfolders.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Returns
+    -------
+    list of Path
+        The files, sorted by name; hidden ones are skipped.
+    """
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    return [folder / name for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES]
+
+
+def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
+    """Yield images in blocks, in the order of their paths.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Image files.
+    size : int
+        Height and width to resize to.
+
+    Yields
+    ------
+    ndarray of uint8, shape (block, size, size, 3)
+        Pixels.
+
+    Raises
+    ------
+    InvalidInput
+        At the end, if some images cannot be read. Images with 16 or 32 bits per channel are not
+        read, since the files do not say which value is white.
+    """
+    _optional.require("PIL.Image", extra="data", purpose="reading images")
+    faults: list[str] = []
+    blocks = [paths[start : start + _BLOCK] for start in range(0, len(paths), _BLOCK)]
+    workers = os.cpu_count() or 1
+    waiting: deque[Future[tuple[Pixels, list[str]]]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for i in range(len(blocks) + workers):
+            if i < len(blocks):
+                waiting.append(pool.submit(_decode, blocks[i], size))
+            if i >= workers and waiting:  # by now every thread has a next block queued
+                pixels, block_faults = waiting.popleft().result()
+                faults += block_faults
+                yield pixels
+    if faults:
+        raise InvalidInput(
+            f"{len(faults)} of {len(paths)} images cannot be read: {_checks.listed(faults)}. Copy "
+            "those files again from their source, or remove them."
+        )
+
+
+def _decode(paths: Sequence[Path], size: int) -> tuple[Pixels, list[str]]:
+    """Return the pixels of some images, and what is wrong with those that cannot be read."""
+    pixels = np.zeros((len(paths), size, size, 3), np.uint8)
+    faults = []
+    for i, path in enumerate(paths):
+        try:
+            pixels[i] = _image(path, size)
+        except MemoryError:
+            raise
+        except Exception as error:  # a broken or huge file can fail in any way
+            empty = path.is_file() and not path.stat().st_size
+            faults.append(f"{path} ({'it has zero bytes' if empty else error})")
+    return pixels, faults
+
+
+def _image(path: Path, size: int) -> Any:
+    from PIL import Image
+
+    with Image.open(path) as file:
+        if file.mode.startswith(("I", "F")):  # would be clipped at 255, not scaled
+            raise InvalidInput(f"it has mode {file.mode}: save it with 8 bits per channel")
+        picture = file.convert("RGB")
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.LANCZOS)
+    return np.asarray(picture)

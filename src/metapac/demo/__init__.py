@@ -1,1 +1,0 @@
-"""Four ways to choose a threshold, side by side. See ``metapac demo``."""

@@ -1,0 +1,1 @@
+"""Backbones: the networks that embed examples."""

@@ -1,0 +1,1 @@
+"""Meta-training: episodes, loss, training loop, checkpoints and weights."""

@@ -1,0 +1,339 @@
+"""The figures of the paper, drawn from evaluation rows. Needs the extra ``plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from metapac._types import Array, PathLike
+from metapac.evaluation.methods import SECOND_DELTA, paper_methods
+from metapac.evaluation.rows import Rows
+from metapac.exceptions import InvalidInput
+from metapac.guarantee import Guarantee
+from metapac.plots import INK, LIMIT, create_figure, draw_boxes, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# After Okabe and Ito: distinguishable with any colour vision.
+_COLOURS = {
+    "PS": "#e69f00",
+    "PS-Test": "#cc79a7",
+    "Meta-CP": "#d55e00",
+    "Meta-PS even": "#56b4e9",
+    "Meta-PS tight": "#3a86c8",
+    "Meta-PS joint": "#009e73",
+    "oracle": "#bbbbbb",
+}
+_OTHER, _STRICT, _LOOSE = "#dddddd", "#3a86c8", "#f0e442"
+_META = ("Meta-PS even", "Meta-PS tight")
+_FAINT = "#555555"
+_PER_TASK = "box: quartiles; circle: mean; whiskers: "
+_PERCENTILES = "10th and 90th percentile of tasks"
+
+
+def draw_figures(rows: Rows, guarantee: Guarantee, folder: PathLike, *, title: str) -> list[Path]:
+    """Write figures (a) to (d) of the paper as PNG and SVG.
+
+    Parameters
+    ----------
+    rows : Rows
+        Results of an evaluation.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    folder : str or path
+        Folder to write to; it is created if necessary.
+    title : str
+        Title of each figure.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+    """
+    figures: dict[str, Callable[..., None]] = {
+        "error": draw_error,
+        "size": draw_size,
+        "error_per_set": draw_error_per_set,
+        "error_per_delta": draw_error_per_delta,
+    }
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    paths = [Path(folder) / f"{name}.{kind}" for name in figures for kind in ("png", "svg")]
+    for path in paths:
+        figures[path.stem](rows, guarantee, title=title, path=path)
+    return paths
+
+
+def draw_error(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
+    """Draw figure (a): the error of each method over new tasks, and epsilon.
+
+    Parameters
+    ----------
+    rows : Rows
+        Results of an evaluation.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    title : str
+        Title of the figure.
+    path : str or path
+        File to write.
+    """
+    _draw_boxes(rows, guarantee, title, path, (_error_boxes,), (9, 5))
+
+
+def draw_size(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
+    """Draw figure (b): the set size of each method over new tasks.
+
+    Parameters
+    ----------
+    rows : Rows
+        Results of an evaluation.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    title : str
+        Title of the figure.
+    path : str or path
+        File to write.
+    """
+    _draw_boxes(rows, guarantee, title, path, (_size_boxes,), (9, 5))
+
+
+def draw_error_and_size(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
+    """Draw figures (a) and (b) side by side.
+
+    Parameters
+    ----------
+    rows : Rows
+        Results of an evaluation.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    title : str
+        Title of the figure.
+    path : str or path
+        File to write.
+    """
+    _draw_boxes(rows, guarantee, title, path, (_error_boxes, _size_boxes), (11, 4.6))
+
+
+def _draw_boxes(
+    rows: Rows, g: Guarantee, title: str, path: PathLike, panels: tuple[Any, ...], inches: Any
+) -> None:
+    methods = _at_delta(rows, g.failure_probability)
+    figure, axes = create_figure(len(panels), width=inches[0], height=inches[1])
+    for ax, draw in zip(axes, panels, strict=True):
+        draw(ax, methods, g)
+    figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def _error_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> None:
+    _limit(axes, guarantee.miss_rate)
+    _columns(axes, methods, [rows.error for rows in methods], (10, 90))
+    axes.set_ylabel("error on a new task")
+    _note(axes, _PER_TASK + _PERCENTILES)
+    _write_above(axes, 0.3, "tasks within\nepsilon:", INK)
+    for i, rows in enumerate(methods, start=1):
+        violated = float(np.mean(rows.error > guarantee.miss_rate))
+        _write_above(axes, i, f"{1 - violated:.1%}", LIMIT if violated > guarantee.alpha else INK)
+        if text := _describe_shortage(rows, guarantee):
+            _write_along(axes, i, float(np.quantile(rows.error, 0.9)), text, up=True)
+
+
+def _size_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> None:
+    _columns(axes, methods, [rows.size for rows in methods], (0, 100))
+    axes.set_ylabel("mean set size on a new task")
+    _note(axes, _PER_TASK + "smallest and largest task")
+    _write_above(axes, 0.3, "mean:", INK)
+    for i, rows in enumerate(methods, start=1):
+        _write_above(axes, i, f"{np.mean(rows.size):.2f}", INK)
+        if text := _describe_shortage(rows, guarantee):
+            _write_along(axes, i, float(np.min(rows.size)), text, up=False)
+
+
+def draw_error_per_set(
+    rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike, sets: int = 20
+) -> None:
+    """Draw figure (c): error given each calibration set, Meta-PS beside Meta-CP.
+
+    Parameters
+    ----------
+    rows : Rows
+        Results of an evaluation.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    title : str
+        Title of the figure.
+    path : str or path
+        File to write.
+    sets : int, default 20
+        Number of calibration sets shown.
+    """
+    methods = _at_delta(rows, guarantee.failure_probability)
+    by_name = {str(method.method[0]): method for method in methods}
+    panels = [
+        [_Series(by_name[k], k, _COLOURS[k]) for k in (meta, "Meta-CP") if k in by_name]
+        for meta in _META
+        if meta in by_name
+    ]
+    _per_set(panels, guarantee, title, path, sets)
+
+
+def draw_error_per_delta(
+    rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike, sets: int = 20
+) -> None:
+    """Draw figure (d): error of Meta-PS given each calibration set, for two deltas.
+
+    Parameters
+    ----------
+    rows : Rows
+        Results of an evaluation.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    title : str
+        Title of the figure.
+    path : str or path
+        File to write.
+    sets : int, default 20
+        Number of calibration sets shown.
+    """
+    available = rows.methods()
+    colours = {SECOND_DELTA: _LOOSE, guarantee.failure_probability: _STRICT}
+    panels = [
+        [
+            _Series(rows.select(meta, delta), f"{meta}, delta = {delta:g}", colours[delta])
+            for delta in sorted(colours)
+            if (meta, delta) in available
+        ]
+        for meta in _META
+        if (meta, guarantee.failure_probability) in available
+    ]
+    _per_set(panels, guarantee, title, path, sets)
+
+
+class _Series(NamedTuple):
+    """The rows of one method, with its name and colour in the figure."""
+
+    rows: Rows
+    name: str
+    colour: str
+
+
+def _per_set(
+    panels: Sequence[Sequence[_Series]], guarantee: Guarantee, title: str, path: PathLike, sets: int
+) -> None:
+    if not panels:
+        raise InvalidInput(
+            f"rows hold neither {' nor '.join(_META)} at delta="
+            f"{guarantee.failure_probability:g}, which this figure shows. Evaluate with "
+            "paper_methods(guarantee)."
+        )
+    figure, stacked = create_figure(1, rows=len(panels), width=11, height=0.8 + 3 * len(panels))
+    for axes, panel in zip(stacked, panels, strict=True):
+        _grouped(axes, panel, guarantee, sets)
+        _limit(axes, guarantee.miss_rate)
+        axes.set_ylabel("error on a new task")
+    _from_zero(stacked[0])
+    stacked[-1].set_xlabel("calibration set")
+    figure.suptitle(f"{title}\n{_PER_TASK}{_PERCENTILES}", fontsize=10)
+    save(figure, path)
+
+
+def _grouped(axes: Axes, panel: Sequence[_Series], guarantee: Guarantee, sets: int) -> None:
+    """Draw a box for each series at each calibration set, side by side."""
+    from matplotlib.patches import Patch
+
+    width = 0.7 / len(panel)
+    numbers: list[int] = np.unique(panel[0].rows.draw)[:sets].tolist()
+    for j, series in enumerate(panel):
+        shift = (j - (len(panel) - 1) / 2) * width
+        draw_boxes(
+            axes,
+            [series.rows.error[series.rows.draw == number] for number in numbers],
+            whiskers=(10, 90),
+            colours=[series.colour] * len(numbers),
+            positions=[i + shift for i in range(1, len(numbers) + 1)],
+            width=0.8 * width,
+        )
+    axes.set_xticks(range(1, len(numbers) + 1), [str(number + 1) for number in numbers])
+    axes.set_xlim(0.4, len(numbers) + 0.6)
+    handles = [Patch(facecolor=s.colour, edgecolor=INK, label=_label(s, guarantee)) for s in panel]
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+
+
+def _label(series: _Series, guarantee: Guarantee) -> str:
+    text = _describe_shortage(series.rows, guarantee)
+    return f"{series.name} ({text})" if text else series.name
+
+
+def _at_delta(rows: Rows, delta: float) -> list[Rows]:
+    """Return the rows of each method at one delta."""
+    methods = [rows.select(name, d) for name, d in rows.methods() if d == delta]
+    if not methods:
+        raise InvalidInput(
+            f"rows hold no method at delta={delta:g}. Pass the guarantee that they were evaluated "
+            "at, such as read_guarantee(folder)."
+        )
+    return methods
+
+
+def _columns(
+    axes: Axes, methods: Sequence[Rows], values: Sequence[Array], whiskers: tuple[int, int]
+) -> None:
+    names = [str(rows.method[0]) for rows in methods]
+    draw_boxes(axes, values, whiskers=whiskers, colours=[_COLOURS.get(n, _OTHER) for n in names])
+    axes.set_xticklabels([name.replace(" ", "\n", 1) for name in names])
+    axes.set_xlim(0.4, len(names) + 0.6)
+    _from_zero(axes)
+
+
+def _describe_shortage(rows: Rows, guarantee: Guarantee) -> str:
+    """Return what a method lacks if it kept every label because there were too few data."""
+    if rows.feasible.all():
+        return ""
+    name, delta = str(rows.method[0]), float(rows.delta[0])
+    where = f" on {np.mean(~rows.feasible):.0%} of tasks" if rows.feasible.any() else ""
+    for method in paper_methods(guarantee):
+        if (method.name, method.guarantee.delta) == (name, delta):
+            return f"keeps every label{where}: {method.rule.requirement(method.guarantee)} needed"
+    return f"keeps every label{where}"
+
+
+def _limit(axes: Axes, epsilon: float) -> None:
+    axes.axhline(epsilon, color=LIMIT, linestyle="--", linewidth=1.2)
+    where = axes.get_yaxis_transform()
+    axes.text(1.005, epsilon, f"epsilon\n= {epsilon:g}", color=LIMIT, va="center", transform=where)
+
+
+def _from_zero(axes: Axes) -> None:
+    """Start the scale just below 0, so that a flat box at 0 is visible."""
+    top = axes.get_ylim()[1]
+    axes.set_ylim(-0.015 * top, top)
+
+
+def _note(axes: Axes, text: str) -> None:
+    axes.set_xlabel(text, fontsize=8.5, color=_FAINT)
+
+
+def _write_above(axes: Axes, x: float, text: str, colour: str) -> None:
+    """Write a number above a column, outside the axes."""
+    where = axes.get_xaxis_transform()
+    axes.text(x, 1.02, text, color=colour, ha="center", va="bottom", fontsize=9, transform=where)
+
+
+def _write_along(axes: Axes, x: float, y: float, text: str, *, up: bool) -> None:
+    """Explain a flat box by a text along its column."""
+    axes.annotate(
+        text,
+        (x, y),
+        (0, 9 if up else -9),
+        textcoords="offset points",
+        rotation=90,
+        ha="center",
+        va="bottom" if up else "top",
+        fontsize=9,
+        color=_FAINT,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+    )

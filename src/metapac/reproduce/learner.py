@@ -1,0 +1,204 @@
+"""The learner of an experiment: training, test metrics, and Meta-CP's quantile predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from torch import nn
+
+from metapac._types import Array, PathLike, Progress, ignore_progress
+from metapac.datasets.pools import LoadedPools
+from metapac.learners import ProtoNet
+from metapac.learners.bank import PrototypeBank
+from metapac.learners.networks import registry
+from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD
+from metapac.learners.training.history import Epoch, History
+from metapac.learners.training.train import accuracy, train
+from metapac.meta_cp.quantiles import QuantilePredictor
+from metapac.reproduce.experiments import Experiment
+from metapac.tasks.pools import GroupPool
+from metapac.tasks.task import Task
+
+QUANTILE_TASKS = 1000  # training tasks for Meta-CP's predictor
+RANKED_TASKS = 200  # test tasks over which AUROC is averaged
+QUERIES = 5  # examples per class, or per group, on which accuracy is measured
+
+
+def build_backbone(experiment: Experiment, data: LoadedPools, rng: int = 0) -> nn.Module:
+    """Return the untrained backbone of an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    data : LoadedPools
+        Its data.
+    rng : int, default 0
+        Seed of the weights.
+
+    Returns
+    -------
+    torch.nn.Module
+        The backbone.
+    """
+    special: dict[str, tuple[str, dict[str, Any]]] = {
+        "conv4 narrow": ("conv4", {"channels": 1, "size": 28, "width": 16}),
+        "sentence_cnn": ("sentence_cnn", {"words": data.words}),
+        "mlp": ("mlp", {"inputs": data.pools.train.x.shape[1]}),
+    }
+    imagenet = {"mean": IMAGENET_MEAN, "std": IMAGENET_STD}
+    name, options = special.get(experiment.backbone, (experiment.backbone, imagenet))
+    return registry.build_backbone(name, **options, rng=rng)
+
+
+def train_learner(
+    experiment: Experiment,
+    data: LoadedPools,
+    *,
+    device: str | None = None,
+    checkpoint: PathLike | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> tuple[ProtoNet, History]:
+    """Train the ProtoNet of an experiment and return it with its best weights.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    data : LoadedPools
+        Its data.
+    device : str, optional
+        "cpu" or "cuda"; by default "cuda" if available.
+    checkpoint : str or path, optional
+        Folder from which an interrupted run resumes.
+    on_epoch : callable, optional
+        Called with each finished epoch.
+
+    Returns
+    -------
+    learner : ProtoNet
+        The learner.
+    history : History
+        Its training.
+    """
+    learner = ProtoNet(build_backbone(experiment, data))
+    settings: dict[str, Any] = {**experiment.task_shape, **asdict(experiment.training)}
+    history = train(
+        learner,
+        data.pools.train,
+        data.pools.validation,
+        **settings,
+        device=device,
+        checkpoint=checkpoint,
+        on_epoch=on_epoch,
+    )
+    return learner, history
+
+
+def measure_quality(
+    experiment: Experiment, learner: ProtoNet, data: LoadedPools
+) -> dict[str, float]:
+    """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks.
+
+    If the support set has only one label, all examples score the same and AUROC is 1/2. So it is
+    also reported for the tasks that have both labels.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    learner : ProtoNet
+        Its trained learner.
+    data : LoadedPools
+        Its data.
+
+    Returns
+    -------
+    dict from str to float
+        The metrics.
+    """
+    pool, shape = data.pools.test, experiment.task_shape
+    metrics = {"accuracy": accuracy(learner, pool, **shape, queries=QUERIES)}
+    if isinstance(pool, GroupPool):
+        bank, queries = learner.bank(pool.x), experiment.evaluation_examples
+        tasks = list(pool.tasks(RANKED_TASKS, **shape, queries=queries, rng=0))
+        areas = np.array([_auroc(bank.predict_proba(task)[:, 1], task.query_y) for task in tasks])
+        both = np.array([len(np.unique(task.support_y)) == pool.classes for task in tasks])
+        metrics["auroc"] = float(np.nanmean(areas))
+        metrics["auroc_both_labels"] = float(np.nanmean(areas[both]))
+        metrics["tasks_with_both_labels"] = float(both.mean())
+    return metrics
+
+
+def _auroc(scores: Array, labels: Array) -> float:
+    """Return the area under the ROC curve: how often a positive outranks a negative."""
+    positive = labels == 1
+    pairs = int(positive.sum()) * int((~positive).sum())
+    if not pairs:
+        return float("nan")
+    ranks = stats.rankdata(scores)[positive].sum()
+    minimum = positive.sum() * (positive.sum() + 1) / 2
+    return float((ranks - minimum) / pairs)
+
+
+def train_predictor(
+    experiment: Experiment, learner: ProtoNet, data: LoadedPools, progress: Progress | None = None
+) -> QuantilePredictor:
+    """Train Meta-CP's quantile predictor on training tasks.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    learner : ProtoNet
+        Its trained learner.
+    data : LoadedPools
+        Its data.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    QuantilePredictor
+        The predictor.
+    """
+    e, report = experiment, progress or ignore_progress
+    queries = e.evaluation_examples
+    tasks = data.pools.train.tasks(QUANTILE_TASKS, **e.task_shape, queries=queries, rng=0)
+    supports, scores = [], []
+    for bank, task in embed_tasks(learner, tasks):
+        supports.append(-bank.leave_one_out([task])[0])
+        scores.append(bank.scores([task]))
+        report("quantiles of Meta-CP", len(scores), len(tasks))
+    names = np.arange(len(scores)).repeat([len(part) for part in scores])
+    predictor = QuantilePredictor(epsilon=e.guarantee.miss_rate, rng=0)
+    return predictor.fit(np.stack(supports), predictor.targets(np.concatenate(scores), names))
+
+
+def embed_tasks(learner: ProtoNet, tasks: Iterable[Task]) -> Iterator[tuple[PrototypeBank, Task]]:
+    """Yield each task with the embeddings of its data; consecutive tasks may share them.
+
+    Parameters
+    ----------
+    learner : ProtoNet
+        The learner.
+    tasks : iterable of Task
+        The tasks.
+
+    Yields
+    ------
+    bank : PrototypeBank
+        Embeddings of the task's data.
+    task : Task
+        The task.
+    """
+    embedded, bank = None, None
+    for task in tasks:
+        if bank is None or task.x is not embedded:
+            # The Gram matrix of a bank that serves one task would cost more than it saves.
+            embedded, bank = task.x, PrototypeBank(learner.embed(task.x), task.x, memory=0)
+        yield bank, task

@@ -1,0 +1,1 @@
+"""Exact order statistics per task inside an engine."""

@@ -1,0 +1,49 @@
+"""A calibrated predictor as it is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metapac import MetaPS
+from metapac.cli.calibrated import print_calibrated
+
+TASKS = np.repeat(np.arange(40), 30)
+SCORES = np.random.default_rng(0).random(1200)
+
+
+def test_one_threshold(capsys: pytest.CaptureFixture[str]) -> None:
+    predictor = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(SCORES, TASKS)
+    print_calibrated(predictor, Path("p.json"), as_json=False)
+    printed = capsys.readouterr()
+    assert printed.out.startswith(
+        f"threshold {predictor.threshold_!r} from 40 tasks and 1200 examples, written to p.json\n"
+    )
+    assert predictor.promise_ in " ".join(printed.out.split())
+    assert printed.err == ""
+
+
+def test_json_holds_infinite_thresholds_and_remarks(capsys: pytest.CaptureFixture[str]) -> None:
+    predictor = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1, on_infeasible="trivial")
+    print_calibrated(predictor.calibrate([0.5], [1]), Path("p.json"), as_json=True)
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert summary["threshold"] == "-inf"
+    assert summary["output"] == "p.json"
+    assert [f"metapac: warning: {remark}\n" for remark in summary["remarks"]] == [printed.err]
+
+
+def test_a_threshold_for_each_class(capsys: pytest.CaptureFixture[str]) -> None:
+    labels = np.array(["cat", "[dog]"])[np.arange(1200) % 2]
+    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.4, per_class=True, min_examples=3)
+    predictor = method.calibrate(SCORES, TASKS, labels)
+    print_calibrated(predictor, Path("p.json"), as_json=False)
+    text = capsys.readouterr().out
+    assert "one threshold for each of 2 classes" in text
+    rows = [line.split() for line in text.replace("│", " ").splitlines()]
+    assert predictor.classes_ is not None
+    for label, threshold in zip(predictor.classes_, predictor.thresholds_, strict=True):
+        assert [label, "0.3", repr(float(threshold)), "40", "600", "0"] in rows

@@ -1,0 +1,50 @@
+"""Commands run inside this process, and the results they are compared with."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from typer.testing import CliRunner, Result
+
+from metapac import MetaPS
+from metapac.cli.app import app
+
+STRICT = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
+LEVELS = ["--epsilon", "0.2", "--alpha", "0.3", "--delta", "0.1"]
+PER_CLASS = ["--alpha", "0.4", "--delta", "0.4", "--per-class", "--label", "y"]
+CLASSES = np.array(["cat", "dog", "owl"])
+
+
+def metapac(*words: object) -> Result:
+    """Run a command as it is typed."""
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def calibrate_csv(path: Path, *more: object) -> Result:
+    """Calibrate on the columns ``site`` and ``p_true``, at the levels of ``STRICT``."""
+    return metapac("calibrate", path, "--task", "site", "--score", "p_true", *STRICT, *more)
+
+
+def write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
+
+
+def calibrate_frame(frame: pd.DataFrame, **changes: Any) -> MetaPS:
+    """Return what the library computes on the frame at ``LEVELS``."""
+    method = MetaPS(**{"epsilon": 0.2, "alpha": 0.3, "delta": 0.1} | changes)
+    return method.calibrate(frame.true.to_numpy(), frame.site.to_numpy())
+
+
+def calibrate_frame_by_class(frame: pd.DataFrame, **changes: Any) -> MetaPS:
+    """Return what the library computes on the frame at ``PER_CLASS``."""
+    options = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.4, "per_class": True} | changes
+    method = MetaPS(**options)
+    return method.calibrate(frame.true.to_numpy(), frame.site.to_numpy(), frame.y.to_numpy())

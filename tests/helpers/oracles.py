@@ -1,0 +1,146 @@
+"""Slow, obvious references. Nothing here shares code with what it checks."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+from scipy import stats
+
+FALSE_ALARM = 1e-6
+
+
+def binomial_cdf(k: int, n: int, epsilon: float) -> Fraction:
+    """P[Binomial(n, epsilon) <= k], summed as fractions of the very double passed."""
+    p = Fraction(epsilon)
+    return sum(
+        (math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(k + 1)), start=Fraction(0)
+    )
+
+
+def allowed_errors(n: int, epsilon: float, delta: float) -> int:
+    k = -1
+    while k < n and binomial_cdf(k + 1, n, epsilon) <= Fraction(delta):
+        k += 1
+    return k
+
+
+def large_binomial_cdf(k: int, n: int, epsilon: float) -> mpmath.mpf:
+    """The same to 30 digits for any n: terms from k downwards until they no longer count."""
+    with mpmath.workdps(40):
+        p = mpmath.mpf(epsilon)
+        log_term = (
+            mpmath.loggamma(n + 1)
+            - mpmath.loggamma(k + 1)
+            - mpmath.loggamma(n - k + 1)
+            + k * mpmath.log(p)
+            + (n - k) * mpmath.log1p(-p)
+        )
+        term = total = mpmath.exp(log_term)
+        odds = (1 - p) / p
+        for j in range(k, 0, -1):
+            term *= odds * j / (n - j + 1)
+            total += term
+            if j < n * epsilon and term < total * mpmath.mpf(10) ** -30:
+                break
+        return total
+
+
+@functools.cache
+def allowed_errors_in_task(n: int, epsilon: float, within: float) -> int:
+    """Errors allowed in a task, capped at n epsilon - 1, epsilon being the decimal it prints as."""
+    k = allowed_errors(n, epsilon, within)
+    while k > 0 and k + 1 > n * Fraction(repr(epsilon)):
+        k -= 1
+    return k
+
+
+def union_probability(tasks: int, shares: Sequence[Fraction], ranks: Sequence[int]) -> Fraction:
+    """P(M_j <= ranks_j for some j), by enumeration, where M_j of the tasks are in share j.
+
+    Each task falls in one of the cells between neighbouring shares, so the counts of the cells are
+    multinomial; M_j is the number of tasks in cell j or a later one.
+    """
+    cells = [a - b for a, b in zip([Fraction(1), *shares], [*shares, Fraction(0)], strict=True)]
+    total = Fraction(0)
+    for counts in _compositions(tasks, len(cells)):
+        in_share = [sum(counts[j + 1 :]) for j in range(len(shares))]
+        if any(m <= rank for m, rank in zip(in_share, ranks, strict=True)):
+            chance, left = Fraction(1), tasks
+            for cell, count in zip(cells, counts, strict=True):
+                chance *= math.comb(left, count) * cell**count
+                left -= count
+            total += chance
+    return total
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _compositions(total - first, parts - 1):
+            yield first, *rest
+
+
+def grown_union_probability(tasks: int, shares: Sequence[float], ranks: Sequence[int]) -> float:
+    """The same in floating point, for any number of tasks: from the smallest share to the largest.
+
+    Going that way counts only grow. One that is above all ranks still to come is never too low
+    again and can be forgotten, so that nothing is approximated.
+    """
+    total, before = 0.0, 0.0
+    counts, mass = np.zeros(1, dtype=int), np.ones(1)
+    for j in range(len(shares) - 1, -1, -1):
+        highest = max(ranks[: j + 1])
+        new = np.arange(max(highest, -1) + 1)
+        joins = max(0.0, (shares[j] - before) / (1 - before))  # equal ones differ by rounding
+        away = new[:, None] - counts[None, :]
+        chances = stats.binom.pmf(away, tasks - counts[None, :], joins) if mass.size else away
+        now = (chances @ mass) if mass.size else np.zeros(len(new))
+        total += float(now[: ranks[j] + 1].sum())
+        counts, mass = new[ranks[j] + 1 :], now[ranks[j] + 1 :]
+        before = shares[j]
+    return total
+
+
+def threshold(scores: Sequence[float], epsilon: float, delta: float) -> float:
+    return largest(scores, allowed_errors(len(scores), epsilon, delta))
+
+
+def largest(scores: Sequence[float], k: int) -> float:
+    """Walk a grid of all distinct scores: the largest with at most k scores strictly below."""
+    found = -math.inf
+    if k >= 0:
+        for candidate in set(scores):
+            if sum(score < candidate for score in scores) <= k:
+                found = max(found, candidate)
+    return found
+
+
+def meta_ps(
+    scores: Sequence[float],
+    tasks: Sequence[object],
+    epsilon: float,
+    within: Sequence[float],
+    ranks: Sequence[int],
+) -> float:
+    """The method, with a Python loop over tasks and over levels; ranks are those across tasks."""
+    found = []
+    for level, rank in zip(within, ranks, strict=True):
+        by_task = [
+            [score for score, task in zip(scores, tasks, strict=True) if task == name]
+            for name in dict.fromkeys(tasks)
+        ]
+        cuts = [largest(own, allowed_errors_in_task(len(own), epsilon, level)) for own in by_task]
+        found.append(largest(cuts, rank))
+    return max(found)
+
+
+def too_many(count: int, draws: int, chance: float) -> bool:
+    """Whether ``count`` events in ``draws`` refute ``chance``, wrongly so once in a million."""
+    return bool(stats.binom.sf(count - 1, draws, chance) < FALSE_ALARM)

@@ -1,0 +1,65 @@
+"""Studies small enough to be computed again by plain loops."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from metapac import Guarantee
+from metapac.evaluation import Draw, Rows, ScoredTask
+from metapac.tasks.synthetic import NormalFamily
+
+GUARANTEE = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2)
+FAMILY = NormalFamily(classes=3)
+
+
+@dataclass(frozen=True)
+class SmallStudy:
+    """A dozen synthetic tasks; the quantile of each is guessed from its signal, with noise."""
+
+    tasks: int = 12
+    examples: int = 15
+    tests: int = 4
+    labelled: int = 10
+    quantiles: bool = True
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        signals = FAMILY.draw_tasks(self.tasks, rng)
+        scores = FAMILY.draw_scores(signals, self.examples, rng)
+        new = FAMILY.draw_tasks(self.tests, rng)
+        guesses = 0.5 - np.concatenate([signals, new]) + rng.normal(scale=0.3, size=self._count)
+        labelled = np.arange(self.labelled + 20) < self.labelled
+        return Draw(
+            scores.ravel(),
+            np.repeat(np.arange(self.tasks), self.examples),
+            [
+                ScoredTask.from_predictions(
+                    *FAMILY.draw_examples(signal, len(labelled), rng),
+                    labelled=labelled,
+                    quantile=guess if self.quantiles else None,
+                )
+                for signal, guess in zip(new.tolist(), guesses[self.tasks :].tolist(), strict=True)
+            ],
+            guesses[: self.tasks] if self.quantiles else None,
+        )
+
+    @property
+    def _count(self) -> int:
+        return self.tasks + self.tests
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "small", **asdict(self)}
+
+
+def scored_task(scores: Any, labels: Any, **options: Any) -> ScoredTask:
+    """A task whose labelled examples, unless others are given, are its test examples."""
+    table = np.asarray(scores)
+    true = table[np.arange(len(table)), labels]
+    return ScoredTask(**{"labelled_scores": true, **options}, true_scores=true, scores=table)
+
+
+def same_rows(one: Rows, other: Rows) -> bool:
+    """Whether two tables are equal to the last bit."""
+    return all(np.array_equal(vars(one)[name], vars(other)[name]) for name in vars(one))

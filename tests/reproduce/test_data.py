@@ -1,0 +1,15 @@
+"""The data of the experiments."""
+
+from __future__ import annotations
+
+import pytest
+
+from metapac.reproduce.data import load
+from metapac.reproduce.experiments import EXPERIMENTS
+
+
+def test_every_experiment_has_a_loader() -> None:
+    for experiment in EXPERIMENTS.values():
+        if experiment.data != "glyphs":
+            with pytest.raises(FileNotFoundError, match=f"metapac data prepare {experiment.data}"):
+                load(experiment, home="/nowhere")

@@ -1,0 +1,189 @@
+"""The figures show what the rows hold: boxes, whiskers, limits, and infeasible methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metapac.evaluation import Rows, evaluate
+from metapac.plots import INK, LIMIT
+from metapac.reproduce import figures
+from tests.helpers.studies import GUARANTEE, SmallStudy
+
+STRICT = replace(GUARANTEE, epsilon=0.1, delta=1e-5)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return evaluate(SmallStudy(tests=6), guarantee=GUARANTEE, draws=22)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that would have been written."""
+    result: list[Any] = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: result.append(figure))
+    return result
+
+
+def whiskers(axes: Any) -> list[tuple[float, float]]:
+    """The ends of the whiskers of each box, from left to right: where their caps are."""
+    across = [line for line in axes.lines if line.get_linestyle() == "-" and line.get_lw() == 1]
+    ends = [(*line.get_xdata(), *line.get_ydata()) for line in across if len(line.get_xdata()) == 2]
+    caps = sorted(((x + y) / 2, low) for x, y, low, high in ends if x != y and low == high)
+    return [(low, high) for (_, low), (_, high) in zip(caps[::2], caps[1::2], strict=True)]
+
+
+def texts(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def names(axes: Any) -> list[str]:
+    return [label.get_text() for label in axes.get_xticklabels()]
+
+
+SHOWN = ["PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle"]
+
+
+def test_error_whiskers_end_at_the_10th_and_90th_percentile(rows: Rows, drawn: list[Any]) -> None:
+    figures.draw_error(rows, GUARANTEE, title="a title", path="error.png")
+    (axes,) = drawn[0].axes
+    assert names(axes) == [name.replace(" ", "\n") for name in SHOWN]
+    expected = [tuple(np.percentile(rows.select(name).error, [10, 90])) for name in SHOWN]
+    np.testing.assert_allclose(whiskers(axes), expected)
+    (limit,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert limit.get_ydata() == [0.3, 0.3]
+    assert drawn[0].get_suptitle() == "a title"
+    for name in SHOWN:
+        assert f"{np.mean(rows.select(name).error <= 0.3):.1%}" in texts(axes)
+
+
+def test_size_whiskers_end_at_smallest_and_largest(rows: Rows, drawn: list[Any]) -> None:
+    figures.draw_size(rows, GUARANTEE, title="a title", path="size.png")
+    (axes,) = drawn[0].axes
+    expected = [(rows.select(name).size.min(), rows.select(name).size.max()) for name in SHOWN]
+    np.testing.assert_allclose(whiskers(axes), expected)
+    for name in SHOWN:
+        assert f"{np.mean(rows.select(name).size):.2f}" in texts(axes)
+
+
+def test_a_violated_guarantee_is_red(drawn: list[Any]) -> None:
+    rows = evaluate(SmallStudy(tests=6), guarantee=GUARANTEE, draws=2)
+    violating = replace(rows, error=np.where(rows.method == "PS", 0.9, 0.0))
+    figures.draw_error(violating, GUARANTEE, title="", path="error.png")
+    colours = {text.get_text(): text.get_color() for text in drawn[0].axes[0].texts}
+    assert colours["0.0%"] == LIMIT
+    assert colours["100.0%"] == INK
+
+
+def legend(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_errors_per_set_are_those_of_each_set(rows: Rows, drawn: list[Any]) -> None:
+    figures.draw_error_per_set(rows, GUARANTEE, title="", path="sets.png")
+    for axes, meta in zip(drawn[0].axes, ("Meta-PS even", "Meta-PS tight"), strict=True):
+        assert legend(axes) == [meta, "Meta-CP"]
+        result = whiskers(axes)
+        assert len(result) == 2 * 20
+        for number in range(20):
+            for name, ends in zip((meta, "Meta-CP"), result[2 * number :], strict=False):
+                selected = rows.select(name).error[rows.select(name).draw == number]
+                assert ends == pytest.approx(tuple(np.percentile(selected, [10, 90])))
+    assert names(drawn[0].axes[1])[-1] == "20"
+
+
+def test_errors_per_delta_are_those_of_each_delta(rows: Rows, drawn: list[Any]) -> None:
+    figures.draw_error_per_delta(rows, GUARANTEE, title="", path="deltas.png", sets=3)
+    for axes, meta in zip(drawn[0].axes, ("Meta-PS even", "Meta-PS tight"), strict=True):
+        assert legend(axes) == [f"{meta}, delta = 0.1", f"{meta}, delta = 0.2"]
+        expected = [
+            tuple(np.percentile(selected.error[selected.draw == number], [10, 90]))
+            for number in range(3)
+            for selected in (rows.select(meta, 0.1), rows.select(meta, 0.2))
+        ]
+        np.testing.assert_allclose(whiskers(axes), expected)
+
+
+def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
+    rows = evaluate(SmallStudy(), guarantee=STRICT, draws=2)
+    for draw in (figures.draw_error, figures.draw_size):
+        draw(rows, STRICT, title="", path="some.png")
+        result = texts(drawn.pop().axes[0])
+        assert "keeps every label: 110 labels needed" in result  # PS-Test
+        assert "keeps every label: 52 tasks of 16 labels needed" in result  # Meta-PS even
+        assert "keeps every label: more tasks or labels needed" in result  # Meta-CP
+        assert sum(text.startswith("keeps") for text in result) == 5
+    figures.draw_error_per_set(rows, STRICT, title="", path="some.png")
+    assert legend(drawn[0].axes[0]) == [
+        "Meta-PS even (keeps every label: 52 tasks of 16 labels needed)",
+        "Meta-CP (keeps every label: more tasks or labels needed)",
+    ]
+
+
+def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:
+    half = replace(rows, feasible=(rows.method != "PS") | (rows.task < 3))
+    figures.draw_error(half, GUARANTEE, title="", path="some.png")
+    assert "keeps every label on 50% of tasks: 5 labels needed" in texts(drawn[0].axes[0])
+    other = replace(rows, method=np.where(rows.method == "PS", "mine", rows.method))
+    figures.draw_error(
+        replace(other, feasible=other.method != "mine"), GUARANTEE, title="", path="p.png"
+    )
+    assert "keeps every label" in texts(drawn[1].axes[0])
+
+
+def test_without_meta_cp_meta_ps_stands_alone(drawn: list[Any]) -> None:
+    rows = evaluate(SmallStudy(quantiles=False), guarantee=GUARANTEE, draws=2)
+    figures.draw_error_per_set(rows, GUARANTEE, title="", path="sets.png")
+    assert [legend(axes) for axes in drawn[0].axes] == [["Meta-PS even"], ["Meta-PS tight"]]
+
+
+def test_rows_that_a_figure_cannot_show_are_refused(rows: Rows) -> None:
+    with pytest.raises(ValueError, match="rows hold no method at delta=1e-05. Pass the guarantee"):
+        figures.draw_error(rows, STRICT, title="", path="never.png")
+    for draw in (figures.draw_error_per_set, figures.draw_error_per_delta):
+        with pytest.raises(ValueError, match="neither Meta-PS even nor Meta-PS tight at delta=0.2"):
+            draw(rows.select("PS"), GUARANTEE, title="", path="never.png")
+    assert not Path("never.png").exists()
+
+
+def test_all_figures_are_written_and_the_same_twice(rows: Rows, tmp_path: Path) -> None:
+    few = rows.take(rows.draw < 2)
+    paths = figures.draw_figures(few, GUARANTEE, tmp_path / "new" / "folder", title="a <b> & c")
+    assert [path.name for path in paths] == [
+        "error.png", "error.svg", "size.png", "size.svg", "error_per_set.png",
+        "error_per_set.svg", "error_per_delta.png", "error_per_delta.svg",
+    ]  # fmt: skip
+    for path in paths:
+        assert path.read_bytes().startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+    assert len({path.read_bytes() for path in paths}) == 8
+    for name, draw in (
+        ("error.svg", figures.draw_error),
+        ("error_per_set.svg", figures.draw_error_per_set),
+    ):
+        draw(few, GUARANTEE, title="a <b> & c", path=tmp_path / name)
+        assert (tmp_path / name).read_bytes() == (tmp_path / "new/folder" / name).read_bytes()
+
+
+def test_colours_are_distinguishable_without_red_or_green() -> None:
+    """With either cone missing, two methods still differ (Vienot, Brettel and Mollon 1999)."""
+    simulations: list[Callable[[Any], Any]] = [
+        lambda lms: np.array([2.02344 * lms[1] - 2.52581 * lms[2], lms[1], lms[2]]),
+        lambda lms: np.array([lms[0], 0.494207 * lms[0] + 1.24827 * lms[2], lms[2]]),
+    ]
+    to_lms = np.array(
+        [[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]]
+    )
+    colours = {figures._COLOURS[name] for name in SHOWN}
+    assert len(colours) == len(SHOWN)
+    for pair in [*combinations(colours, 2), (figures._STRICT, figures._LOOSE)]:
+        rgb = [np.array([int(hexa[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for hexa in pair]
+        for simulate in simulations:
+            one, two = (np.linalg.solve(to_lms, simulate(to_lms @ each**2.2)) for each in rgb)
+            assert np.linalg.norm(one - two) > 0.08, pair

@@ -1,0 +1,128 @@
+"""Tables of a database are picked by name, or because there is only one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import ibis
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from metapac import MetaPS
+from metapac.tables import calibrate_table
+from metapac.tables.io.sources import open_source
+from tests.helpers.engines import POSTGRES, connection, run
+
+PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    scores = np.random.default_rng(0).random(180)
+    return pd.DataFrame({"task": np.repeat(list("abcdefghi"), 20), "score": scores})
+
+
+@pytest.fixture(scope="module")
+def expected(frame: pd.DataFrame) -> MetaPS:
+    return MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task.to_numpy())
+
+
+def check(expected: MetaPS, source: Any, **more: Any) -> None:
+    result = calibrate_table(source, task="task", score="score", **PROMISE, **more)
+    order = np.argsort(expected.tasks_)
+    assert result.tasks_.tolist() == expected.tasks_[order].tolist()
+    assert result.task_thresholds_.tolist() == expected.task_thresholds_[order].tolist()
+    assert result.threshold_ == expected.threshold_ > -np.inf
+
+
+def opened(path: Any, **more: Any) -> Any:
+    return open_source(path, connection=connection("duckdb"), **more)
+
+
+def test_a_duckdb_file(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path) -> None:
+    path = tmp_path / "data.db"
+    with duckdb.connect(str(path)) as there:
+        there.register("frame", pa.Table.from_pandas(frame, preserve_index=False))
+        there.execute("CREATE TABLE scores AS SELECT * FROM frame")
+    check(expected, path)
+    check(expected, path, table="scores")
+    check(expected, path, connection=connection("duckdb"))
+    with pytest.raises(ValueError, match="data.db has no table 'x'; it has: scores. Pass one of"):
+        check(expected, path, table="x")
+
+
+def test_a_sqlite_file(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path) -> None:
+    path = tmp_path / "data.db"
+    there = sqlite3.connect(path)
+    frame.to_sql("scores", there, index=False)
+    there.execute("CREATE TABLE other (x REAL)")
+    there.close()
+    check(expected, path, table="scores")
+    with pytest.raises(ValueError, match="data.db holds several tables; it has: other, scores. Pa"):
+        check(expected, path)
+
+
+def test_an_address(frame: pd.DataFrame, expected: MetaPS) -> None:
+    there = connection("postgres")
+    run("postgres", "DROP TABLE IF EXISTS shared_scores")
+    there.create_table("shared_scores", ibis.memtable(frame))
+    there.con.commit()
+    address = os.environ[POSTGRES]
+    check(expected, address, table="shared_scores")
+    with pytest.raises(ValueError, match="has no table 'x'; it has: .*shared_scores"):
+        check(expected, address, table="x")
+    run("postgres", "DROP TABLE shared_scores")
+
+
+def test_spark_cannot_read_a_duckdb_file(tmp_path: Path) -> None:
+    duckdb.connect(str(tmp_path / "a.duckdb")).close()
+
+    class Spark:
+        name = "pyspark"
+
+    with pytest.raises(ValueError, match="a.duckdb is a DuckDB file, which pyspark cannot read"):
+        open_source(tmp_path / "a.duckdb", connection=Spark())
+
+
+def test_tables_of_a_duckdb_file(tmp_path: Path) -> None:
+    path = tmp_path / "it's.duckdb"
+    with duckdb.connect(str(path)) as there:
+        there.execute("CREATE TABLE ibis_scores AS SELECT 'a' AS task, 1.0 AS score")
+        there.execute("CREATE SCHEMA other")
+        there.execute("CREATE TABLE other.t AS SELECT 'b' AS task, 2.0 AS score")
+    with pytest.raises(ValueError, match="holds several tables; it has: ibis_scores, other.t. Pa"):
+        opened(path)
+    for table, task in (("ibis_scores", "a"), ("other.t", "b")):  # one connection, one file twice
+        result = opened(path, table=table)
+        assert result.run(result.table)["task"].to_pylist() == [task]
+
+
+def test_a_database_without_tables(tmp_path: Path) -> None:
+    duckdb.connect(str(tmp_path / "a.duckdb")).close()
+    with pytest.raises(ValueError, match="a.duckdb holds no table. Pass a database with one."):
+        opened(tmp_path / "a.duckdb")
+
+
+def test_a_connection_is_a_source_more_than_once(tmp_path: Path) -> None:
+    there = ibis.sqlite.connect(tmp_path / "one.sqlite")
+    there.create_table("t", ibis.memtable({"task": ["a"] * 10, "score": [0.5] * 10}))
+    for _ in range(2):
+        result = calibrate_table(
+            there, task="task", score="score", **PROMISE, on_infeasible="trivial"
+        )
+        assert result.tasks_.tolist() == ["a"]
+
+
+def test_tables_of_another_schema() -> None:
+    there = connection("postgres")
+    run("postgres", "DROP SCHEMA IF EXISTS wing CASCADE", "CREATE SCHEMA wing")
+    run("postgres", "CREATE TABLE wing.t AS SELECT 'a' AS task, 0.5::float8 AS score")
+    result = open_source(there, table="wing.t")
+    assert result.run(result.table).to_pylist() == [{"task": "a", "score": 0.5}]
+    run("postgres", "DROP SCHEMA wing CASCADE")

@@ -1,0 +1,241 @@
+"""Every kind of source gives the same table, and a faulty one is explained in a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from metapac import MetaPS
+from metapac.tables import calibrate_table
+from metapac.tables.io.sources import open_source
+from tests.helpers.engines import ENGINES, connection, put
+
+PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+NAMES = ["it's", 'say "x"', "a,b", "line\nbreak", "\N{DOG}", "007", "7", "2020-01-02", "01-02-2020"]
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(NAMES, 20).astype(object)
+    scores = rng.random(len(tasks)).round(2)  # many ties
+    scores[:3] = -np.inf
+    return pd.DataFrame({"task": tasks, "note": "x", "score": scores}).sample(
+        frac=1, random_state=0
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(frame: pd.DataFrame) -> MetaPS:
+    return MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task.to_numpy())
+
+
+def check(expected: MetaPS, source: Any, **more: Any) -> None:
+    result = calibrate_table(source, task="task", score="score", **PROMISE, **more)
+    order = np.argsort(expected.tasks_)
+    assert result.tasks_.tolist() == expected.tasks_[order].tolist()
+    assert result.task_thresholds_.tolist() == expected.task_thresholds_[order].tolist()
+    assert result.threshold_ == expected.threshold_ > -np.inf
+
+
+def write_json(frame: pd.DataFrame, path: Path) -> None:
+    lines = [json.dumps(row) for row in frame.to_dict("records")]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_files_of_every_kind(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path) -> None:
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "a.csv.gz", index=False)
+    frame.to_csv(tmp_path / "no suffix", index=False)
+    write_json(frame, tmp_path / "a.jsonl")
+    shutil.copy(tmp_path / "a.parquet", tmp_path / "odd [1]*.pq")
+    for path in tmp_path.iterdir():
+        check(expected, path)
+        check(expected, str(path))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_globs_and_folders(
+    frame: pd.DataFrame, expected: MetaPS, tmp_path: Path, suffix: str
+) -> None:
+    folder = tmp_path / "parts"
+    (folder / "deep").mkdir(parents=True)
+    for i, path in enumerate([folder / f"0.{suffix}", folder / "deep" / f"1.{suffix}"]):
+        part = frame.iloc[i::2]
+        if suffix == "parquet":
+            part.to_parquet(path)
+        elif suffix == "csv":
+            part.to_csv(path, index=False)
+        else:
+            write_json(part, path)
+    (folder / "_SUCCESS").touch()
+    (folder / f"._0.{suffix}.crc").write_bytes(b"\0")
+    check(expected, folder)
+    check(expected, tmp_path / "**" / f"*.{suffix}")
+
+
+def test_a_folder_name_may_hold_the_task(
+    frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
+) -> None:
+    plain = frame[frame.task.isin(["007", "7", "2020-01-02"])]
+    for task, part in plain.groupby("task"):
+        (tmp_path / f"task={task}").mkdir()
+        part[["score"]].to_parquet(tmp_path / f"task={task}" / "part.parquet")
+    result = calibrate_table(
+        tmp_path, task="task", score="score", **PROMISE, on_infeasible="trivial"
+    )
+    assert result.tasks_.tolist() == ["007", "2020-01-02", "7"]
+
+
+def test_a_password_is_not_shown() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(ValueError, match=r"postgres://me:\*\*\*@127.0.0.1:1/x cannot be read"):
+        open_source("postgres://me:secret@127.0.0.1:1/x", table="t")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tables_and_connections_of_ibis(frame: pd.DataFrame, expected: MetaPS, engine: str) -> None:
+    table = put(engine, frame)
+    check(expected, table)
+    check(expected, table.filter(table.note == "x"))
+    if engine != "postgres":  # where a temporary table is in a schema of its own
+        check(expected, connection(engine), table=table.get_name().split(".")[-1])
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_addresses_of_files_are_left_to_the_engine(
+    frame: pd.DataFrame, expected: MetaPS, engine: str, tmp_path: Path
+) -> None:
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for name in ("a.parquet", "a.csv"):
+        check(expected, f"file://{tmp_path / name}", connection=connection(engine))
+    with pytest.raises(ValueError, match="file:///none.parquet cannot be read"):
+        open_source("file:///none.parquet", connection=connection(engine))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_folders_are_read_in_the_same_way(frame: pd.DataFrame, engine: str, tmp_path: Path) -> None:
+    for name in ("flat.parquet", "deep/below.pq", ".hidden.parquet", "_left.parquet"):
+        (tmp_path / "plain" / name).parent.mkdir(parents=True, exist_ok=True)
+        frame.iloc[:10].to_parquet(tmp_path / "plain" / name)
+    (tmp_path / "plain" / "README.txt").write_text("not a table")
+    for task in ("007", "7"):
+        (tmp_path / "named" / f"task={task}").mkdir(parents=True)
+        frame[["score"]].iloc[:10].to_parquet(tmp_path / "named" / f"task={task}" / "x.parquet")
+    there = connection(engine)
+    plain = open_source(tmp_path / "plain", connection=there)
+    assert plain.run(plain.table.count().name("rows").as_table())["rows"][0].as_py() == 20
+    named = open_source(tmp_path / "named", connection=there)
+    assert sorted(named.run(named.table)["task"].to_pylist()) == ["007"] * 10 + ["7"] * 10
+
+
+def opened(path: Any, **more: Any) -> Any:
+    return open_source(path, connection=connection("duckdb"), **more)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    for path, message in [
+        (tmp_path / "no.parquet", "No such file: .*no.parquet"),
+        (tmp_path / "*.parquet", r"no file matches: .*\*.parquet"),
+        (tmp_path, "folder holds no Parquet, CSV or JSON lines files"),
+    ]:
+        with pytest.raises(FileNotFoundError, match=message):
+            opened(path)
+
+
+def test_files_of_several_kinds_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("task,score\na,1\n")
+    (tmp_path / "b.jsonl").write_text('{"task": "a", "score": 1}\n')
+    with pytest.raises(
+        ValueError, match=r"holds files of several kinds: json \(.*b.jsonl\) and csv"
+    ):
+        opened(tmp_path)
+
+
+def test_csv_files_must_share_their_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("task,score\na,1\n")
+    (tmp_path / "b.csv").write_text("score,task\n1,a\n")
+    with pytest.raises(
+        ValueError, match="b.csv has other columns than .*a.csv: score, task instead"
+    ):
+        opened(tmp_path)
+
+
+def test_a_pipe_is_rejected(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(
+        ValueError, match="pipe is not a regular file, and a table is read more than"
+    ):
+        opened(tmp_path / "pipe")
+
+
+def test_a_table_name_for_a_file_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("task,score\na,1\n")
+    with pytest.raises(
+        ValueError, match="table='x' applies only to databases, and .*a.csv is not one"
+    ):
+        opened(tmp_path / "a.csv", table="x")
+
+
+def test_invalid_sources_are_rejected() -> None:
+    with pytest.raises(ValueError, match="source must be a path, a list of paths, a pandas, polar"):
+        open_source([1, 2, 3])
+
+
+def test_only_owned_connections_are_closed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("task,score\na,1\n")
+    with open_source(tmp_path / "a.csv") as source:
+        assert source.run(source.table).num_rows == 1
+    with pytest.raises(duckdb.Error, match="closed"):
+        source.run(source.table)
+    with opened(tmp_path / "a.csv") as shared:
+        pass
+    assert shared.run(shared.table).num_rows == 1
+    with open_source(source):  # it is not closed twice
+        pass
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [pd.Series([1.0]), np.ones((2, 2)), [1, 2], {"a": [1]}, pa.array([1.0])],
+    ids=lambda frame: type(frame).__name__,
+)
+def test_invalid_frames_are_rejected(frame: Any) -> None:
+    with pytest.raises(ValueError, match=f"source must be .* got {type(frame).__name__}"):
+        open_source(frame)
+
+
+def test_columns_of_a_frame_have_names() -> None:
+    with pytest.raises(ValueError, match="columns of a frame must be named by strings, got 0"):
+        open_source(pd.DataFrame(np.ones((2, 2))))
+
+
+def test_an_empty_list_of_paths_is_rejected() -> None:
+    with pytest.raises(ValueError, match="source is an empty list of paths. Pass at least one"):
+        open_source([])
+
+
+@pytest.mark.parametrize("address", ["foo://me:secret@host/db", "mysql://me:secret@host/db"])
+def test_missing_drivers_do_not_reveal_passwords(address: str) -> None:
+    message = r"://me:\*\*\*@host/db (is not an address|needs a driver)"
+    with pytest.raises(ValueError, match=message) as error:
+        open_source(address, table="t")
+    assert "secret" not in str(error.value)
+
+
+def test_subclasses_of_frames_are_frames() -> None:
+    class Subclass(pd.DataFrame):  # type: ignore[misc]
+        pass
+
+    assert open_source(Subclass({"a": [1]})).table.columns == ("a",)

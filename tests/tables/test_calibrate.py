@@ -1,0 +1,454 @@
+"""Calibration on a table equals calibration on arrays, on every engine and for any scores."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from metapac import InfeasibleGuarantee, MetaPS, load
+from metapac.binomial import allowed_errors_in_task
+from metapac.tables import calibrate_table, predict_table
+from metapac.tasks.synthetic import NormalFamily
+from tests.helpers.engines import ENGINES, as_if_large, connection, put
+
+LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
+NASTY = [
+    "plain",
+    "it's",
+    'say "x"',
+    "a,b;c\td",
+    "line\nbreak",
+    "\N{DOG}\N{ZERO WIDTH JOINER}",
+    "é",
+    "%_*?[",
+    "\\",
+    " ",
+    "NULL",
+    "007",
+    "7",
+    "7:30",
+]
+
+
+def assert_same(result: MetaPS, expected: MetaPS) -> None:
+    """Check for identical numbers, with tasks sorted by name.
+
+    Classes may be in the order of the columns.
+    """
+    order = np.argsort(expected.tasks_, kind="stable")
+    assert result.tasks_.tolist() == expected.tasks_[order].tolist()
+    assert result.tasks_.dtype == expected.tasks_.dtype
+    place: Any = slice(None)
+    if expected.classes_ is None:
+        assert result.threshold_ == expected.threshold_
+        assert result.level_ == expected.level_
+        assert result.promise_ == expected.promise_
+    else:
+        place = [expected.classes_.index(label) for label in result.classes_ or ()]
+        assert sorted(place) == list(range(len(expected.classes_)))
+        assert result.thresholds_.tolist() == expected.thresholds_[place].tolist()
+        assert result.remarks_ == [
+            expected._outcomes[i].remark() for i in place if expected._outcomes[i].remark()
+        ]
+    ours, theirs = result._evidence, expected._evidence
+    order = np.argsort(theirs.names, kind="stable")  # including those left out
+    assert ours.sizes.tolist() == theirs.sizes[order][:, place].tolist()
+    assert ours.thresholds.tolist() == theirs.thresholds[order][:, place].tolist()
+    assert ours.lowest.tolist() == theirs.lowest[place].tolist()
+    if theirs.highest is not None:  # where it matters
+        assert ours.highest is not None
+        assert ours.highest.tolist() == theirs.highest[place].tolist()
+    assert result.precision_ == expected.precision_
+
+
+def both(frame: Any, scores: NDArray[Any], tasks: Any, **promise: Any) -> None:
+    promise = LOOSE | {"on_infeasible": "trivial"} | promise
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of scores that tie at the bottom
+        expected = MetaPS(**promise).calibrate(scores, tasks)
+        result = calibrate_table(
+            frame, task="task", score="score", connection=connection("duckdb"), **promise
+        )
+    assert_same(result, expected)
+
+
+def columns(kind: Any) -> st.SearchStrategy[list[Any]]:
+    if kind == np.int64:
+        return st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2), min_size=1)
+    width = 8 * np.dtype(kind).itemsize
+    one = st.floats(allow_nan=False, width=width)
+    return st.lists(one | st.sampled_from([-np.inf, np.inf, 0.0, -0.0, 0.5]), min_size=1)
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from([np.float32, np.float64, np.int64]).flatmap(
+        lambda kind: columns(kind).map(lambda values: np.array(values, kind))
+    ),
+    st.sampled_from(["joint", "tight", 0.3]),
+    st.integers(1, 3) | st.sampled_from([2**62]),
+    st.booleans(),
+    st.data(),
+)
+def test_any_scores_give_what_arrays_give(
+    scores: NDArray[Any], split: Any, worth: int, named: bool, data: st.DataObject
+) -> None:
+    count = len(scores)
+    numbers = data.draw(st.lists(st.integers(-3, 3), min_size=count, max_size=count))
+    tasks = [f"s{i}" for i in numbers] if named else numbers
+    frame = pa.table({"task": pa.array(tasks), "score": scores})
+    with as_if_large(worth):
+        both(frame, scores, tasks, split=split)
+
+
+def family(count: int = 60, examples: int = 200) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return scores of similar tasks in random order, which guesses should find."""
+    normal = NormalFamily()
+    scores = normal.draw_scores(normal.draw_tasks(count, rng=0), examples, rng=1)
+    order = np.random.default_rng(2).permutation(scores.size)
+    return scores.ravel()[order], np.repeat([f"site {i}" for i in range(count)], examples)[order]
+
+
+@pytest.mark.parametrize("split", ["joint", "tight", "even", 0.2])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_every_split_and_precision(split: Any, kind: Any) -> None:
+    scores, tasks = family()
+    scores = scores.astype(kind)
+    with as_if_large():
+        both(
+            pd.DataFrame({"task": tasks, "score": scores}), scores, tasks, split=split, epsilon=0.1
+        )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine(engine: str) -> None:
+    scores, tasks = family(40, 120)
+    scores[tasks == "site 3"] = 0.25  # all tied
+    scores[(tasks == "site 4") & (scores < 3)] = -np.inf
+    scores[tasks == "site 5"] = np.round(scores[tasks == "site 5"])
+    tasks = tasks.astype(object)
+    for i, name in enumerate(NASTY):
+        tasks[tasks == f"site {i}"] = name
+    table = put(engine, pd.DataFrame({"task": tasks, "score": scores}))
+    promise: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
+    expected = MetaPS(**promise).calibrate(scores, tasks)
+    with as_if_large():
+        assert_same(calibrate_table(table, task="task", score="score", **promise), expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_single_precision_on_every_engine(engine: str) -> None:
+    scores, tasks = family(10, 50)
+    scores = scores.astype(np.float32)
+    frame = pd.DataFrame({"task": tasks, "score": scores})
+    promise = LOOSE | {"on_infeasible": "trivial"}
+    result = calibrate_table(put(engine, frame), task="task", score="score", **promise)
+    expected = MetaPS(**promise).calibrate(scores, tasks)
+    assert result.threshold_ == expected.threshold_
+    # SQLite has one kind of number only.
+    assert result.precision_ == (np.float64 if engine == "sqlite" else np.float32)
+
+
+def test_frames_of_every_library() -> None:
+    scores, tasks = family(5, 20)
+    frame = pd.DataFrame({"task": tasks, "score": scores})
+    for kind in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        both(kind, scores, tasks)
+
+
+def test_one_task_of_ten_million_rows() -> None:
+    there = connection("duckdb")
+    # A permutation of 0, 1, 2, ...: the score of rank k is k.
+    there.raw_sql(
+        "CREATE OR REPLACE TEMP VIEW ten_million AS SELECT 'all' AS task, "
+        "((i * 7919) % 10000000)::DOUBLE AS score FROM range(10000000) t(i)"
+    )
+    result = calibrate_table(
+        there.table("ten_million"), task="task", score="score", epsilon=0.1, alpha=0.1,
+        delta=0.1, on_infeasible="trivial",
+    )  # fmt: skip
+    assert result.task_sizes_.tolist() == [10_000_000]
+    levels = [level.alpha_within for level in result.guarantee_.levels]
+    ranks = [allowed_errors_in_task(10_000_000, 0.1, level) for level in levels]
+    assert result._evidence.thresholds.tolist() == [[ranks]]
+    assert result._evidence.lowest.tolist() == [0]
+
+
+def test_fifty_thousand_tasks_of_one_row() -> None:
+    frame = pa.table({"task": np.arange(50_000), "score": np.linspace(0, 1, 50_000)})
+    with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
+        calibrate_table(frame, task="task", score="score", epsilon=0.1, alpha=0.1, delta=0.1)
+    trivial = calibrate_table(
+        frame, task="task", score="score", epsilon=0.1, alpha=0.1, delta=0.1,
+        on_infeasible="trivial",
+    )  # fmt: skip
+    assert len(trivial.tasks_) == 50_000
+    assert trivial.threshold_ == -math.inf
+
+
+def test_the_predictor_can_be_saved_and_extended(tmp_path: Any) -> None:
+    scores, tasks = family(5, 40)
+    promise = LOOSE | {"on_infeasible": "trivial"}
+    result = calibrate_table(
+        pd.DataFrame({"task": tasks, "score": scores}), task="task", score="score", **promise
+    )
+    result.save(tmp_path / "promise.json")
+    more = np.random.default_rng(3).normal(size=50)
+    again = load(tmp_path / "promise.json").add(more, ["new"] * 50)
+    direct = MetaPS(**promise).calibrate(np.append(scores, more), [*tasks, *["new"] * 50])
+    assert again.threshold_ == direct.threshold_
+
+
+def test_a_table_that_changes_between_passes_is_noticed() -> None:
+    there = connection("duckdb")
+    there.raw_sql("CREATE OR REPLACE TEMP SEQUENCE ticks")
+    there.raw_sql(
+        "CREATE OR REPLACE TEMP VIEW moving AS "
+        "SELECT 'a' AS task, nextval('ticks')::DOUBLE AS score FROM range(100)"
+    )
+    with pytest.raises(ValueError, match="changed while it was being read: two passes over it"):
+        calibrate_table(
+            there.table("moving"), task="task", score="score", **LOOSE, on_infeasible="trivial"
+        )
+
+
+def test_parameters_are_checked_before_the_table_is_opened() -> None:
+    with pytest.raises(ValueError, match="epsilon must be a number strictly between 0 and 1"):
+        calibrate_table("nowhere", task="t", score="s", epsilon=2, alpha=0.1, delta=0.1)
+    with pytest.raises(ValueError, match="on_infeasible must be 'raise' or 'trivial', got 'x'"):
+        calibrate_table("nowhere", task="t", score="s", **LOOSE, on_infeasible="x")
+    with pytest.raises(TypeError, match="unknown parameter .confidence_level.; use epsilon = 1 - "):
+        calibrate_table("nowhere", task="t", score="s", confidence_level=0.9)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("engine", ["postgres", "sqlite", "duckdb"])
+@pytest.mark.parametrize("kind", ["softmax", "tiny", "large", "denormal"])
+def test_scores_whose_squares_overflow_or_underflow(engine: str, kind: str) -> None:
+    """PostgreSQL fails if a square overflows or underflows; the search must not need it."""
+    rng = np.random.default_rng(0)
+    scores = {
+        "softmax": 1 / (1 + np.exp(-rng.normal(0, 20, 400))).astype(np.float32),
+        "tiny": np.exp(-rng.exponential(100, 400)),
+        "large": rng.normal(size=400) * 1e25,
+        "denormal": rng.integers(0, 1000, 400) * 5e-324,
+    }[kind]
+    tasks = rng.integers(0, 8, 400)
+    table = put(engine, pd.DataFrame({"task": tasks, "score": scores}))
+    direct = MetaPS(**LOOSE).calibrate(scores, tasks)
+    with as_if_large():
+        result = calibrate_table(table, task="task", score="score", **LOOSE)
+    order = np.argsort(direct.tasks_)
+    assert result.task_thresholds_.tolist() == direct.task_thresholds_[order].tolist()
+
+
+def test_the_classes_of_the_table_are_stored() -> None:
+    columns = {"g": [0, 1], "y": ["a", "b"], "p_a": [1.0, 0], "p_b": [0, 1.0]}
+    result = calibrate_table(
+        pa.table(columns), task="g", label="y", **LOOSE, on_infeasible="trivial"
+    )
+    more = predict_table(result, pa.table({**columns, "p_c": [1.0, 1.0]})).to_pyarrow()
+    assert more["set"].to_pylist() == [["a", "b"]] * 2  # nothing was certified: both, and no c
+    del columns["p_b"]
+    with pytest.raises(ValueError, match="has no column 'p_b'; it has: g, y, p_a"):
+        predict_table(result, pa.table(columns))
+
+
+def with_classes(count: int = 30, examples: int = 80) -> pd.DataFrame:
+    """Tasks with a class of 2 %, one that half of the tasks lack, ties and infinities."""
+    rng = np.random.default_rng(0)
+    names = [*NASTY, *(f"site {i}" for i in range(count))][:count]
+    task = np.repeat(np.array(names, dtype=object), examples)
+    rows = len(task)
+    rare, odd = rng.random(rows) < 0.02, rng.random(rows) < 0.3
+    odd &= np.repeat(rng.random(count) < 0.5, examples)
+    label = np.select([rare, odd], ["ill", "a:b"], "well")
+    scores = rng.normal(size=(rows, 3))
+    scores[::7] = np.round(scores[::7])
+    scores[::41, 0], scores[5::43, 1] = -np.inf, np.inf
+    order = rng.permutation(rows)
+    frame = {
+        "task": task,
+        "y": label,
+        **dict(zip(("p_ill", "p_a:b", "p_well"), scores.T, strict=True)),
+    }
+    frame["true"] = np.select(
+        [label == "ill", label == "a:b"], [scores[:, 0], scores[:, 1]], scores[:, 2]
+    )
+    return pd.DataFrame(frame).iloc[order].reset_index(drop=True)
+
+
+PER_CLASS: dict[str, Any] = {
+    "epsilon": {"ill": 0.4, "a:b": 0.3, "well": 0.1},
+    "alpha": 0.3,
+    "delta": 0.4,
+    "per_class": True,
+    "on_infeasible": "trivial",
+}
+
+
+def by_arrays(frame: pd.DataFrame, **promise: Any) -> MetaPS:
+    labels = frame.y.to_numpy() if promise.get("per_class") else None
+    return MetaPS(**promise).calibrate(frame.true.to_numpy(), frame.task.to_numpy(), labels)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", [{"score": "true"}, {}], ids=["score column", "class scores"])
+def test_each_class_on_every_engine(engine: str, how: dict[str, Any]) -> None:
+    frame = with_classes()
+    table = put(engine, frame)
+    expected = by_arrays(frame, **PER_CLASS)
+    assert (expected.task_sizes_ == 0).any()
+    with as_if_large():
+        result = calibrate_table(table, task="task", label="y", **how, **PER_CLASS)
+    assert_same(result, expected)
+    # Classes come in the order of the labels, or of the columns.
+    columns = ("a:b", "ill", "well") if how else ("ill", "a:b", "well")
+    assert result.classes_ == columns
+    assert np.isfinite(result.thresholds_[result.classes_.index("well")])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"delta": None},
+        {"split": "tight"},
+        {"epsilon": 0.2},
+        {"min_examples": 20},
+        {"min_examples": 20, "delta": None, "split": 0.2},
+    ],
+    ids=str,
+)
+def test_each_class_with_every_parameter(changes: dict[str, Any]) -> None:
+    frame = with_classes()
+    promise = PER_CLASS | changes
+    expected = by_arrays(frame, **promise)
+    result = calibrate_table(frame, task="task", label="y", score="true", **promise)
+    assert_same(result, expected)
+    assert np.array_equal(result.left_out_, expected.left_out_)
+    assert result.promise_ == expected.promise_
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tasks_that_are_numbers_stay_numbers(engine: str) -> None:
+    frame = with_classes()
+    frame["task"] = pd.factorize(frame.task)[0] * 10 - 50
+    result = calibrate_table(put(engine, frame), task="task", label="y", score="true", **PER_CLASS)
+    assert_same(result, by_arrays(frame, **PER_CLASS))
+    assert result.tasks_.dtype == np.int64
+    assert result.tasks_.tolist() == sorted(set(frame.task))
+
+
+def test_labels_that_are_numbers_and_columns_of_lists() -> None:
+    frame = with_classes()
+    names = ["a:b", "ill", "well"]
+    frame["y"] = [names.index(label) for label in frame.y]
+    frame["probs"] = list(frame[[f"p_{name}" for name in names]].to_numpy())
+    numbered = {0: 0.3, 1: 0.4, 2: 0.1}
+    expected = by_arrays(frame, **PER_CLASS | {"epsilon": numbered})
+    assert expected.classes_ == (0, 1, 2)
+    for epsilon in (numbered, {str(label): value for label, value in numbered.items()}):
+        promise = PER_CLASS | {"epsilon": epsilon}
+        for how in ({"score": "true"}, {"columns": "probs"}):
+            result = calibrate_table(frame, task="task", label="y", **promise | how)
+            assert_same(result, expected)
+            assert result.classes_ == (0, 1, 2)
+            assert result.epsilon == numbered
+    frame["y"] = [names[i] for i in frame.y]
+    result = calibrate_table(
+        frame, task="task", label="y", columns="probs", classes=names, **PER_CLASS
+    )
+    assert result.classes_ == tuple(names)
+    assert result.thresholds_.tolist() == expected.thresholds_.tolist()
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_scores_of_classes_give_what_arrays_give(data: st.DataObject) -> None:
+    scores = np.array(data.draw(columns(data.draw(st.sampled_from([np.float32, np.float64])))))
+    count = len(scores)
+    tasks = data.draw(
+        st.lists(st.sampled_from(["a", "b:c", "0:a"]), min_size=count, max_size=count)
+    )
+    labels = data.draw(st.lists(st.sampled_from(["x", "y"]), min_size=count, max_size=count))
+    frame = pa.table({"task": tasks, "y": labels, "score": scores})
+    promise = LOOSE | {"per_class": True, "on_infeasible": "trivial"}
+    promise["min_examples"] = data.draw(st.integers(0, 3))
+    with warnings.catch_warnings(), as_if_large(data.draw(st.integers(1, 3))):
+        warnings.simplefilter("ignore", UserWarning)
+        expected = MetaPS(**promise).calibrate(scores, tasks, labels)
+        result = calibrate_table(
+            frame, task="task", label="y", score="score", connection=connection("duckdb"), **promise
+        )
+    assert_same(result, expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "changes", [{"delta": None}, {"min_examples": 70}, {"min_examples": 70, "split": "tight"}]
+)
+def test_in_expectation_and_large_tasks_only(engine: str, changes: dict[str, Any]) -> None:
+    scores, tasks = family(40, 80)
+    keep = np.random.default_rng(0).random(len(scores)) < np.where(tasks < "site 2", 0.5, 1)
+    scores, tasks = scores[keep], tasks[keep]
+    promise: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1} | changes
+    expected = MetaPS(**promise).calibrate(scores, tasks)
+    table = put(engine, pd.DataFrame({"task": tasks, "score": scores}))
+    result = calibrate_table(table, task="task", score="score", **promise)
+    assert_same(result, expected)
+    assert result.left_out_ == expected.left_out_
+    assert (result.left_out_ > 0) == ("min_examples" in changes)
+
+
+def test_an_uninformative_guarantee_is_reported() -> None:
+    rng = np.random.default_rng(0)
+    scores = np.where(rng.random(3000) < 0.4, 0, rng.random(3000)).astype(np.float32)
+    frame = pd.DataFrame({"task": np.repeat(np.arange(60), 50), "score": scores, "y": "a"})
+    promise: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
+    with as_if_large(), pytest.warns(UserWarning, match="every label is kept whatever its score"):
+        result = calibrate_table(frame, task="task", score="score", **promise)
+    assert result.remarks_[0].endswith("more true labels score that low than may be missed.")
+    with pytest.warns(UserWarning, match="class 'a' is kept whatever its score, and the guarantee"):
+        calibrate_table(frame, task="task", score="score", label="y", per_class=True, **promise)
+
+
+def test_the_lowest_score_is_computed_in_tables_of_any_size() -> None:
+    """If the first pass computes no ranges, the engine is asked for the range of all scores."""
+    scores, tasks = family(20, 100)
+    labels = np.random.default_rng(0).choice(["a", "b"], len(scores))
+    scores[7] = scores.min() - 0.01
+    frame = pd.DataFrame({"task": tasks, "score": scores, "y": labels})
+    promise = LOOSE | {"per_class": True, "on_infeasible": "trivial"}
+    with as_if_large():
+        both(frame, scores, tasks)
+        result = calibrate_table(frame, task="task", score="score", label="y", **promise)
+    assert_same(result, MetaPS(**promise).calibrate(scores, tasks, labels))
+
+
+def test_an_infeasible_class_is_named() -> None:
+    frame = with_classes()
+    promise = PER_CLASS | {"on_infeasible": "raise", "delta": 0.05}
+    with pytest.raises(InfeasibleGuarantee, match="of 3 classes: .*class 'ill'"):
+        calibrate_table(frame, task="task", label="y", **promise)
+
+
+def test_columns_of_a_guarantee_per_class_are_stored(tmp_path: Any) -> None:
+    frame = with_classes()
+    result = calibrate_table(frame, task="task", label="y", score="true", **PER_CLASS)
+    result.save(tmp_path / "p.json")
+    again = load(tmp_path / "p.json")
+    assert again.columns_ == {"task": "task", "label": "y", "score": "true"}
+    assert again.classes_ == ("a:b", "ill", "well")
+    assert again.epsilon == PER_CLASS["epsilon"]
+    sets = predict_table(again, frame).to_pandas()
+    kept = again.predict_set(frame[["p_a:b", "p_ill", "p_well"]].to_numpy())
+    assert sets["set_size"].sum() == kept.sum()

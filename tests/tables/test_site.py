@@ -1,0 +1,56 @@
+"""A site computes what the whole table would give for its rows. See also tests/test_sites.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metapac.exceptions import InvalidInput
+from metapac.tables import calibrate_table, site_table
+from tests.helpers.engines import ENGINES, put
+
+LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    scores = rng.random(12 * 40)
+    return pd.DataFrame({"site": np.repeat(np.arange(12), 40), "score": scores, "y": "a"})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_site_sends_its_part_of_the_evidence(engine: str, frame: pd.DataFrame) -> None:
+    together = calibrate_table(frame, task="site", score="score", **LEVELS)
+    part = put(engine, frame[frame.site == 3])
+    site = site_table(part, name=" ohio ", score="score", **LEVELS)
+    assert site.name == "ohio"
+    assert site.examples == (40,)
+    assert site.guarantee == together.guarantee_
+    assert [list(row) for row in site.thresholds] == together._evidence.thresholds[3].tolist()
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 7])
+def test_a_site_needs_a_name(name: Any, frame: pd.DataFrame) -> None:
+    message = "name must be a non-empty string, unique among sites, got .* such as name='ohio'"
+    with pytest.raises(InvalidInput, match=message):
+        site_table(frame, name=name, score="score", **LEVELS)
+
+
+def test_classes_must_be_named_since_a_site_may_lack_some(frame: pd.DataFrame) -> None:
+    options = LEVELS | {"name": "a", "label": "y", "score": "score", "per_class": True}
+    with pytest.raises(InvalidInput, match="classes must name all classes if score is passed"):
+        site_table(frame, **options)
+    site = site_table(frame, **options | {"classes": ["a", "b"]})
+    assert site.classes == ("a", "b")
+    assert site.examples == (480, 0)
+
+
+def test_a_column_of_an_absent_class_is_accepted(frame: pd.DataFrame) -> None:
+    scores = frame.rename(columns={"score": "p_a"}).assign(p_b=0.5)
+    site = site_table(scores, name="a", label="y", per_class=True, **LEVELS)
+    assert site.classes == ("a", "b")
+    assert site.examples == (480, 0)

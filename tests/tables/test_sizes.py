@@ -1,0 +1,39 @@
+"""The sizes of tasks are counted by the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from metapac.exceptions import InvalidInput
+from metapac.tables.sizes import count_examples
+from tests.helpers.engines import ENGINES, put
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sizes_are_sorted(engine: str) -> None:
+    frame = pd.DataFrame({"site": ["b", "a", "b", "c", "b", "c"], "score": 0.5})
+    assert count_examples(put(engine, frame), task="site").tolist() == [1, 2, 3]
+
+
+def test_rows_without_a_task_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="column 'g' is missing in 2 rows; an example must bel"):
+        count_examples(pa.table({"g": ["a", None, None]}), task="g")
+    (tmp_path / "a.csv").write_text('g,s\na,1\n"",2\n')
+    with pytest.raises(InvalidInput, match="a.csv, line 3: column 'g' is empty"):
+        count_examples(tmp_path / "a.csv", task="g")
+
+
+def test_a_table_without_rows_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="holds no rows. Pass at least one labelled example."):
+        count_examples(pa.table({"g": pa.array([], pa.string())}), task="g")
+
+
+def test_the_task_is_given_by_its_name() -> None:
+    with pytest.raises(InvalidInput, match="task must be the name of a column as a string, got"):
+        count_examples(pa.table({"g": ["a"]}), task=["g"])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="has no column 'site'; it has: g"):
+        count_examples(pa.table({"g": ["a"]}), task="site")

@@ -1,0 +1,242 @@
+"""Docstrings of the public names: a summary, the parameters of the signature, examples that run."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import enum
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, get_args
+
+import griffe
+import pytest
+
+import metapac
+
+STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
+
+
+class Documented(NamedTuple):
+    """A public module, class, function, method or property, and the class that it belongs to."""
+
+    name: str
+    value: Any
+    owner: type | None = None
+
+
+def public_modules() -> list[str]:
+    found = pkgutil.walk_packages(metapac.__path__, "metapac.")
+    names = [module.name for module in found if "._" not in module.name]
+    return ["metapac", *names]
+
+
+def documented(module: str) -> Iterator[Documented]:
+    """Yield a module, its public classes and functions, and the public members of its classes."""
+    loaded = importlib.import_module(module)
+    yield Documented(module, loaded)
+    for name, value in vars(loaded).items():
+        is_ours = getattr(value, "__module__", None) == module and not name.startswith("_")
+        if not is_ours or not (inspect.isclass(value) or inspect.isfunction(unwrapped(value))):
+            continue
+        yield Documented(f"{module}.{name}", value)
+        if inspect.isclass(value):
+            yield from members(f"{module}.{name}", value)
+
+
+def members(path: str, cls: type) -> Iterator[Documented]:
+    for name, value in vars(cls).items():
+        if not name.startswith("_") and inspect.isfunction(unwrapped(value)):
+            yield Documented(f"{path}.{name}", value, cls)
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the function inside a method, property, cached function or decorated function."""
+    if isinstance(value, property):
+        value = value.fget
+    if isinstance(value, functools.cached_property):
+        value = value.func
+    return inspect.unwrap(getattr(value, "__func__", value))
+
+
+def docstring(item: Documented) -> griffe.Docstring:
+    """Return its docstring, or the one that it inherits from a class of this package."""
+    text = item.value.__doc__
+    for cls in item.owner.__mro__ if item.owner else ():
+        inherited = vars(cls).get(item.name.rsplit(".", 1)[1])
+        if text is None and cls.__module__.startswith("metapac."):
+            text = inherited.__doc__
+    return griffe.Docstring(inspect.cleandoc(text or ""), parser="numpy")
+
+
+def sections(item: Documented) -> dict[str, list[str]]:
+    """Return the names in each section of a docstring."""
+    found: dict[str, list[str]] = {}
+    for section in docstring(item).parse("numpy", warnings=False):
+        listed = section.value if isinstance(section.value, list) else []
+        names = [getattr(entry, "name", "") for entry in listed]
+        found[section.kind.value] = ", ".join(names).split(", ")  # as in "low, high : float"
+    return found
+
+
+def problems(item: Documented) -> Iterator[str]:
+    """Yield what is wrong with a docstring."""
+    summary = docstring(item).value.split("\n\n")[0]
+    if not summary:
+        yield "has no docstring"
+        return
+    if "\n" in summary or not summary.endswith("."):
+        yield f"its first line must be a sentence that ends with a full stop, got {summary!r}"
+    if inspect.ismodule(item.value) or is_command(item.value):
+        return
+    if isinstance(item.value, property | functools.cached_property):
+        return
+    yield from problems_of_parameters(item)
+    returns = not inspect.isclass(item.value) and returns_something(unwrapped(item.value))
+    if returns and not {"returns", "yields"} & sections(item).keys():
+        yield "has no Returns or Yields section"
+
+
+def problems_of_parameters(item: Documented) -> Iterator[str]:
+    expected, found = parameters(item), sections(item)
+    listed = found.get("parameters", []) + found.get("other parameters", [])
+    if has_fields(item.value) and not listed:
+        # A value that the package makes and a caller only reads lists its fields as attributes.
+        listed = [name for name in found.get("attributes", []) if name in expected]
+    if expected != listed:
+        yield f"has the parameters {expected}, and its docstring lists {listed}"
+
+
+def parameters(item: Documented) -> list[str]:
+    """Return the names of the parameters, with the stars of ``*args`` and ``**options``."""
+    value = item.value
+    if inspect.isclass(value) and not has_fields(value) and not has_constructor(value):
+        return []
+    called = getattr(item.owner, item.name.rsplit(".", 1)[1]) if item.owner else value
+    names = [
+        STARS.get(parameter.kind.name, "") + parameter.name
+        for parameter in inspect.signature(called).parameters.values()
+    ]
+    takes_self = item.owner is not None and not isinstance(value, staticmethod | classmethod)
+    return names[1:] if takes_self else names
+
+
+def has_fields(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) or hasattr(value, "_fields")
+
+
+def has_constructor(cls: type) -> bool:
+    """Whether users call it, and a class of this package says how."""
+    if issubclass(cls, enum.Enum) or Protocol in cls.__bases__:
+        return False
+    if issubclass(cls, Exception):  # the base class documents the constructor of all
+        return "__init__" in vars(cls)
+    inits = [base for base in cls.__mro__ if "__init__" in vars(base)]
+    return inits[0].__module__.startswith("metapac.")
+
+
+def returns_something(function: Any) -> bool:
+    result = inspect.signature(function).return_annotation
+    return str(result).removeprefix("typing.") not in ("None", "NoReturn", "Never")
+
+
+def is_command(value: Any) -> bool:
+    """Whether it is a command, whose docstring is its help and whose options have their own."""
+    annotations = [p.annotation for p in signature_of(value)] if inspect.isfunction(value) else []
+    return any(
+        type(extra).__module__.startswith("typer.")
+        for annotation in annotations
+        for extra in get_args(annotation)
+    )
+
+
+def signature_of(value: Any) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(value, eval_str=True).parameters.values())
+    except NameError:  # a type that is imported only for type checkers, so it is no command
+        return []
+
+
+ITEMS = [item for module in public_modules() for item in documented(module)]
+PACKAGES = [
+    module for module in public_modules() if hasattr(importlib.import_module(module), "__path__")
+]
+
+
+def exported() -> Iterator[Documented]:
+    for package in PACKAGES:
+        loaded = importlib.import_module(package)
+        for name in getattr(loaded, "__all__", ()):
+            value = getattr(loaded, name)
+            if inspect.isclass(value) or inspect.isfunction(unwrapped(value)):
+                yield Documented(f"{package}.{name}", value)
+
+
+def by_name(item: Documented) -> str:
+    return item.name.removeprefix("metapac.")
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=by_name)
+def test_docstring(item: Documented) -> None:
+    found = list(problems(item))
+    assert not found, f"{item.name} " + "; ".join(found)
+
+
+@pytest.mark.parametrize("item", list(exported()), ids=by_name)
+def test_exported_names_have_examples(item: Documented) -> None:
+    assert ">>> " in docstring(item).value, f"{item.name} has no example"
+    assert "examples" in sections(item), f"{item.name} has no Examples section"
+
+
+class Raising(doctest.DocTestRunner):
+    """Reports a failed example as pytest does."""
+
+    def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
+        if issubclass(exc_info[0], ModuleNotFoundError):
+            pytest.skip(str(exc_info[1]))
+        super().report_unexpected_exception(out, test, example, exc_info)
+
+
+EXAMPLES = [
+    test
+    for module in public_modules()
+    # Nothing is defined: readers copy an example with its imports.
+    for test in doctest.DocTestFinder().find(importlib.import_module(module), extraglobs=None)
+    if test.examples
+]
+
+
+@pytest.mark.parametrize("test", EXAMPLES, ids=lambda test: test.name.removeprefix("metapac."))
+def test_examples_run(
+    test: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    test.globs = {"__name__": "example"}
+    report: list[str] = []
+    runner = Raising(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert not runner.run(test, out=report.append).failed, "".join(report)
+
+
+def flawed(a: int, *rest: int, **options: int) -> int:
+    """Return a sum
+
+    Parameters
+    ----------
+    b : int
+        The first number.
+    """
+    return a + sum(rest) + sum(options.values())
+
+
+def test_the_checks_can_fail() -> None:
+    summary, listed, returned = problems(Documented("flawed", flawed))
+    assert "a sentence that ends with a full stop, got 'Return a sum'" in summary
+    assert listed == "has the parameters ['a', '*rest', '**options'], and its docstring lists ['b']"
+    assert returned == "has no Returns or Yields section"
+    flawed_copy = functools.partial(flawed)
+    flawed_copy.__doc__ = ""
+    assert list(problems(Documented("copy", flawed_copy))) == ["has no docstring"]
