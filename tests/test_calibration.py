@@ -543,3 +543,41 @@ def test_the_guarantee_is_validated_once_per_call(monkeypatch: pytest.MonkeyPatc
     method.calibrate(scores, np.repeat(np.arange(60), 100))
     method.predict_set(scores)
     assert len(calls) == 1
+
+
+class Tagged(MetaPS):
+    """A subclass with a parameter that the guarantee does not know."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        alpha: float,
+        delta: float,
+        split: str = "joint",
+        per_class: bool = False,
+        min_examples: int = 0,
+        on_infeasible: str = "raise",
+        tag: str = "x",
+    ) -> None:
+        super().__init__(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
+        self.tag = tag
+
+
+def test_a_subclass_may_have_parameters_of_its_own() -> None:
+    scores, tasks = np.linspace(0, 1, 3000), np.repeat(np.arange(60), 50)
+    levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+    tagged = Tagged(**levels).calibrate(scores, tasks)
+    assert tagged.threshold_ == MetaPS(**levels).calibrate(scores, tasks).threshold_
+
+
+def test_results_are_plain_attributes() -> None:
+    scores, tasks = np.linspace(0, 1, 3000), np.repeat(np.arange(60), 50)
+    predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
+    assert not hasattr(predictor, "threshold_")
+    predictor.calibrate(scores, tasks)
+    assert "threshold_" in vars(predictor)
+    predictor.set_params(epsilon=0.3)
+    assert predictor.threshold_ >= 0  # the number stays; using it for sets is refused
+    with pytest.raises(NotCalibrated):
+        predictor.predict_set([[0.5]])

@@ -9,6 +9,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
@@ -18,6 +19,7 @@ import pytest
 
 import metapac
 
+API_PAGES = Path(__file__).parent.parent / "docs" / "api"
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 
 
@@ -96,13 +98,14 @@ def problems(item: Documented) -> Iterator[str]:
     if isinstance(item.value, property | functools.cached_property):
         return
     yield from problems_of_parameters(item)
+    yield from problems_of_defaults(item)
     returns = not inspect.isclass(item.value) and returns_something(unwrapped(item.value))
     if returns and not {"returns", "yields"} & sections(item).keys():
         yield "has no Returns or Yields section"
 
 
 def problems_of_parameters(item: Documented) -> Iterator[str]:
-    expected, found = parameters(item), sections(item)
+    expected, found = [starred(parameter) for parameter in parameters(item)], sections(item)
     listed = found.get("parameters", []) + found.get("other parameters", [])
     if has_fields(item.value) and not listed:
         # A value that the package makes and a caller only reads lists its fields as attributes.
@@ -111,18 +114,54 @@ def problems_of_parameters(item: Documented) -> Iterator[str]:
         yield f"has the parameters {expected}, and its docstring lists {listed}"
 
 
-def parameters(item: Documented) -> list[str]:
-    """Return the names of the parameters, with the stars of ``*args`` and ``**options``."""
+def problems_of_defaults(item: Documented) -> Iterator[str]:
+    """Yield parameters that have a default and do not say so, or state one that they lack."""
+    types = types_of_parameters(item)
+    for parameter in parameters(item) if types else ():
+        text = types.get(starred(parameter), "")
+        stated = re.search(r"(?:^|, )(?:optional|default (.+))$", text)
+        has_default = parameter.default is not parameter.empty
+        if has_default != bool(stated):
+            amount = "a" if has_default else "no"
+            yield f"has {amount} default of {parameter.name}, and its docstring says {text!r}"
+        elif stated and stated[1] not in (None, written(parameter.default)):
+            default = written(parameter.default)
+            yield f"has the default {parameter.name}={default}, and its docstring says {text!r}"
+
+
+def types_of_parameters(item: Documented) -> dict[str, str]:
+    """Return the types in the sections of parameters; griffe would leave out "optional"."""
+    _, *parts = re.split(r"^(.+)\n-+$", docstring(item).value, flags=re.MULTILINE)
+    return {
+        name: text
+        for title, section in zip(parts[::2], parts[1::2], strict=True)
+        if title in ("Parameters", "Other Parameters")
+        for names, text in re.findall(r"^(\S.*?) : (.+)$", section, re.MULTILINE)
+        for name in names.split(", ")
+    }
+
+
+def written(default: Any) -> str:
+    """Return a default as docstrings write it."""
+    if inspect.isclass(default):
+        return f"{default.__module__}.{default.__qualname__}"
+    return repr(default).replace("'", '"')
+
+
+def parameters(item: Documented) -> list[inspect.Parameter]:
+    """Return the parameters that a caller passes."""
     value = item.value
     if inspect.isclass(value) and not has_fields(value) and not has_constructor(value):
         return []
     called = getattr(item.owner, item.name.rsplit(".", 1)[1]) if item.owner else value
-    names = [
-        STARS.get(parameter.kind.name, "") + parameter.name
-        for parameter in inspect.signature(called).parameters.values()
-    ]
+    found = list(inspect.signature(called).parameters.values())
     takes_self = item.owner is not None and not isinstance(value, staticmethod | classmethod)
-    return names[1:] if takes_self else names
+    return found[1:] if takes_self else found
+
+
+def starred(parameter: inspect.Parameter) -> str:
+    """Return the name, with the stars of ``*args`` and ``**options``."""
+    return STARS.get(parameter.kind.name, "") + parameter.name
 
 
 def has_fields(value: Any) -> bool:
@@ -167,13 +206,28 @@ PACKAGES = [
 ]
 
 
+def on_api_pages() -> list[str]:
+    """Return the modules whose names the API reference lists."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(API_PAGES.glob("*.md")))
+    return re.findall(r"^<!-- names: (.+?) -->$", text, re.MULTILINE)
+
+
 def exported() -> Iterator[Documented]:
-    for package in PACKAGES:
-        loaded = importlib.import_module(package)
+    """Yield ``__all__`` of the packages, and all else that the API reference lists."""
+    for module in dict.fromkeys([*PACKAGES, *on_api_pages()]):
+        loaded = importlib.import_module(module)
+        if module in on_api_pages() and not hasattr(loaded, "__all__"):
+            yield from (item for item in documented(module) if is_callable(item))
         for name in getattr(loaded, "__all__", ()):
-            value = getattr(loaded, name)
-            if inspect.isclass(value) or inspect.isfunction(unwrapped(value)):
-                yield Documented(f"{package}.{name}", value)
+            item = Documented(f"{module}.{name}", getattr(loaded, name))
+            if is_callable(item):
+                yield item
+
+
+def is_callable(item: Documented) -> bool:
+    """Whether it is a class, or a function outside of classes."""
+    is_function = inspect.isfunction(unwrapped(item.value))
+    return item.owner is None and (inspect.isclass(item.value) or is_function)
 
 
 def by_name(item: Documented) -> str:
@@ -190,6 +244,13 @@ def test_docstring(item: Documented) -> None:
 def test_exported_names_have_examples(item: Documented) -> None:
     assert ">>> " in docstring(item).value, f"{item.name} has no example"
     assert "examples" in sections(item), f"{item.name} has no Examples section"
+
+
+def test_names_of_modules_without_all_are_exported() -> None:
+    names = {item.name for item in exported()}
+    assert {"metapac.sites.Site", "metapac.scoring.store", "metapac.plots.save"} <= names
+    assert {"metapac.exceptions.EngineError", "metapac.tasks.synthetic.Family"} <= names
+    assert "metapac.sites.Site.save" not in names
 
 
 class Raising(doctest.DocTestRunner):
@@ -240,3 +301,31 @@ def test_the_checks_can_fail() -> None:
     flawed_copy = functools.partial(flawed)
     flawed_copy.__doc__ = ""
     assert list(problems(Documented("copy", flawed_copy))) == ["has no docstring"]
+
+
+def vague(a: int, b: int = 1, c: str = "c", *, d: int = 4, e: type = int) -> None:
+    """Do nothing.
+
+    Parameters
+    ----------
+    a : int, optional
+        Required.
+    b : int
+        Optional.
+    c, d : {"c", "d"}, default "c"
+        Optional.
+    e : type, default builtins.int
+        Optional.
+
+    Notes
+    -----
+    b : int, optional
+    """
+
+
+def test_the_check_of_defaults_can_fail() -> None:
+    assert list(problems(Documented("vague", vague))) == [
+        "has no default of a, and its docstring says 'int, optional'",
+        "has a default of b, and its docstring says 'int'",
+        """has the default d=4, and its docstring says '{"c", "d"}, default "c"'""",
+    ]

@@ -408,3 +408,23 @@ def test_infinities_are_encoded_as_strings() -> None:
         0.5,
         -math.inf,
     ]
+
+
+def test_a_file_that_has_lost_its_checksum_alone_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    _document.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
+    content = bytearray(path.read_bytes())
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    document = json.loads(header["__metadata__"]["metapac"])
+    del document["checksum"]
+    header["__metadata__"]["metapac"] = json.dumps(document)
+    packed = json.dumps(header).encode()
+    data = bytearray(content[8 + size :])
+    data[0] ^= 1
+    path.write_bytes(len(packed).to_bytes(8, "little") + packed + bytes(data))
+    with (
+        pytest.warns(UserWarning, match="has no checksum"),
+        pytest.raises(BadArtefact, match="was edited or damaged"),
+    ):
+        _document.read_tensors(path, UNSIGNED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 
 from metapac import exceptions
@@ -69,3 +70,15 @@ def test_text_without_values_may_hold_braces() -> None:
 
 def test_a_parameter_may_have_the_value_none() -> None:
     assert (Parameter("delta").has_value, Parameter("delta", None).has_value) == (False, True)
+
+
+def test_an_exception_holds_text_and_not_the_objects_of_the_user() -> None:
+    rates = {"yes": 0.1}
+    error = InvalidInput("{} must be a number, got {!r}.", Parameter("epsilon"), rates)
+    rates["yes"] = 0.2
+    assert str(error) == error.render() == "epsilon must be a number, got {'yes': 0.1}."
+    unpicklable = InvalidInput("got {}.", lambda: None)
+    assert str(pickle.loads(pickle.dumps(unpicklable))) == str(unpicklable)
+    with pytest.raises(TypeError, match="has no placeholder for"):
+        InvalidInput("a", "b")
+    assert str(Parameter("epsilon", np.float64(0.1))) == "epsilon=0.1"

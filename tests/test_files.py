@@ -168,6 +168,13 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     assert path.read_text() == "a file"
 
 
+def test_temporary_names_are_hidden_and_differ(tmp_path: Path) -> None:
+    paths = {_files.temporary_name(tmp_path / "a.txt") for _ in range(10)}
+    assert len(paths) == 10
+    assert {path.parent for path in paths} == {tmp_path}
+    assert all(path.match(".*.partial") for path in paths)
+
+
 def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
     path, link = tmp_path / "a.txt", tmp_path / "link.txt"
     path.write_text("input")

@@ -17,7 +17,7 @@ SOURCE = Path(metapac.__file__).parent
 # From the ground up: a module may import from the layers below it and from its own layer. Each
 # entry is a module or a package; the longest entry that fits a module decides.
 LAYERS = {
-    "ground": ["_version", "_types", "exceptions", "_optional"],
+    "ground": ["_version", "_types", "exceptions", "_optional", "_warnings"],
     "files and checks": ["_files", "_document", "_checks", "_scores", "_ids"],
     "mathematics": [
         "_exact",
@@ -127,3 +127,10 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
 def test_every_public_name_is_there_and_documented() -> None:
     for name in metapac.__all__:
         assert getattr(metapac, name).__doc__
+
+
+def test_submodules_are_attributes_without_an_import_of_their_own() -> None:
+    code = "import metapac; print(metapac.binomial.__name__, metapac.evaluation.__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["metapac.binomial", "metapac.evaluation"]
+    assert dir(metapac) == sorted(metapac.__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,18 @@ def test_a_module_has_its_tests(module: Path) -> None:
 
 def test_exceptions_are_modules() -> None:
     assert {module.as_posix() for module in MODULES} >= EXCEPTIONS.keys()
+
+
+def test_a_type_alias_has_one_meaning() -> None:
+    shared = _assigned(Path("_types.py"))
+    assert "Floats" in shared
+    for module in MODULES:
+        if module.name != "_types.py":
+            assert not shared & _assigned(module), f"{module} defines an alias of _types.py again"
+
+
+def _assigned(module: Path) -> set[str]:
+    """Return the names that a module assigns at its top level."""
+    statements = ast.parse((SOURCE / module).read_text(encoding="utf-8")).body
+    targets = [t for s in statements if isinstance(s, ast.Assign) for t in s.targets]
+    return {target.id for target in targets if isinstance(target, ast.Name)}

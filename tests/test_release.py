@@ -48,3 +48,19 @@ def test_every_python_is_tested(project: dict[str, Any]) -> None:
     tested = re.search(r"python: \[(.*)\]", workflow)
     assert tested is not None
     assert re.findall(r"[\d.]+", tested[1]) == versions
+
+
+def test_the_build_backend_is_the_same_where_the_release_is_built() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (backend,) = settings["build-system"]["requires"]
+    assert backend.startswith("hatchling>=")  # older ones do not know license-files of PEP 639
+    assert backend in settings["dependency-groups"]["build"]
+
+
+@pytest.mark.skipif(not (ROOT / ".github").is_dir(), reason="not in source distributions")
+def test_nothing_is_published_before_the_tests_pass() -> None:
+    workflows = ROOT / ".github" / "workflows"
+    assert re.search(r"^  workflow_call:", (workflows / "tests.yml").read_text(), re.MULTILINE)
+    release = (workflows / "release.yml").read_text()
+    assert "\n  tests:\n    uses: ./.github/workflows/tests.yml\n" in release
+    assert "\n  publish:\n    needs: [tests, build]\n" in release

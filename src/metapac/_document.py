@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from numpy.typing import ArrayLike
 from metapac import _files, _optional
 from metapac._types import PathLike
 from metapac._version import __version__
+from metapac._warnings import warn
 from metapac.exceptions import BadArtefact, InvalidInput
 
 _METADATA = "__metadata__"  # the key that safetensors reserves in its header
@@ -104,9 +104,10 @@ def read_tensors(
             f"{path} is not a {kind.name} file, or is truncated. Pass a file written by "
             f"{kind.written_by}. {kind.remedy}"
         ) from error
-    signed = isinstance(document, dict) and "checksum" in document
+    # Only the oldest files have neither checksum; a file that has lost just one is damaged.
+    old = isinstance(document, dict) and not {"checksum", _TENSORS} & document.keys()
     document = verify(path, document, kind)
-    if document.pop(_TENSORS, None) != _tensor_checksum(header, data) and signed:
+    if not old and document.pop(_TENSORS, None) != _tensor_checksum(header, data):
         raise _damaged(path, kind)
     try:
         return document, module.load(content)
@@ -131,11 +132,9 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
     if type(schema) is not int or not kind.oldest <= schema <= kind.schema:
         raise _other_schema(path, document, kind)
     if kind.unsigned and "checksum" not in document:
-        warnings.warn(
+        warn(
             f"{path} has no checksum, so damage would go unnoticed: it was written by an early "
-            "version of metapac. Write it again to add one.",
-            UserWarning,
-            stacklevel=4,
+            "version of metapac. Write it again to add one."
         )
         return document
     stated = document.pop("checksum", None)

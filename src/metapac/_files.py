@@ -35,7 +35,7 @@ def replacing_path(path: PathLike) -> Iterator[Path]:
         return
     target = Path(path).resolve()
     check_folder(target.parent)
-    temporary = _temporary(target)
+    temporary = temporary_name(target)
     try:
         yield temporary
         with temporary.open("rb+") as written:  # Windows syncs only what is open for writing
@@ -56,7 +56,7 @@ def new_folder(path: PathLike, *, create: bool = True, exist_ok: bool = False) -
     another process has put there in the meantime stays, and no error is raised.
     """
     target = Path(path)
-    temporary = _temporary(target)
+    temporary = temporary_name(target)
     if create:
         temporary.mkdir()
     try:
@@ -85,5 +85,6 @@ def check_not_input(path: PathLike, inputs: Iterable[PathLike]) -> None:
         raise InvalidInput(f"{path} is also the input. Write to another file.")
 
 
-def _temporary(target: Path) -> Path:
-    return target.with_name(f".{secrets.token_hex(8)}.partial")
+def temporary_name(target: Path) -> Path:
+    """Return a new name beside ``target``, for what is not yet, or no longer, complete."""
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.partial")

@@ -195,29 +195,30 @@ class ThresholdSets(Calibrated):
     epsilon: Any
     classes_: tuple[Any, ...] | None = None
     columns_: dict[str, Any] | None = None
-    _threshold: float | NDArray[np.float64]  # with per_class, of each class
+    threshold_: float
+    thresholds_: NDArray[np.float64]
 
-    @property
-    def threshold_(self) -> float:
-        """The smallest score that is kept."""
-        self.check_calibrated()
-        if isinstance(self._threshold, float):
-            return self._threshold
-        raise NotCalibrated(
-            "threshold_ does not exist with per_class=True, which gives each class a threshold. "
-            "Use .thresholds_, or .threshold_of(label)."
-        )
+    def __getattr__(self, name: str) -> Any:
+        """Explain why a result is missing."""
+        if name.endswith("_") and not name.startswith("_"):
+            self.check_calibrated()
+        if name == "threshold_":
+            raise NotCalibrated(
+                "threshold_ does not exist with per_class=True, which gives each class a "
+                "threshold. Use .thresholds_, or .threshold_of(label)."
+            )
+        if name == "thresholds_":
+            raise NotCalibrated(
+                "thresholds_ exists only with per_class=True; here all labels share one "
+                "threshold. Use .threshold_, or .threshold_of(label)."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    @property
-    def thresholds_(self) -> NDArray[np.float64]:
-        """The smallest score that is kept, for each of ``classes_``."""
-        self.check_calibrated()
-        if not isinstance(self._threshold, float):
-            return self._threshold
-        raise NotCalibrated(
-            "thresholds_ exists only with per_class=True; here all labels share one threshold. "
-            "Use .threshold_, or .threshold_of(label)."
-        )
+    def _set_threshold(self, threshold: float | NDArray[np.float64]) -> None:
+        """Set the threshold, or with ``per_class`` that of each class, and drop an earlier one."""
+        for name in ("threshold_", "thresholds_"):
+            vars(self).pop(name, None)
+        setattr(self, "threshold_" if isinstance(threshold, float) else "thresholds_", threshold)
 
     def threshold_of(self, label: Any) -> float:
         """Return the threshold that decides whether a label is kept.
@@ -267,7 +268,7 @@ class ThresholdSets(Calibrated):
                     f"scores must have a column for each of the {len(self.classes_)} classes "
                     f"{', '.join(map(repr, self.classes_))}, in this order, got shape {shape}."
                 )
-        return self._at_least(scores, self._threshold)
+        return self._at_least(scores, self._result()[1])
 
     def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
         """Return an interval for each prediction, if calibrated on `residual_scores`.
@@ -292,7 +293,8 @@ class ThresholdSets(Calibrated):
         return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
 
     def _result(self) -> tuple[str, Any]:
-        return ("threshold" if self.classes_ is None else "thresholds"), self._threshold
+        name = "threshold" if self.classes_ is None else "thresholds"
+        return name, getattr(self, f"{name}_")
 
 
 def load(path: PathLike) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, _ids, _scores, sentences, shortage
 from metapac._checks import reject_foreign_keywords
+from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.binomial import allowed_errors, threshold
 from metapac.evidence import Evidence, coarsest_precision, collect_evidence
@@ -330,7 +330,7 @@ class MetaPS(ThresholdSets):
 
     def _make_guarantee(self) -> Guarantee:
         check_on_infeasible(self.on_infeasible)
-        return Guarantee(**self._guarantee_params())
+        return Guarantee(**{field.name: getattr(self, field.name) for field in fields(Guarantee)})
 
     def _check_not_per_class(self, method: str) -> None:
         if self.per_class:
@@ -348,7 +348,7 @@ class MetaPS(ThresholdSets):
         self._take_second_step(guarantee, evidence)
         for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
             if is_feasible and (remark := outcome.remark()):
-                warnings.warn(remark, UserWarning, stacklevel=3)
+                warn(remark)
         return self
 
     def _take_second_step(self, guarantee: Guarantee, evidence: Evidence) -> None:
@@ -366,7 +366,7 @@ class MetaPS(ThresholdSets):
 
     def _set_shared(self, evidence: Evidence, outcome: Outcome) -> None:
         used = outcome.used
-        self._threshold = outcome.threshold
+        self._set_threshold(outcome.threshold)
         self.level_ = self.guarantee_.levels[outcome.level]
         self.tasks_, self.task_sizes_ = evidence.names[used], evidence.sizes[used, 0]
         self.task_thresholds_ = evidence.thresholds[used, 0, outcome.level]
@@ -375,7 +375,7 @@ class MetaPS(ThresholdSets):
     def _set_per_class(self, evidence: Evidence, outcomes: list[Outcome]) -> None:
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
         levels = [outcome.level for outcome in outcomes]
-        self._threshold = np.array([outcome.threshold for outcome in outcomes])
+        self._set_threshold(np.array([outcome.threshold for outcome in outcomes]))
         self.level_ = tuple(self.guarantee_.levels[level] for level in levels)
         self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
         at_level = evidence.thresholds[:, np.arange(len(levels)), levels]  # (tasks, classes)
@@ -465,7 +465,8 @@ class PS(ThresholdSets):
             raise InfeasibleGuarantee(
                 shortage.explain_too_few_examples(self.epsilon, self.delta, n)
             )
-        self.n_examples_, self._threshold = n, cut_off
+        self.n_examples_ = n
+        self._set_threshold(cut_off)
         return self._mark_calibrated(array.dtype)
 
     @property
@@ -482,5 +483,5 @@ class PS(ThresholdSets):
 
     def _restore(self, body: dict[str, Any]) -> None:
         self.n_examples_ = _checks.as_whole_number("examples", body["evidence"]["examples"])
-        self._threshold = float(body["threshold"])
+        self._set_threshold(float(body["threshold"]))
         self._mark_calibrated(np.dtype(body["precision"]))

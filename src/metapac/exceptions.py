@@ -18,6 +18,7 @@ Files that cannot be opened raise ``OSError``, and wrong argument names ``TypeEr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from string import Formatter
 from typing import Any
 
 
@@ -40,7 +41,7 @@ class Parameter:
 
     def __init__(self, name: str, value: Any = ...) -> None:
         self.name = name
-        self.value = value
+        self.value = value.item() if hasattr(value, "item") else value  # NumPy scalars
 
     @property
     def has_value(self) -> bool:
@@ -75,8 +76,7 @@ class Message:
     """
 
     def __init__(self, template: str, *values: Any) -> None:
-        self.template = template
-        self.values = values
+        self.parts = _fill(template, values) if values else (str(template),)
 
     @classmethod
     def join(cls, separator: str, parts: Sequence[Any]) -> Message:
@@ -109,18 +109,35 @@ class Message:
         str
             The text.
         """
-        if not self.values:
-            return self.template
-        return self.template.format(*(_render(value, show) for value in self.values))
+        return "".join(_render(part, show) for part in self.parts)
 
     def __str__(self) -> str:
         return self.render()
 
 
-def _render(value: Any, show: Callable[[Parameter], str]) -> Any:
-    if isinstance(value, Parameter):
-        return show(value)
-    return value.render(show) if isinstance(value, Message) else value
+def _fill(template: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return texts, parameters and messages; other values become text at once.
+
+    So an exception holds no object of the user's, and can be sent to another process.
+    """
+    parts: list[Any] = []
+    remaining = list(values)
+    for text, field, spec, conversion in Formatter().parse(template):
+        parts.append(text)
+        if field is not None:
+            value = remaining.pop(0)
+            if not isinstance(value, Parameter | Message):
+                value = format(Formatter().convert_field(value, conversion), spec or "")
+            parts.append(value)
+    if remaining:
+        raise TypeError(f"{template!r} has no placeholder for {remaining!r}.")
+    return tuple(parts)
+
+
+def _render(part: Any, show: Callable[[Parameter], str]) -> str:
+    if isinstance(part, Parameter):
+        return show(part)
+    return part.render(show) if isinstance(part, Message) else part
 
 
 class MetapacError(Exception):
@@ -230,15 +247,57 @@ class BadArtefact(MetapacError, ValueError):
 
 
 class BadArchive(MetapacError, ValueError):
-    """A downloaded archive is damaged, or would write outside its folder."""
+    """A downloaded archive is damaged, or would write outside its folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from metapac.datasets.store.archives import unpack
+    >>> from metapac.exceptions import BadArchive
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     archive = Path(folder, "images.zip")
+    ...     _ = archive.write_text("half of an archive")
+    ...     try:
+    ...         unpack(archive, folder)
+    ...     except BadArchive:
+    ...         print("download it again")
+    download it again
+    """
 
 
 class EngineError(MetapacError, ValueError):
-    """A table engine could not read or write; the message names the file or the server."""
+    """A table engine could not read or write; the message names the file or the server.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from metapac.exceptions import EngineError
+    >>> from metapac.tables import calibrate_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "scores.parquet")
+    ...     _ = path.write_text("half of a table")
+    ...     try:
+    ...         calibrate_table(path, task="site", epsilon=0.1, alpha=0.2, delta=0.1)
+    ...     except EngineError:
+    ...         print("write it again")
+    write it again
+    """
 
 
 class DownloadFailed(MetapacError, OSError):
-    """A download failed; the bytes that arrived are stored, and the next attempt resumes it."""
+    """A download failed; the bytes that arrived are stored, and the next attempt resumes it.
+
+    Examples
+    --------
+    >>> from metapac.exceptions import DownloadFailed
+    >>> try:
+    ...     raise DownloadFailed("images.zip could not be downloaded: HTTP 503.")
+    ... except OSError as error:  # like other failures of the network
+    ...     print(error)
+    images.zip could not be downloaded: HTTP 503.
+    """
 
 
 class MissingExtra(MetapacError, ModuleNotFoundError):

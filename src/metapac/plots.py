@@ -51,6 +51,13 @@ def create_figure(
     ------
     MissingExtra
         If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from metapac.plots import create_figure
+    >>> figure, axes = create_figure(3, width=6, height=4, rows=2)
+    >>> len(axes)
+    6
     """
     module = _optional.require("matplotlib.figure", extra="plot", purpose="a figure")
     figure = module.Figure(figsize=(width, height), layout="constrained")
@@ -70,6 +77,16 @@ def save(figure: Figure, path: PathLike) -> None:
         The figure.
     path : path-like
         File to write, replaced atomically.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from metapac.plots import create_figure, save
+    >>> figure, axes = create_figure(1, width=2, height=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(figure, f"{folder}/empty.svg")
+    ...     print(*(path.name for path in pathlib.Path(folder).iterdir()))
+    empty.svg
     """
     import matplotlib
 
@@ -105,6 +122,16 @@ def draw_boxes(
         Horizontal position of each box; by default 1, 2, ...
     width : float, default 0.55
         Width of the boxes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.plots import create_figure, draw_boxes
+    >>> figure, (axes,) = create_figure(1, width=3, height=2)
+    >>> samples = [np.arange(11), np.arange(5)]
+    >>> draw_boxes(axes, samples, whiskers=(10, 90), colours=["white", "grey"])
+    >>> len(axes.patches)
+    2
     """
     drawn = axes.bxp(
         [_box(sample, whiskers) for sample in values],
@@ -144,6 +171,17 @@ def draw_needs(curves: Mapping[str, Curve], *, title: str, path: PathLike, mark:
         File to write.
     mark : float
         Value of the parameter to mark.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from metapac import plan
+    >>> from metapac.plots import draw_needs
+    >>> curve = plan(epsilon=0.1, alpha=0.2, delta=0.1).curve("alpha", [0.1, 0.2, 0.3])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw_needs({"joint": curve}, title="Needs", path=f"{folder}/needs.svg", mark=0.2)
+    ...     print(*(path.name for path in pathlib.Path(folder).iterdir()))
+    needs.svg
     """
     figure, (left, right) = create_figure(2, width=10, height=4.2)
     for (name, curve), style in zip(curves.items(), cycle(_LINES), strict=False):
@@ -199,6 +237,18 @@ def draw_images_with_sets(
         Title of the figure.
     path : path-like
         File to write.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from metapac.plots import draw_images_with_sets
+    >>> images, sets = np.zeros((2, 4, 4), np.uint8), np.array([[True, False], [True, True]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/sets.svg"
+    ...     draw_images_with_sets(images, [0, 1], sets, ["cat", "dog"], title="Sets", path=path)
+    ...     print(*(path.name for path in pathlib.Path(folder).iterdir()))
+    sets.svg
     """
     columns = (len(images) + 1) // 2
     figure, axes = create_figure(columns, rows=2, width=1.15 * columns, height=3.6)

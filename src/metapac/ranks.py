@@ -20,8 +20,6 @@ from scipy import special
 from metapac._types import Counts
 from metapac.binomial import allowed_errors
 
-Floats = NDArray[np.float64]
-
 # Fraction of delta reserved for rounding: the chain below is accurate to 1e-10.
 _SLACK = 1e-9
 # Tails left out: lower tails below this share of delta each, upper tails beyond so many standard
@@ -130,7 +128,7 @@ def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[in
     return tuple(_raise_ranks(chain, _common_ranks(chain, delta, min_shares), delta))
 
 
-def _common_ranks(chain: _Chain, delta: float, min_shares: Floats) -> Counts:
+def _common_ranks(chain: _Chain, delta: float, min_shares: NDArray[np.float64]) -> Counts:
     """Return the ranks at the largest common share of delta whose union is within delta."""
 
     def ranks_at(share: float) -> Counts:
@@ -172,7 +170,7 @@ class _Window(NamedTuple):
 
     low: int
     high: int
-    below: Floats  # (high - low,), P(M <= m)
+    below: NDArray[np.float64]  # (high - low,), P(M <= m)
 
     @property
     def counts(self) -> Counts:
@@ -183,8 +181,8 @@ class _Step(NamedTuple):
     """Transition probabilities from the counts of one level to those of the next."""
 
     inside: Any  # (next window, this window), sparse
-    under: Floats  # (this window,), P(next count <= low of the next window)
-    over: Floats  # (this window,), P(next count > high of the next window)
+    under: NDArray[np.float64]  # (this window,), P(next count <= low of the next window)
+    over: NDArray[np.float64]  # (this window,), P(next count > high of the next window)
 
 
 class _Chain:
@@ -201,7 +199,7 @@ class _Chain:
         steps = zip(self.windows[:-1], self.windows[1:], kept, strict=True)
         self.steps = [_step(one, other, share, delta) for one, other, share in steps]
 
-    def ranks_at(self, deltas: Floats) -> Counts:
+    def ranks_at(self, deltas: NDArray[np.float64]) -> Counts:
         """Return for each level the largest rank whose probability is at most its delta."""
         pairs = zip(self.windows, deltas, strict=True)
         return np.array([w.low + np.searchsorted(w.below, x, side="right") for w, x in pairs])
@@ -210,7 +208,7 @@ class _Chain:
         """Return P(M_j <= ranks_j for some j), summed over the first j where that happens."""
         return self._forward(ranks)[0]
 
-    def _forward(self, ranks: Counts) -> tuple[float, list[Floats]]:
+    def _forward(self, ranks: Counts) -> tuple[float, list[NDArray[np.float64]]]:
         """Return the probability, and by level that of each count with no earlier one too low."""
         total, mass, alive = self.below_start, self.start, []
         for j, (window, rank) in enumerate(zip(self.windows, ranks, strict=True)):
@@ -225,7 +223,7 @@ class _Chain:
                 mass[-1] += step.over @ rest
         return total, alive
 
-    def costs(self, ranks: Counts) -> tuple[float, Floats]:
+    def costs(self, ranks: Counts) -> tuple[float, NDArray[np.float64]]:
         """Return the probability, and how much raising the rank of each level by 1 would add."""
         total, alive = self._forward(ranks)
         costs = np.empty(len(ranks))
@@ -248,7 +246,7 @@ def _window(tasks: int, across: float, lower: int, upper: int) -> _Window:
     return _Window(lower, high, special.bdtr(counts, tasks, across))
 
 
-def _start(tasks: int, across: float, window: _Window) -> Floats:
+def _start(tasks: int, across: float, window: _Window) -> NDArray[np.float64]:
     """Return the probability of each count of the first window.
 
     Computed from ratios of neighbours, which avoids cancellation of large logarithms.
@@ -295,7 +293,7 @@ def _band(m: Counts, lost: float, delta: float) -> tuple[int, int]:
     return max(0, math.floor(first)), min(int(m[-1]), math.ceil(last))
 
 
-def _cumulative_products(ratios: Floats, anchor: int) -> Floats:
+def _cumulative_products(ratios: NDArray[np.float64], anchor: int) -> NDArray[np.float64]:
     """Return columns whose neighbours have these ratios, 1 at ``anchor``."""
     columns = np.ones((len(ratios) + 1, ratios.shape[1]))
     np.cumprod(ratios[anchor:], axis=0, out=columns[anchor + 1 :])

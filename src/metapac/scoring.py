@@ -93,6 +93,14 @@ class Stored:
         Task of each score.
     provenance : dict, optional
         What the arrays were computed from, as JSON can hold it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.scoring import Stored
+    >>> stored = Stored(scores=np.array([0.9, 0.1]), tasks=np.array(["ohio", "utah"]))
+    >>> stored.scores.tolist(), stored.embeddings
+    ([0.9, 0.1], None)
     """
 
     embeddings: Array | None = None
@@ -157,6 +165,19 @@ def store(
     -------
     Stored
         What was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from metapac.learners import CallableLearner
+    >>> from metapac.scoring import store
+    >>> from metapac.tasks import Task
+    >>> learner = CallableLearner(lambda support_x, support_y, x: [[0.9, 0.1]] * len(x))
+    >>> task = Task.from_arrays([[0.0], [1.0]], [0, 1], [[0.2], [0.8]], [0, 1], name="ohio")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stored = store(f"{folder}/scores.safetensors", learner, [task], survey=2020)
+    >>> stored.provenance["examples"], stored.provenance["survey"]
+    (2, 2020)
     """
     scores, ids, pools = _score(learner, tasks, progress or ignore_progress)
     counts = {"tasks": len(np.unique(ids)), "examples": len(scores)}
@@ -192,6 +213,17 @@ def read_stored(path: PathLike) -> Stored:
     ------
     BadArtefact
         If the file was not written by `store`, was edited or damaged, or has another schema.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from metapac.scoring import Stored, read_stored
+    >>> stored = Stored(scores=np.array([0.9, 0.1]), tasks=np.array(["ohio", "utah"]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stored.save(f"{folder}/scores.safetensors")
+    ...     read_stored(f"{folder}/scores.safetensors").tasks.tolist()
+    ['ohio', 'utah']
     """
     document, tensors = _document.read_tensors(path, FORMAT)
     try:

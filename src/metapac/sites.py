@@ -34,8 +34,19 @@ class Site:
         One number for each level; with a guarantee per class, a row for each class.
     precision : numpy.dtype
         Precision of the scores.
-    classes : tuple or None
+    classes : tuple, optional
         The classes, if the guarantee is per class.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evidence import collect_evidence
+    >>> from metapac.sites import Site
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> evidence = collect_evidence(agreed, range(100), ["ohio"] * 100)
+    >>> site = Site.from_evidence("ohio", agreed, evidence)
+    >>> site.examples, site.thresholds
+    ((100,), ((5.0,),))
     """
 
     name: str
@@ -109,6 +120,19 @@ def read_site(path: PathLike) -> Site:
     ------
     BadArtefact
         If the file is not a site file, was edited or damaged, or is from an incompatible version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from metapac import Guarantee
+    >>> from metapac.sites import Site, read_site
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> site = Site("ohio", agreed, (100,), ((0.25,),), np.dtype("float64"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     site.save(f"{folder}/ohio.json")
+    ...     read_site(f"{folder}/ohio.json") == site
+    True
     """
     body = _document.read(path, FORMAT)
     try:
@@ -163,6 +187,18 @@ def combine_sites(sites: Iterable[Site | PathLike], *, on_infeasible: str = "rai
         If the sites are too few or too small; the message says what would work.
     BadArtefact
         If a file is not a site file, or was edited or damaged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import Guarantee
+    >>> from metapac.sites import Site, combine_sites
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> precision = np.dtype("float64")
+    >>> sites = [Site(f"site {i}", agreed, (100,), ((i / 40,),), precision) for i in range(40)]
+    >>> promise = combine_sites(sites)
+    >>> promise.threshold_
+    0.075
     """
     named = [
         (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))

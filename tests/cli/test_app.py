@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -62,13 +63,65 @@ def test_an_unknown_command_is_an_error_with_a_suggestion() -> None:
     assert "calibrate" in result.stderr.replace("'calibrat'", "")
 
 
-def test_missing_extras_are_named() -> None:
-    code = "import sys; sys.modules[{!r}] = None; from metapac.cli import main; main()"
-    done = run_python(code.format("typer"))
+# SciPy takes a None in sys.modules for torch itself, so the import system has to refuse instead.
+WITHOUT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {0!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from metapac.cli import main
+main()
+"""
+
+
+def run_without(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as if a module were not installed."""
+    return run_python(WITHOUT.format(module), *words)
+
+
+@pytest.mark.parametrize("module", ["typer", "rich"])
+@pytest.mark.parametrize("words", [[], ["--help"], ["plan", *STRICT], ["plan", "--help"]])
+def test_the_extra_of_the_command_line_is_named(module: str, words: list[str]) -> None:
+    done = run_without(module, *words)
     assert done.returncode == 2
     assert done.stderr == (
-        "The command line needs typer. Install it with: pip install 'metapac[cli]'\n"
+        f"The command line needs {module}. Install it with: pip install 'metapac[cli]'\n"
     )
-    done = run_python(code.format("matplotlib"), "plan", *STRICT, "--plot", "never.png")
+
+
+CALIBRATE = ["calibrate", "never.csv", "--task", "a", "--score", "b", *STRICT, "-o", "never.json"]
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "purpose", "extra"),
+    [
+        ("matplotlib", ["plan", *STRICT, "--plot", "never.png"], "a figure", "plot"),
+        ("matplotlib", ["demo"], "metapac demo", "plot"),
+        ("torch", ["demo"], "metapac demo", "torch"),
+        ("safetensors", ["demo"], "metapac demo", "torch"),
+        ("matplotlib", ["reproduce", "glyphs"], "metapac reproduce", "plot"),
+        ("torch", ["reproduce", "glyphs"], "metapac reproduce", "torch"),
+        ("safetensors", ["reproduce", "glyphs"], "metapac reproduce", "torch"),
+        ("ibis", CALIBRATE, "reading tables", "tables"),
+        ("duckdb", CALIBRATE, "reading tables", "tables"),
+    ],
+)
+def test_the_extra_of_a_command_is_named(
+    module: str, words: list[str], purpose: str, extra: str
+) -> None:
+    done = run_without(module, *words)
     assert done.returncode == 2
-    assert "needs matplotlib. Install it with: pip install 'metapac[plot]'" in done.stderr
+    assert " ".join(done.stderr.split()) == (
+        f"metapac: {purpose} needs {module}. Install it with: pip install 'metapac[{extra}]'"
+    )
+
+
+def test_the_synthetic_demo_needs_no_torch(tmp_path: Path) -> None:
+    done = run_without(
+        "torch", "demo", "--data", "synthetic", "--draws", "1", "-o", str(tmp_path / "out")
+    )
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 from metapac._version import __version__
 
@@ -14,6 +15,8 @@ def main() -> None:
         return
     try:
         from metapac.cli.app import app
+
+        import_module("rich")  # which every command and the help import later
     except ModuleNotFoundError as error:
         from metapac._optional import missing
 

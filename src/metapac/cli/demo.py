@@ -58,8 +58,8 @@ def demo(
 
         metapac demo --data synthetic
     """
-    _optional.require("matplotlib", extra="plot", purpose="the demo")  # fail fast
     check_one_of("data", data, ("glyphs", "synthetic"))
+    _require_extras(data)
     if data == "synthetic":
         rows = _evaluate(SyntheticStudy(), draws, rng)
         files = list(write_results(rows, output, f"{SYNTHETIC_TITLE}; {draws} draws", rng))
@@ -73,6 +73,14 @@ def demo(
     stdout.print(_table(summarise(rows, GUARANTEE)))
     print_line(_explanation())
     print_line("\nFiles: " + ", ".join(map(str, files)))
+
+
+def _require_extras(data: str) -> None:
+    """Fail fast: check the optional dependencies before the work."""
+    _optional.require("matplotlib", extra="plot", purpose="metapac demo")
+    if data == "glyphs":
+        _optional.require("torch", extra="torch", purpose="metapac demo")
+        _optional.require("safetensors", extra="torch", purpose="metapac demo")
 
 
 def _train(rng: int) -> GlyphDemo:

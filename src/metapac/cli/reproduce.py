@@ -67,7 +67,7 @@ def reproduce(
         metapac reproduce glyphs -o glyphs-run
     """
     experiment = _with_options(find_experiment(name), draws, epochs)
-    _optional.require("matplotlib", extra="plot", purpose="drawing the figures")  # fail fast
+    _require_extras()
     folder = output or Path(name)
     from metapac.reproduce.run import reproduce as run
 
@@ -86,6 +86,13 @@ def reproduce(
         print_json(_summarise(rows, experiment))
     else:
         _print_text(rows, experiment, folder)
+
+
+def _require_extras() -> None:
+    """Fail fast: check the optional dependencies before the work."""
+    _optional.require("matplotlib", extra="plot", purpose="metapac reproduce")
+    _optional.require("torch", extra="torch", purpose="metapac reproduce")
+    _optional.require("safetensors", extra="torch", purpose="metapac reproduce")
 
 
 def _with_options(experiment: Experiment, draws: int | None, epochs: int | None) -> Experiment:

@@ -73,22 +73,24 @@ class Experiment:
         Number of examples of a test task on which error and size are counted.
     labelled_examples : int, default 20
         Number of labelled examples of a test task for PS-Test.
-    calibration_tasks, test_tasks : int
-        Number of tasks in a draw.
-    guarantee : Guarantee
-        The guarantee to aim at.
+    calibration_tasks : int, default 500
+        Number of calibration tasks in a draw.
+    test_tasks : int, default 50
+        Number of test tasks in a draw.
+    guarantee : Guarantee, optional
+        The guarantee to aim at; by default epsilon 0.1, alpha 0.1 and delta 1e-5, split "tight".
     draws : int, default 100
         Number of calibration draws.
     tasks_from : {"pools", "bank", "distinct"}, default "pools"
         "pools" samples new tasks for each draw. "bank" scores a number of tasks once, and each
         draw takes some of them. "distinct" uses every group at most once in a draw.
-    bank : tuple of int
+    bank : tuple of int, default (0, 0)
         Number of calibration and test tasks in the bank.
-    groups : tuple of int
+    groups : tuple of int, default (0, 0, 0, 0)
         Number of groups for training, validation, calibration and test.
     min_group_size : int, default 0
         Smaller groups are left out.
-    differences : tuple of str
+    differences : tuple of str, default ()
         Differences from the paper, in words.
     """
 

@@ -114,8 +114,8 @@ class PoolStudy:
         Embeddings of the pools.
     predictor : QuantilePredictor, optional
         Predicts the quantiles of Meta-CP; without it Meta-CP is left out.
-    description : dict
-        Everything that the draws depend on.
+    description : dict, optional
+        Everything that the draws depend on; by default empty.
     """
 
     experiment: Experiment
@@ -173,8 +173,8 @@ class BankStudy:
         Predicted quantile of each calibration task.
     tests : sequence of ScoredTask
         The test tasks.
-    description : dict
-        Everything that the draws depend on.
+    description : dict, optional
+        Everything that the draws depend on; by default empty.
     """
 
     experiment: Experiment

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from metapac import BadArtefact
 from metapac._document import checksum
+from metapac._files import temporary_name
 from metapac.datasets.store import cache
 
 ROWS = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
@@ -141,13 +142,40 @@ def test_a_failure_leaves_nothing_behind_and_the_last_cache_stays(
 
 def test_leftovers_of_killed_processes_are_removed_when_old(tmp_path: Path, source: Path) -> None:
     parent = tmp_path / "set"
-    old, new = parent / ".old.partial", parent / ".new.partial"
+    old, new = (temporary_name(parent / f"prepared-{'0' * 16}") for _ in range(2))
     old.mkdir(parents=True)
     new.mkdir()
     os.utime(old, (1, 1))
     cache.prepare("set", [source], fill, home=tmp_path)
     assert not old.exists()
     assert new.exists()  # its process may still be running
+
+
+def test_what_others_put_beside_the_caches_stays(tmp_path: Path, source: Path) -> None:
+    parent = tmp_path / "set"
+    folders = [parent / name for name in ("prepared-backup", ".rsync.partial", "prepared-12")]
+    folders.append(temporary_name(parent / "archive"))
+    caches = [parent / f"prepared-{digit * 16}" for digit in "01"]
+    files = [caches[0], temporary_name(caches[0]), parent / ".a.partial"]
+    links = [caches[1], temporary_name(caches[1])]
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (*folders, elsewhere):
+        folder.mkdir(parents=True)
+    for file in files:
+        file.write_text("precious")
+    for link in links:
+        link.symlink_to(elsewhere, target_is_directory=True)
+    for path in (*folders, *files, elsewhere):
+        os.utime(path, (1, 1))
+    made = cache.prepare("set", [source], fill, home=tmp_path)
+    assert set(parent.iterdir()) == {made.folder, *folders, *files, *links}
+
+
+def test_only_caches_are_opened(tmp_path: Path, source: Path) -> None:
+    made = cache.prepare("set", [source], fill, home=tmp_path)
+    os.utime(made.folder, (1, 1))
+    (made.folder.parent / "prepared-backup").mkdir()
+    assert cache.open_prepared("set", tmp_path).folder == made.folder
 
 
 def test_the_error_for_missing_data_says_what_to_do(tmp_path: Path) -> None:

@@ -152,6 +152,16 @@ def test_half_written_files_are_never_read(tmp_path: Path, monkeypatch: pytest.M
     assert same(stored, old)
 
 
+def test_only_leftovers_of_checkpoints_are_cleared(tmp_path: Path) -> None:
+    leftover = tmp_path / f".{checkpoints.FILE}.0123456789abcdef.partial"
+    others = [tmp_path / ".thesis.pdf.partial", tmp_path / ".promise.json.0123.partial"]
+    for path in (leftover, *others):
+        path.write_text("half")
+    checkpoints.write(tmp_path, a_checkpoint(1))
+    assert not leftover.exists()
+    assert all(path.exists() for path in others)
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 

@@ -91,6 +91,10 @@ def test_a_missing_extra_is_named() -> None:
     result = python("import sys; sys.modules['ibis'] = None; import metapac.tables")
     assert "reading tables needs ibis. Install it with: pip install 'metapac[tables]'" in result
     result = python(
+        "import sys; sys.modules['duckdb'] = None; import metapac.tables as t; t.connect()"
+    )
+    assert "reading tables needs duckdb. Install it with: pip install 'metapac[tables]'" in result
+    result = python(
         "import sys; sys.modules['pyspark'] = None; import metapac.tables as t; t.connect('spark')"
     )
     assert "Spark needs pyspark. Install it with: pip install 'metapac[spark]'" in result

@@ -25,8 +25,9 @@ class StateYears:
     ----------
     data : Prepared
         Prepared surveys.
-    min_size : int, optional
-        Smallest number of rows of a state-year; smaller ones are left out of all pools.
+    min_size : int or None
+        Smallest number of rows of a state-year; smaller ones are left out of all pools. None keeps
+        all.
     """
 
     def __init__(self, data: Prepared, min_size: int | None) -> None:

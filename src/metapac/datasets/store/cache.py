@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,13 +17,15 @@ import numpy as np
 from numpy.lib import format as npy
 
 from metapac import _document
-from metapac._files import new_folder
+from metapac._files import new_folder, temporary_name
 from metapac._types import Array, PathLike
 from metapac.exceptions import BadArtefact, InvalidInput
 
 Home = PathLike | None
 
-_DAY = 24 * 3600  # seconds; a folder unused for a day is not in use by any process
+_DAY = 24 * 3600 * 10**9  # nanoseconds; a folder unused for a day is not in use by any process
+_CACHE = re.compile(r"prepared-[0-9a-f]{16}")
+_LEFTOVER = re.compile(rf"\.{_CACHE.pattern}\.[0-9a-f]{{16}}\.partial")  # see temporary_name
 
 
 def data_home(home: Home = None) -> Path:
@@ -218,14 +220,15 @@ def prepare(
     """
     parent = data_home(home) / name
     target = parent / f"prepared-{_cache_key(sources, options or {})}"
-    if _is_intact(target):
-        os.utime(target)  # open_prepared returns the newest
-    else:
+    if not _is_intact(target):
         parent.mkdir(parents=True, exist_ok=True)
         with new_folder(target, exist_ok=True) as folder, Writer(folder) as writer:
             facts = fill(writer)
             body = {"name": name, "facts": facts, "arrays": writer.finish()}
             _document.write(folder / "data.json", body, _format(name))
+    # open_prepared returns the newest; the file system's own clock is too coarse to tell which.
+    now = time.time_ns()
+    os.utime(target, ns=(now, now))
     prepared = _open(target)
     _delete_unused(parent, target)
     return prepared
@@ -254,7 +257,8 @@ def open_prepared(name: str, home: Home = None) -> Prepared:
         If it is damaged.
     """
     parent = data_home(home) / name
-    folders = sorted(parent.glob("prepared-*"), key=_modified)
+    caches = [path for path in parent.glob("prepared-*") if _CACHE.fullmatch(path.name)]
+    folders = sorted(caches, key=_modified)
     if not folders:
         raise FileNotFoundError(
             f"{name} is not prepared under {parent}. Run 'metapac data fetch {name}', then "
@@ -309,12 +313,12 @@ def describe_counts(counts: Sequence[int]) -> dict[str, int]:
     }
 
 
-def _modified(folder: Path) -> float:
-    """Return when a folder was last prepared; 0 if another process just deleted it."""
+def _modified(folder: Path) -> int:
+    """Return when a folder was last prepared, in nanoseconds; 0 if it was just deleted."""
     try:
-        return folder.stat().st_mtime
+        return folder.stat().st_mtime_ns
     except FileNotFoundError:
-        return 0.0
+        return 0
 
 
 def _format(name: str) -> _document.Format:
@@ -360,15 +364,24 @@ def _is_intact(folder: Path) -> bool:
 
 
 def _delete_unused(parent: Path, keep: Path) -> None:
-    """Delete caches and leftovers of killed processes that were not used for a day."""
-    for old in (*parent.glob("prepared-*"), *parent.glob(".*.partial")):
-        if old != keep and time.time() - _modified(old) > _DAY:
+    """Delete caches and leftovers of killed processes that were not used for a day.
+
+    Files, links, and folders with any other name belong to someone else and stay.
+    """
+    for old in parent.iterdir():
+        if old == keep or old.is_symlink() or not old.is_dir():
+            continue
+        if time.time_ns() - _modified(old) <= _DAY:
+            continue
+        if _CACHE.fullmatch(old.name):
             _delete(old)
+        elif _LEFTOVER.fullmatch(old.name):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _delete(folder: Path) -> None:
     """Delete a folder atomically, so that no process opens half of it."""
-    trash = folder.with_name(f".{secrets.token_hex(8)}.partial")
+    trash = temporary_name(folder)
     try:
         folder.rename(trash)
     except FileNotFoundError:  # another process deleted it

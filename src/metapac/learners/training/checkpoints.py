@@ -70,7 +70,7 @@ def write(folder: PathLike, checkpoint: Checkpoint) -> None:
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for leftover in target.glob(".*.partial"):  # of a process that was killed
+    for leftover in target.glob(f".{FILE}.*.partial"):  # of a process that was killed
         leftover.unlink(missing_ok=True)
     tensors = {
         f"{part}/{name}": detached_copy(tensor)

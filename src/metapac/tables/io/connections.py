@@ -76,8 +76,7 @@ def connect(
 
 
 def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
-    import duckdb
-
+    duckdb = _optional.require("duckdb", extra="tables", purpose="reading tables")
     spill = Path(tempfile.gettempdir()) / f"metapac-{os.getpid()}-{secrets.token_hex(4)}"
     config = {"temp_directory": str(spill), "threads": threads, "memory_limit": memory_limit}
     try:
