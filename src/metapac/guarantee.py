@@ -116,7 +116,7 @@ class Guarantee:
         return _levels(self.split, self.alpha, self.delta is None)
 
     def allowed_low_thresholds(self, tasks: int) -> tuple[int, ...]:
-        """Return for each level how many task thresholds may be too low.
+        """Return for each level how many task thresholds may lie below the level's threshold.
 
         Parameters
         ----------
@@ -164,8 +164,8 @@ class Guarantee:
         """Return the guarantee for one class.
 
         The guarantees of all classes hold together with confidence ``1 - delta``, because each
-        fails with probability at most ``delta`` divided by the number of classes. In expectation,
-        the guarantee of each class holds separately.
+        fails with probability at most ``delta`` divided by the number of classes. With
+        ``delta=None`` each class has its own guarantee in expectation.
 
         Parameters
         ----------

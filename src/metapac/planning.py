@@ -284,8 +284,8 @@ def plan(
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps.
     classes : int, default 1
-        Number of classes with a guarantee each, as with ``per_class``; examples are then those of
-        one class.
+        Number of classes, if you will use ``per_class``. All numbers of examples, given and
+        returned, are then per class.
     sizes : array_like of int, optional
         Number of labelled examples of each task that you have.
 
@@ -299,7 +299,7 @@ def plan(
     Raises
     ------
     TypeError
-        If some but not all of epsilon, alpha and delta are left out, or no ``sizes`` are given.
+        If only some of epsilon, alpha and delta are given, or neither they nor ``sizes``.
     InvalidInput
         If a parameter is out of its range.
 

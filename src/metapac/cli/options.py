@@ -74,8 +74,8 @@ Label = Annotated[
     str | None,
     _column_option(
         metavar="COLUMN",
-        help="Column with the true label, whose score is then taken from the class scores. Pass "
-        "it instead of --score; a guarantee per class allows both.",
+        help="Column with the true label, whose score is then taken from the class scores. With "
+        "--per-class, --score may be given too and is then the score of the true label.",
     ),
 ]
 CalibrationColumns = Annotated[
@@ -90,8 +90,8 @@ Classes = Annotated[
     str | None,
     _column_option(
         metavar="NAMES",
-        help="Names of the classes, separated by commas: of the entries of the lists, or of the "
-        "columns to use.",
+        help="Class names, separated by commas. With a column of lists, the class of each entry, "
+        "in order. With a column for each class, the classes to use.",
     ),
 ]
 

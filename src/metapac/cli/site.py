@@ -33,8 +33,9 @@ def site(
 ) -> None:
     r"""Write the few numbers that a site sends to the coordinator.
 
-    All rows of the table are one task. Only thresholds leave the site. The file holds a threshold
-    for each level, or a single one with --split tight. Every site must use the same options; the
+    All rows of the table are one task. Only thresholds and the number of examples (of each class,
+    with --per-class) leave the site. There is a threshold for each level, or a single one with
+    --split tight. Every site must use the same options; the
     coordinator then runs 'metapac combine'.
 
     Example:

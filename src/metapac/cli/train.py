@@ -122,9 +122,9 @@ def train(
 ) -> None:
     """Meta-train a few-shot learner and write its best weights.
 
-    A fifth of the classes (or groups) of a file is held out, and the final accuracy is measured on
-    tasks drawn from them. Calibrate on such tasks too: run.json lists these classes. A prepared
-    data set has separate pools for calibration and test.
+    A fifth of the classes (or groups) of a file is held out of training, and run.json lists them.
+    The final accuracy is measured on tasks drawn from them; draw your calibration tasks from them
+    as well. A prepared data set has separate pools for calibration and test.
 
     An interrupted run resumes when it is started again with the same options.
 
