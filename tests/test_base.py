@@ -6,8 +6,6 @@ import copy
 import json
 import math
 import pickle
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,11 @@ from metapac import (
     PS,
     BadArtefact,
     InvalidInput,
-    MetaCP,
     MetaPS,
     NotCalibrated,
     _document,
     load,
 )
-from metapac.base import KINDS
 
 
 def calibrated(**changes: Any) -> MetaPS:
@@ -235,24 +231,6 @@ def test_copies_are_calibrated_too() -> None:
     for twin in (copy.deepcopy(method), pickle.loads(pickle.dumps(method))):
         assert twin.threshold_ == method.threshold_
         assert twin.promise_ == method.promise_
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_found_without_importing_it_first(tmp_path: Path, kind: str) -> None:
-    rng = np.random.default_rng(0)
-    scores, tasks = rng.random(3000), np.repeat(np.arange(60), 50)
-    methods: dict[str, Any] = {
-        "MetaPS": lambda: MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate(scores, tasks),
-        "PS": lambda: PS(epsilon=0.2, delta=0.1).calibrate(scores),
-        "MetaCP": lambda: MetaCP(epsilon=0.2, delta=0.1).calibrate(scores, tasks, np.zeros(60)),
-    }
-    before = methods[kind]()
-    before.save(tmp_path / "promise.json")
-    code = "import sys, metapac; print(metapac.load(sys.argv[1]))"
-    command = [sys.executable, "-c", code, str(tmp_path / "promise.json")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed == f"{before.promise_}\n"
-    assert type(load(tmp_path / "promise.json")).__name__ == kind
 
 
 @pytest.mark.parametrize(

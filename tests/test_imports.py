@@ -33,7 +33,7 @@ LAYERS = {
         "outcome",
         "evidence",
     ],
-    "calibration": ["base", "calibration", "sites", "meta_cp"],
+    "calibration": ["base", "calibration", "loading", "sites", "meta_cp"],
     "sources of scores": ["tables", "tasks", "plots"],
     "data sets and learners": ["datasets", "learners"],
     "scoring": ["scoring", "meta_cp.quantiles"],

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from metapac._version import __version__
 
 if TYPE_CHECKING:
-    from metapac.base import load
     from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
     from metapac.calibration import PS, MetaPS
     from metapac.exceptions import (
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         NotCalibrated,
     )
     from metapac.guarantee import Guarantee
+    from metapac.loading import load
     from metapac.meta_cp.estimator import MetaCP
     from metapac.planning import plan
     from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
@@ -52,7 +52,6 @@ __all__ = [
 ]
 
 _NAMES = {
-    "base": ["load"],
     "binomial": ["allowed_errors", "clopper_pearson_upper", "threshold"],
     "calibration": ["PS", "MetaPS"],
     "exceptions": [
@@ -64,6 +63,7 @@ _NAMES = {
         "NotCalibrated",
     ],
     "guarantee": ["Guarantee"],
+    "loading": ["load"],
     "meta_cp.estimator": ["MetaCP"],
     "planning": ["plan"],
     "sets": ["empty_sets", "interval", "label_lists", "residual_scores", "set_sizes"],

@@ -6,7 +6,6 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,15 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import _document, _scores, sets
 from metapac._types import Floats, PathLike
-from metapac.exceptions import BadArtefact, InvalidInput, NotCalibrated
+from metapac.exceptions import InvalidInput, NotCalibrated
 
 FORMAT = _document.Format("metapac promise", written_by=".save() or by 'metapac calibrate -o'")
-# Module of each kind of calibrated predictor, imported when a file names it.
-KINDS = {
-    "MetaPS": "metapac.calibration",
-    "PS": "metapac.calibration",
-    "MetaCP": "metapac.meta_cp.estimator",
-}
 
 
 class Calibrated(ABC):
@@ -295,54 +288,3 @@ class ThresholdSets(Calibrated):
     def _result(self) -> tuple[str, Any]:
         name = "threshold" if self.classes_ is None else "thresholds"
         return name, getattr(self, f"{name}_")
-
-
-def load(path: PathLike) -> Any:
-    """Return the calibrated predictor that ``save`` or ``metapac calibrate`` wrote.
-
-    The thresholds of `MetaPS` are recomputed from the evidence in the file and compared with those
-    that it states.
-
-    Parameters
-    ----------
-    path : str or path
-        Promise file.
-
-    Returns
-    -------
-    MetaPS, PS or MetaCP
-        The calibrated predictor.
-
-    Raises
-    ------
-    BadArtefact
-        If the file is not a promise file, was edited or damaged, or needs a newer metapac.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from metapac import PS, load
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "promise.json"
-    ...     PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50).save(path)
-    ...     load(path).threshold_
-    0.5
-    """
-    body = _document.read(path, FORMAT)
-    try:
-        parameters = _document.decode_parameters(body["parameters"])
-        kind = body["kind"]
-        predictor: Any = getattr(import_module(KINDS[kind]), kind)(**parameters)
-        predictor._restore(body)
-        name, evident = predictor._encoded_result()
-        stated = body[name]
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise BadArtefact(
-            f"{path} is not a complete promise file ({type(error).__name__}: {error}). "
-            "Save the calibrated predictor again."
-        ) from error
-    if stated != evident:
-        raise BadArtefact(
-            f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
-        )
-    return predictor

@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from metapac._files import replacing
-from metapac.base import ThresholdSets, load
+from metapac.base import ThresholdSets
 from metapac.cli import options
 from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
 from metapac.cli.sources import open_table
 from metapac.exceptions import InvalidInput
+from metapac.loading import load
 from metapac.sentences import percent
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from metapac.base import load
 from metapac.cli import options
 from metapac.cli.console import format_count, print_json, print_line
 from metapac.cli.sources import open_table
 from metapac.exceptions import InvalidInput
+from metapac.loading import load
 
 
 def predict(
