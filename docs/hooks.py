@@ -34,10 +34,13 @@ _FOREIGN = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(?:htt
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that live outside docs."""
+    """Add the pages and the JSON Schemas that live outside docs."""
     for name, source in INCLUDED.items():
         text = relink((ROOT / source).read_text(encoding="utf-8"), (ROOT / source).parent)
         files.append(File.generated(config, name, content=text))
+    for schema in sorted((ROOT / "src" / "metapac" / "schemas").glob("*.json")):
+        content = schema.read_text(encoding="utf-8")
+        files.append(File.generated(config, f"schemas/{schema.name}", content=content))
     return files
 
 

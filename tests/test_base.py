@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import json
 import math
 import pickle
@@ -12,17 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import metapac
 from metapac import (
     PS,
     BadArtefact,
     InvalidInput,
+    MetaCP,
     MetaPS,
     NotCalibrated,
     _document,
     load,
 )
+from metapac.explanation import round_down
 
 
 def calibrated(**changes: Any) -> MetaPS:
@@ -108,7 +112,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     text = path.read_text().rstrip()
     for end in range(1, len(text)):
         path.write_text(text[:end])
-        with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Write"):
+        with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Calib"):
             load(path)
 
 
@@ -132,9 +136,12 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
         (lambda path: path.write_bytes(b""), "is not a metapac promise"),
         (lambda path: path.write_text("site,p_cat\n"), "is not a metapac promise"),
         (lambda path: forge(path, threshold=0.5), "states threshold 0.5, but its evidence gives"),
-        (lambda path: forge(path, kind="Oracle"), "is not a complete promise file .KeyError"),
-        (lambda path: forge(path, evidence={}), "is not a complete promise file .KeyError"),
-        (lambda path: forge(path, parameters=[]), "is not a complete promise file .Attribute"),
+        (
+            lambda path: forge(path, kind="Oracle"),
+            'promise file: kind must be "MetaPS" or "PS" or "MetaCP", got .Oracle.. Calibrate',
+        ),
+        (lambda path: forge(path, evidence={}), "promise file: evidence.tasks is missing. Calibr"),
+        (lambda path: forge(path, parameters=[]), "parameters must be an object, got \\[\\]. Cal"),
     ],
 )
 def test_a_changed_file_is_refused(tmp_path: Path, damage: Any, message: str) -> None:
@@ -234,18 +241,59 @@ def test_copies_are_calibrated_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"),
+    ("changes", "message"),
     [
-        ({"sizes": [2**70] * 130}, "OverflowError"),
-        ({"tasks": ["a"]}, "ValueError"),
-        ({"lowest": []}, "ValueError"),
-        ({"thresholds": "x"}, "ValueError"),
-        ({"tasks": [["a"]]}, "ValueError|TypeError"),
+        ({"sizes": [2**70] * 130}, r"evidence.sizes\[0\] must be a whole number of at least -1"),
+        ({"tasks": ["a"]}, r"evidence.sizes must have shape \(1,\), by .* got \(130,\)"),
+        ({"lowest": []}, "evidence.lowest must hold 1 values, got 0"),
+        ({"thresholds": "x"}, "evidence.thresholds must be a list, got 'x'"),
+        ({"tasks": [["a"]]}, r"evidence.tasks\[0\] must be a string or a whole number, got"),
     ],
 )
-def test_forged_evidence_is_refused(tmp_path: Path, changes: Any, error: str) -> None:
+def test_forged_evidence_is_refused(tmp_path: Path, changes: Any, message: str) -> None:
     path = tmp_path / "promise.json"
     calibrated().save(path)
     forge(path, evidence=json.loads(path.read_text())["evidence"] | changes)
-    with pytest.raises(BadArtefact, match=f"is not a complete promise file .({error})"):
+    with pytest.raises(BadArtefact, match=f"is not a valid metapac promise file: {message}"):
         load(path)
+
+
+def test_the_repr_shows_what_was_calibrated() -> None:
+    scores, tasks = np.random.default_rng(0).random(6000), np.repeat(np.arange(120), 50)
+    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
+    before = (
+        "MetaPS(epsilon=0.1, alpha=0.1, delta=0.05, split='joint', per_class=False, "
+        "min_examples=0, on_infeasible='raise')"
+    )
+    assert repr(method) == before
+    assert method._repr_html_() == f"<pre>{html.escape(before)}</pre>"
+    method.calibrate(scores, tasks)
+    shown = round_down(method.threshold_)
+    assert repr(method) == (
+        "<MetaPS(epsilon=0.1, alpha=0.1, delta=0.05) calibrated on 120 tasks, "
+        f"threshold {shown}>"
+    )
+    card = method._repr_html_()
+    assert html.escape(repr(method)) in card
+    assert html.escape(method.promise_) in card
+    assert repr(clone(method)) == before
+    assert repr(method.set_params(alpha=0.2)).startswith("MetaPS(epsilon=0.1, alpha=0.2")
+    assert method._repr_html_().startswith("<pre>")
+
+
+def test_the_repr_of_every_kind() -> None:
+    scores, tasks = np.random.default_rng(0).random(6000), np.repeat(np.arange(120), 50)
+    labels = np.arange(6000) % 5
+    each = MetaPS(epsilon=0.4, alpha=0.4, delta=None, per_class=True)
+    each.calibrate(scores, tasks, labels)
+    first = ", ".join(f"{i} {round_down(each.threshold_of(i))}" for i in range(3))
+    assert repr(each) == (
+        "<MetaPS(epsilon=0.4, alpha=0.4, delta=None, per_class=True) calibrated on 120 tasks, "
+        f"thresholds {first} and 2 more>"
+    )
+    ps = PS(epsilon=0.1, delta=0.05).calibrate(scores)
+    assert repr(ps).endswith(f"calibrated on 6000 examples, threshold {round_down(ps.threshold_)}>")
+    cp = MetaCP(epsilon=0.2, delta=0.1).calibrate(scores, tasks, np.full(120, -0.2))
+    assert repr(cp) == (
+        f"<MetaCP(epsilon=0.2, delta=0.1) calibrated on 120 tasks, lambda {cp.lambda_:.3g}>"
+    )

@@ -19,7 +19,7 @@ from metapac._exact import certifies_in_integers
 from metapac.binomial import allowed_errors_in_task, certifies
 from tests.helpers import oracles
 
-LARGEST = 2**53
+LARGEST = 10**9
 SMALLEST_DOUBLE = 5e-324
 BELOW_ONE = 1 - 2**-53
 probabilities = st.floats(1e-6, 1 - 1e-6)
@@ -93,7 +93,7 @@ def test_a_tie_within_integer_sums_is_certified() -> None:
         (5001, 0.3, 1400),
         (10**5, 0.1, 10_700),
         (10**9, 5e-9, 4),
-        (2 * 10**9, 1.1347167992974494e-09, 1),
+        (10**9, 2.2694335985948988e-09, 1),
         (10**9, 3e-7, 320),
     ],
 )
@@ -142,28 +142,16 @@ def test_probabilities_that_underflow(correct: int, errors: int, exponent: float
 @pytest.mark.parametrize(
     ("epsilon", "delta", "k"),
     [
-        (1e-17, 0.05, -1),  # without an error: exp(-0.09) = 0.914
-        (1e-17, 0.92, 0),
+        (1e-10, 0.05, -1),  # without an error: exp(-0.1) = 0.905
+        (1e-10, 0.92, 0),
+        (1e-17, 0.92, -1),
         (SMALLEST_DOUBLE, BELOW_ONE, -1),
-        (1e-15, 2e-3, 1),  # Poisson with mean 9.007: 0.00012, 0.0012, 0.0062
-        (BELOW_ONE, 0.5, LARGEST - 2),  # Poisson successes with mean 1: two or more, 0.264
+        (9e-9, 2e-3, 1),  # Poisson with mean 9: 0.00012, 0.0012, 0.0062
+        (BELOW_ONE, 0.5, LARGEST - 1),  # Poisson successes with mean 1e-7
     ],
 )
 def test_the_largest_n(epsilon: float, delta: float, k: int) -> None:
     assert allowed_errors(LARGEST, epsilon, delta) == k
-
-
-@pytest.mark.parametrize("epsilon", [1e-5, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("delta", [SMALLEST_DOUBLE, 1e-300, 1e-9, 0.05, 0.5, 0.9, BELOW_ONE])
-def test_beyond_exact_sums_the_number_of_errors_is_close(epsilon: float, delta: float) -> None:
-    # Normal quantile and its correction for skewness: what is left out is below 1 in k. The
-    # smallest double has no digits: it stands for everything from 2.5e-324 to 7.4e-324.
-    k = allowed_errors(LARGEST, epsilon, delta)
-    mean = LARGEST * epsilon
-    deviation = math.sqrt(mean * (1 - epsilon))
-    z = float(stats.norm.ppf(delta))
-    quantile = mean + z * deviation + (z * z - 1) / 6 * (1 - 2 * epsilon)
-    assert k == pytest.approx(quantile, rel=1e-9 if delta >= 1e-300 else 1e-5)
 
 
 def test_the_number_of_rounds_is_logarithmic(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,19 +261,6 @@ def test_clopper_pearson_for_many_errors_against_mpmath(k: int, n: int, delta: f
     upper = clopper_pearson_upper(k, n, delta)
     assert oracles.large_binomial_cdf(k, n, upper) <= delta
     assert oracles.large_binomial_cdf(k, n, two_doubles_below(upper)) > delta
-
-
-@pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("delta", [SMALLEST_DOUBLE, 1e-300, 1e-9, 0.05, 0.5, 0.9, BELOW_ONE])
-def test_beyond_exact_sums_clopper_pearson_is_close(share: float, delta: float) -> None:
-    k = int(LARGEST * share)
-    upper = clopper_pearson_upper(k, LARGEST, delta)
-    miss_rate = stats.beta(k + 1, LARGEST - k)
-    lower = upper * (1 - (1e-9 if delta >= 1e-300 else 1e-5))
-    if delta < 0.5:
-        assert miss_rate.sf(upper) <= delta < miss_rate.sf(lower)
-    else:  # where the survival function of SciPy is NaN or has no digits
-        assert miss_rate.cdf(lower) < 1 - delta <= miss_rate.cdf(upper)
 
 
 def test_clopper_pearson_of_arrays() -> None:
@@ -466,7 +441,7 @@ def test_too_few_scores_keep_every_label() -> None:
     [
         (
             lambda: allowed_errors(-1, 0.1, 0.1),
-            r"n must hold whole numbers from 0 to 2\*\*53, got -1",
+            r"n must hold whole numbers from 0 to 10\*\*9, got -1",
         ),
         (lambda: allowed_errors(2.5, 0.1, 0.1), "n must hold whole numbers .* got 2.5"),
         (lambda: allowed_errors(5, 0.0, 0.1), "epsilon must be a number strictly between 0 and 1"),
@@ -487,7 +462,7 @@ def test_too_few_scores_keep_every_label() -> None:
         (
             lambda: threshold([0.1, math.nan], epsilon=0.1, delta=0.1),
             r"scores holds 1 NaN out of 2 values \(first at position 1\); a score that cannot be "
-            "compared cannot be certified. Drop those examples or give them -inf.",
+            "compared cannot be certified. Drop those examples.",
         ),
         (
             lambda: threshold([[0.1], [0.2]], epsilon=0.1, delta=0.1),

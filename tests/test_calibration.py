@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from metapac import PS, Guarantee, InfeasibleGuarantee, MetaPS, NotCalibrated, threshold
+from metapac import (
+    PS,
+    Guarantee,
+    InfeasibleGuarantee,
+    InvalidInput,
+    MetaPS,
+    NotCalibrated,
+    load,
+    threshold,
+)
 from metapac.binomial import allowed_errors_in_task
 from metapac.evidence import collect_evidence
+from metapac.meaning import CheckWarning
 from tests.helpers import oracles
 
 GUARANTEE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.6, "delta": 0.2}
@@ -581,3 +592,55 @@ def test_results_are_plain_attributes() -> None:
     assert predictor.threshold_ >= 0  # the number stays; using it for sets is refused
     with pytest.raises(NotCalibrated):
         predictor.predict_set([[0.5]])
+
+
+@pytest.mark.parametrize("scores", [[[99.2, 0.8]], 100 * np.random.default_rng(1).random((50, 3))])
+def test_percentages_after_fractions_are_warned_of_once(scores: Any, tmp_path: Path) -> None:
+    fractions = np.random.default_rng(0).random(1200)
+    method = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1)
+    method.calibrate(fractions, np.repeat(np.arange(24), 50))
+    method.save(tmp_path / "promise.json")
+    for predictor in (method, load(tmp_path / "promise.json")):
+        with pytest.warns(CheckWarning, match="these are percentages and those fractions") as seen:
+            kept = predictor.predict_set(scores)
+        assert len(seen) == 1
+        np.testing.assert_array_equal(kept, np.asarray(scores) >= method.threshold_)
+        predictor.predict_set(np.asarray(scores) / 100)  # no warning
+
+
+def test_confidences_are_refused_on_every_route() -> None:
+    scores = np.random.default_rng(0).random(200)
+    high = MetaPS(epsilon=0.95, alpha=0.3, delta=0.1, split="tight")
+    message = r"Did you mean epsilon=0.05\? To go on, pass allow=\('levels',\)"
+    with pytest.raises(InvalidInput, match=message):
+        PS(epsilon=0.95, delta=0.1).calibrate(scores)
+    with pytest.raises(InvalidInput, match=message):
+        high.task_threshold(scores)
+    with pytest.raises(InvalidInput, match=message):
+        high.combine([0.5] * 20)
+    assert PS(epsilon=0.95, delta=0.1).calibrate(scores, allow=["levels"]).threshold_ > 0
+    sent = [high.task_threshold(scores, allow=["levels"])] * 20
+    assert high.combine(sent, allow=["levels"]).threshold_ > 0
+
+
+def test_arrays_without_tasks_are_checked_too() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=400)
+    score = rng.beta(1 + 2 * labels, 3 - 2 * labels)
+    matrix = np.stack([1 - score, score], axis=1)
+    method = PS(epsilon=0.1, delta=0.1)
+    with pytest.warns(CheckWarning, match="the true label scores lower than other labels"):
+        method.calibrate(matrix[:, ::-1], labels)
+    method.calibrate(matrix[:, ::-1], labels, allow=["direction"])
+    with pytest.raises(InvalidInput, match="every row occurs 2 times"):
+        method.calibrate(np.tile(score, 2))
+    with pytest.raises(InvalidInput, match="every row occurs 2 times"):
+        MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).task_threshold(np.tile(score, 2))
+
+
+def test_sites_with_names_alike_are_refused() -> None:
+    method = MetaPS(epsilon=0.2, alpha=0.3, delta=0.2, split="tight")
+    sent = {"ohio": 0.5, "Ohio": 0.5} | {f"site {i}": 0.5 for i in range(12)}
+    with pytest.raises(InvalidInput, match="names of sites differ only in case: 'ohio' and 'Ohio'"):
+        method.combine(sent)
+    assert len(method.combine(sent, allow=["task-names"]).tasks_) == 14

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import json
 import math
 import re
 import runpy
@@ -198,6 +199,25 @@ def test_every_command_and_option_is_in_the_command_reference(hooks: ModuleType)
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.hidden:
                 assert f"`{parameter.opts[0]}`" in hooks.options_of(command)
+
+
+def test_the_fields_of_json_are_in_the_command_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "cli.md"
+    first, *others = blocks(page)
+    run_block(first, {"__name__": "page"}, str(page))
+    shown = [block.code for block in others if block.language == "sh"]
+    for arguments in (found for code in shown for found in commands(code)):
+        name = " ".join(arguments[:2]) if arguments[0] == "data" else arguments[0]
+        row = re.search(rf"^\|[^|]*`{name}`[^|]* \| (.*) \|$", page.read_text(), re.MULTILINE)
+        assert row is not None, f"the fields of metapac {name} --json are not documented"
+        result = CliRunner().invoke(app, [*arguments, "--json"])
+        assert result.exit_code == 0, result.output
+        printed = json.loads(result.stdout)
+        for entry in printed if isinstance(printed, list) else [printed]:
+            assert {*entry} <= {*re.findall(r"`(\w+)`", row[1])}, name
 
 
 def test_formulas_become_mathml(hooks: ModuleType) -> None:

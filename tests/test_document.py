@@ -93,6 +93,15 @@ def test_every_changed_character_is_noticed(tmp_path: Path) -> None:
                 _document.read(path, PLAIN)
 
 
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    # Readers differ in which one they take, and the checksum covers only one.
+    path = tmp_path / "a.json"
+    _document.write(path, BODY, PLAIN)
+    path.write_text(path.read_text().replace("{\n", '{\n"metapac": "another",\n', 1))
+    with pytest.raises(BadArtefact, match="a.json is not a valid .* file: key 'metapac' occurs tw"):
+        _document.read(path, PLAIN)
+
+
 def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     _document.write(path, BODY, PLAIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import PS, Guarantee, InfeasibleGuarantee, MetaPS, allowed_errors, evidence, load
+from metapac import (
+    PS,
+    Guarantee,
+    InfeasibleGuarantee,
+    InvalidInput,
+    MetaPS,
+    allowed_errors,
+    evidence,
+    load,
+)
 from metapac.evidence import ranks_within
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level
@@ -75,21 +85,19 @@ def chance_of_one(
     first=st.integers(1, 60),
     second=st.integers(1, 60),
     epsilon=st.sampled_from([0.05, 0.1, 0.2, 0.35]),
-    share=st.integers(0, 100).map(lambda percent: percent / 100),
+    share=st.integers(0, 100).map(lambda percent: Fraction(percent, 100)),
     tasks=st.integers(20, 300),
     split=st.sampled_from(["joint", "tight", 0.5]),
 )
 def test_balanced_tasks_violate_no_guarantee(
-    first: int, second: int, epsilon: float, share: float, tasks: int, split: str | float
+    first: int, second: int, epsilon: float, share: Fraction, tasks: int, split: str | float
 ) -> None:
     # The worst task has n * epsilon expected misses in all, divided between its two classes in any
     # way. Their number is then not binomial.
-    total = (first + second) * (epsilon + 1e-9)
-    one = min(1.0, share * total / first)
-    other = (total - one * first) / second
-    if other > 1:
-        one, other = (total - second) / first, 1.0
-    mass = misses([first, second], [one, other])
+    total = (first + second) * (Fraction(epsilon) + Fraction(1, 10**9))
+    of_first = min(Fraction(first), max(total - second, share * total))
+    chances = [float(of_first / first), float((total - of_first) / second)]
+    mass = misses([first, second], chances)
     g = Guarantee(epsilon=epsilon, alpha=0.2, delta=0.05, split=split)
     within = ranks_within(np.array([first + second]), g)[0].tolist()
     for k, level in zip(within, g.levels, strict=True):
@@ -260,5 +268,25 @@ def test_evidence_of_another_number_of_levels_is_refused() -> None:
     again = evidence.Evidence.from_json(body, 13, result.precision)
     np.testing.assert_array_equal(again.thresholds, result.thresholds)
     assert again.lowest == result.lowest
-    with pytest.raises(ValueError, match="reshape"):
+    with pytest.raises(InvalidInput, match=r"evidence.thresholds must have shape \(40, 1\), by"):
         evidence.Evidence.from_json(body, 1, result.precision)
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_precisions_of_scores(name: str) -> None:
+    assert evidence.as_precision(name) == evidence.as_precision(np.dtype(name)) == np.dtype(name)
+
+
+@pytest.mark.parametrize("name", ["int8", "bool", "S1", "O", "longdouble", "", 8, None, np.float64])
+def test_other_types_are_no_precision(name: object) -> None:
+    with pytest.raises(InvalidInput, match="precision must be float16, float32 or float64, got"):
+        evidence.as_precision(name)
+
+
+def test_thresholds_cannot_fall_with_the_level() -> None:
+    method = MetaPS(**LOOSE)
+    sent = np.tile(np.linspace(0.1, 0.2, 13), (200, 1))
+    assert method.combine(sent).threshold_ > 0
+    sent[7, 5] = 0.3
+    with pytest.raises(InvalidInput, match="falls from 0.3 to 0.15 between two levels of task 7"):
+        MetaPS(**LOOSE).combine(sent)

@@ -15,7 +15,7 @@ from metapac import _exact
 from metapac._exact import certifies_exactly, certifies_in_integers, min_certified_rate
 from tests.helpers import oracles
 
-LARGEST = 2**53
+LARGEST = 10**9
 
 
 def test_integers_and_forty_digits_agree() -> None:
@@ -27,7 +27,7 @@ def test_integers_and_forty_digits_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "n"), [(1000, 2000), (999, 2000), (3000, 10**4), (10**5, 10**6), (10**15, LARGEST)]
+    ("k", "n"), [(1000, 2000), (999, 2000), (3000, 10**4), (10**5, 10**6), (10**8, LARGEST)]
 )
 def test_a_binomial_term_is_good_to_fifty_digits(k: int, n: int) -> None:
     # At k = n - k = 1000 Stirling's series is off by 3.6e-52, and without its last term by 6e-47.
@@ -67,4 +67,4 @@ def test_the_smallest_certified_rate_without_a_guess(
 def test_sums_are_short_enough_up_to_a_billion_examples() -> None:
     for p in (1e-9, 1e-3, 0.1, 0.5, 0.9):
         assert not _exact.is_sum_too_long(round(10**9 * p), 10**9, p)
-    assert _exact.is_sum_too_long(LARGEST // 2, LARGEST, 0.5)
+    assert _exact.is_sum_too_long(2**52, 2**53, 0.5)

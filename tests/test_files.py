@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from metapac import InvalidInput, _files
+from metapac import InvalidInput, _files, _locks
+
+posix = pytest.mark.skipif(not _locks.AVAILABLE, reason="needs locks")
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -56,11 +64,11 @@ def test_a_path_that_was_not_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_temporary_file_is_hidden_and_beside_the_target(tmp_path: Path) -> None:
-    name = "a" * 250  # a temporary name must not be longer than the file system allows
+    name = 60 * "\N{SNOWMAN}" + 70 * "a"  # 250 bytes; a temporary name must not be too long either
     with _files.replacing_path(tmp_path / name) as temporary:
         temporary.write_text("new")
-        assert temporary.parent == tmp_path.resolve()
-        assert temporary.name.startswith(".")
+        assert temporary.parent.parent == tmp_path.resolve()
+        assert temporary.parent.name.startswith(".")
     assert (tmp_path / name).read_text() == "new"
 
 
@@ -184,3 +192,240 @@ def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
     for output in (path, link):
         with pytest.raises(InvalidInput, match="txt is also the input. Write to another file"):
             _files.check_not_input(output, [tmp_path / "b.txt", path])
+
+
+def killed_writer(target: Path) -> Path:
+    """Return the temporary folder of a process that was killed while it wrote to ``target``."""
+    code = (
+        "import os, signal, sys\n"
+        "from metapac import _files\n"
+        "with _files.replacing(sys.argv[1]) as file:\n"
+        "    file.write('half')\n"
+        "    file.flush()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    before = set(target.parent.iterdir())
+    done = subprocess.run([sys.executable, "-c", code, target], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = set(target.parent.iterdir()) - before
+    return left
+
+
+@posix
+@pytest.mark.parametrize("name", ["a.txt", "b.txt"])
+def test_the_next_write_clears_what_a_killed_one_left(tmp_path: Path, name: str) -> None:
+    left = killed_writer(tmp_path / "a.txt")
+    assert [path.read_text() for path in left.iterdir()] == ["half"]
+    with pytest.raises(RuntimeError), _files.replacing(tmp_path / name):
+        raise RuntimeError("an attempt is enough")
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_the_next_folder_clears_what_a_killed_one_left(tmp_path: Path) -> None:
+    left = killed_writer(tmp_path / "folder")
+    with _files.new_folder(tmp_path / "folder"):
+        assert not left.exists()
+
+
+def test_living_writers_do_not_disturb_each_other(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    with _files.replacing(target) as one:
+        one.write("one")
+        with _files.replacing(target) as two:
+            two.write("two")
+        assert target.read_text() == "two"
+    assert target.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+WRITER = """
+import sys
+from metapac import _files
+for i in range(40):
+    with _files.replacing(sys.argv[1]) as file:
+        file.write(sys.argv[2] * 50_000)
+"""
+
+
+@posix
+def test_eight_processes_write_one_file_while_it_is_read(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("0" * 50_000)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, target, str(digit)]) for digit in range(8)
+    ]
+    while any(writer.poll() is None for writer in writers):
+        content = target.read_text()
+        assert content == content[0] * 50_000
+    assert [writer.returncode for writer in writers] == [0] * 8
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@posix
+def test_what_is_not_ours_is_not_cleared(tmp_path: Path) -> None:
+    target, precious = tmp_path / "a.txt", tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("all of it")
+    link, file = (_files.temporary_name(target) for _ in range(2))
+    link.symlink_to(precious)
+    file.write_text("not a folder")
+    strange = [tmp_path / name for name in (".a.txt.partial", ".a.txt.0123.partial", ".a.txt")]
+    for folder in strange:
+        folder.mkdir()
+    with _files.replacing(target) as written:
+        written.write("new")
+    assert set(tmp_path.iterdir()) == {target, precious, link, file, *strange}
+    assert (precious / "thesis.txt").exists()
+
+
+@posix
+def test_folders_of_other_users_are_not_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = killed_writer(tmp_path / "a.txt")
+    monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
+    with _files.replacing(tmp_path / "a.txt") as file:
+        file.write("new")
+    assert left.exists()
+
+
+@pytest.mark.parametrize("locks", ["none", "refused"])
+def test_without_locks_only_old_leftovers_are_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: str
+) -> None:
+    if locks == "none":
+        monkeypatch.setattr(_locks, "AVAILABLE", False)
+    else:
+        monkeypatch.setattr(_locks, "try_lock", lambda descriptor, wait=False: None)
+    old, new, half_old = (_files.temporary_name(tmp_path / "a.txt") for _ in range(3))
+    for folder in (old, new, half_old):
+        folder.mkdir()
+    (half_old / "a.txt").write_text("written just now")
+    for folder in (old, half_old):
+        os.utime(folder, (1, 1))
+    with _files.replacing(tmp_path / "a.txt") as file:
+        file.write("new")
+    assert not old.exists()
+    assert new.exists()
+    assert half_old.exists()
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_unfinished_files_are_private_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with _files.replacing(tmp_path / "a.txt") as file:
+            (temporary,) = tmp_path.iterdir()
+            assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
+            file.write("new")
+        with _files.private_folder("test", tmp_path) as folder:
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o666 & ~mask
+
+
+@posix
+def test_a_folder_that_was_taken_for_a_leftover_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may see a new folder before it is locked."""
+    mkdir, made = Path.mkdir, []
+
+    def vanish(path: Path, *values: Any, **options: Any) -> None:
+        mkdir(path, *values, **options)
+        made.append(path)
+        if len(made) == 1:
+            path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", vanish)
+    with _files.replacing(tmp_path / "a.txt") as file:
+        file.write("new")
+    assert len(made) == 2
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EROFS])
+def test_errors_without_a_name_get_that_of_the_output(tmp_path: Path, code: int) -> None:
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match="a.txt") as caught, _files.replacing(path):
+        raise OSError(code, os.strerror(code))
+    assert (caught.value.errno, caught.value.filename) == (code, str(path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_errors_of_the_temporary_name_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *values: Any, **options: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    for write in (_files.replacing, _files.new_folder):
+        with pytest.raises(PermissionError) as caught, write(tmp_path / "a.txt"):
+            pass
+        assert caught.value.filename == str(tmp_path / "a.txt")
+
+
+def test_errors_of_other_files_keep_their_name(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="other.txt"), _files.replacing(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, "No space left on device", "other.txt")
+    with pytest.raises(ConnectionError, match="lost") as caught, _files.replacing(tmp_path / "a"):
+        raise ConnectionError("lost")
+    assert caught.value.filename is None
+
+
+@posix
+def test_a_full_device_is_named() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):  # noqa: SIM117
+        with _files.replacing("/dev/full") as file:
+            file.write("anything")
+
+
+@posix
+def test_the_folder_is_synced_after_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = [], os.fsync
+
+    def record(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append((is_folder, (tmp_path / "a.txt").exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    with _files.replacing(tmp_path / "a.txt") as file:
+        file.write("new")
+    assert synced == [(False, False), (True, True)]
+
+
+def test_a_private_folder_vanishes(tmp_path: Path) -> None:
+    with _files.private_folder("test", tmp_path) as one:
+        (one / "a.txt").write_text("secret")
+        with _files.private_folder("test", tmp_path) as two:
+            assert one.exists()
+            assert one != two
+    assert list(tmp_path.iterdir()) == []
+    with _files.private_folder("metapac-test") as folder:
+        assert folder.parent == Path(tempfile.gettempdir())
+
+
+@posix
+def test_private_folders_of_killed_processes_are_cleared(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from metapac import _files\n"
+        "with _files.private_folder('test', sys.argv[1]):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    (left,) = tmp_path.iterdir()
+    with _files.private_folder("other", tmp_path):
+        assert left.exists()
+    with _files.private_folder("test", tmp_path):
+        assert not left.exists()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import Guarantee, allowed_errors
+from metapac import Guarantee, InvalidInput, allowed_errors
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, equal_share
 from metapac.tasks.synthetic import TwoPointFamily
@@ -158,6 +158,14 @@ def test_a_delta_that_underflows_is_rejected() -> None:
         g.for_class(0, range(3))
 
 
+@pytest.mark.parametrize("split", ["joint", "tight", "even"])
+def test_an_alpha_that_underflows_is_rejected(split: str) -> None:
+    message = "alpha=5e-324 cannot be divided into two steps: a share underflows to 0. Pass a lar"
+    with pytest.raises(InvalidInput, match=message):
+        Guarantee(epsilon=0.1, alpha=5e-324, delta=0.1, split=split)
+    assert min(Guarantee(epsilon=0.1, alpha=1e-322, delta=0.1, split=split).levels[0]) > 0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -177,7 +185,7 @@ def test_a_delta_that_underflows_is_rejected() -> None:
             r"epsilon of class 'b' must be a number strictly between 0 and 1, got 2",
         ),
         ({"per_class": 1}, "per_class must be True or False, got 1"),
-        ({"min_examples": -1}, "min_examples must be a whole number from 0 to 2..53, got -1"),
+        ({"min_examples": -1}, "min_examples must be a whole number from 0 to 10..9, got -1"),
         ({"min_examples": 2.5}, "min_examples must be a whole number"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,56 @@ def test_integers_beyond_64_bits_keep_their_value(tmp_path: Path) -> None:
     method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
     method.calibrate([0.1, 0.2, 0.3], ids).save(tmp_path / "promise.json")
     assert load(tmp_path / "promise.json").tasks_.tolist() == ids.tolist()
+
+
+INSTANT = datetime.datetime(2024, 1, 31, 10, 20, 30, 120_000)
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        ([datetime.date(2024, 1, 31), datetime.date(987, 1, 2)], ["2024-01-31", "0987-01-02"]),
+        ([INSTANT, datetime.datetime(2024, 1, 31)], ["2024-01-31T10:20:30.12", "2024-01-31"]),
+        (
+            pd.Series([INSTANT, pd.Timestamp("2024-01-31")]),
+            ["2024-01-31T10:20:30.12", "2024-01-31"],
+        ),
+        (pl.Series([INSTANT]), ["2024-01-31T10:20:30.12"]),
+        (pa.array([INSTANT]), ["2024-01-31T10:20:30.12"]),
+        (
+            np.array(["2024-01-31T10", "2024-01-31T00"], "M8[h]"),
+            ["2024-01-31T10:00:00", "2024-01-31"],
+        ),
+        (np.array(["2024-01-31T10:20"], "M8[m]"), ["2024-01-31T10:20:00"]),
+        (np.array(["2024-01-31T10:20:30.100000001"], "M8[ns]"), ["2024-01-31T10:20:30.100000001"]),
+        (np.array([np.datetime64("2024-01-31")], dtype=object), ["2024-01-31"]),
+        (pd.Series([INSTANT]).dt.tz_localize("Asia/Tokyo"), ["2024-01-31T01:20:30.12"]),
+        ([INSTANT.replace(tzinfo=datetime.UTC)], ["2024-01-31T10:20:30.12"]),
+        ([True, False], ["True", "False"]),
+        (np.array([True, False]), ["True", "False"]),
+        (pd.Series([True, False], dtype="boolean"), ["True", "False"]),
+    ],
+    ids=str,
+)
+def test_dates_and_booleans_are_named_by_text(ids: Any, names: list[str], tmp_path: Path) -> None:
+    assert _ids.as_task_ids(ids).tolist() == names
+    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
+    method.calibrate(np.zeros(len(names)), ids, allow=["task-column"]).save(tmp_path / "p.json")
+    assert load(tmp_path / "p.json").tasks_.tolist() == names
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["2024-01-31", datetime.date(2024, 1, 31)],
+        [datetime.date(2024, 1, 31), "2024-01-31"],
+        [True, "a"],
+    ],
+    ids=str,
+)
+def test_dates_and_booleans_among_strings_are_refused(ids: list[Any]) -> None:
+    with pytest.raises(InvalidInput, match="tasks must hold ids of one type"):
+        group([0.1, 0.2], ids)
 
 
 def test_similar_names_are_different_tasks() -> None:
@@ -158,13 +209,17 @@ def test_bad_input_is_named(scores: Any, tasks: Any, message: str) -> None:
         (pd.Series(["b", "a"], dtype="category"), ("a", "b")),
         (torch.tensor([1, 0]), (0, 1)),
         (np.array(["b", "a"], dtype=object), ("a", "b")),
+        (np.array(["2024-02-01", "2024-01-31"], "M8[s]"), ("2024-01-31", "2024-02-01")),
+        ([datetime.date(2024, 2, 1), datetime.date(2024, 1, 31)], ("2024-01-31", "2024-02-01")),
     ],
     ids=str,
 )
 def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any, ...]) -> None:
     result, codes = _ids.as_class_codes(labels)
     assert result == classes
-    assert [classes[code] for code in codes] == [_ids.as_plain_label(x) for x in list(labels)]
+    is_date = isinstance(next(iter(labels)), datetime.date | np.datetime64)
+    read = _ids.as_date_name if is_date else _ids.as_plain_label
+    assert [classes[code] for code in codes] == [read(x) for x in list(labels)]
 
 
 @pytest.mark.parametrize(
@@ -210,3 +265,13 @@ def test_only_strings_and_integers_can_be_saved() -> None:
     assert _ids.as_json_names(np.array([1, 2])) == [1, 2]
     with pytest.raises(InvalidInput, match=r"to be saved, got \('a', 1\) of type tuple"):
         _ids.as_json_names(np.fromiter([("a", 1)], dtype=object))
+
+
+def test_classes_are_distinct_and_of_one_kind() -> None:
+    assert _ids.as_classes(["b", "a"]) == ("b", "a")
+    assert _ids.as_classes([True, False]) == (True, False)
+    for mixed in ([], ["a", 1], [1, True], [0.5], [None]):
+        with pytest.raises(InvalidInput, match="classes must be strings, integers or booleans"):
+            _ids.as_classes(mixed)
+    with pytest.raises(InvalidInput, match="classes must be distinct"):
+        _ids.as_classes(["a", "a"])

@@ -16,7 +16,10 @@ def test_an_installed_module_is_returned() -> None:
 
 @pytest.mark.parametrize("module", ["nowhere", "nowhere.figure"])
 def test_a_missing_module_names_the_extra_that_installs_it(module: str) -> None:
-    message = r"^a figure needs nowhere. Install it with: pip install 'metapac\[plot\]'$"
+    message = (
+        r"^a figure needs nowhere. Install it with: pip install 'metapac\[plot\]' "
+        r"\(in a checkout: pip install -e '\.\[plot\]'\)$"
+    )
     with pytest.raises(MissingExtra, match=message) as caught:
         _optional.require(module, extra="plot", purpose="a figure")
     assert caught.value.name == "nowhere"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,14 @@ def test_options_are_what_each_split_makes_of_the_tasks() -> None:
     assert result.options[1].nth_lowest == (allowed_errors(60, 0.095, 0.05) + 1,)
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3])
+def test_more_tasks_always_need_fewer_examples(alpha: float) -> None:
+    needs = plan(epsilon=0.1, alpha=alpha, delta=0.05).needs
+    for need, more in itertools.pairwise(needs):
+        assert need.tasks < more.tasks
+        assert need.examples_per_task > more.examples_per_task
+
+
 def test_levels_that_need_larger_tasks_are_not_used() -> None:
     # 10 examples at .1 certify levels from .9 ** 10 = .349 on: the last three.
     asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.05}
@@ -288,7 +297,7 @@ def test_what_is_left_out_is_named(asked: dict[str, Any], message: str) -> None:
         ),
         (lambda it: it.curve("alpha", [1.5]), "alpha must be a number strictly between 0 and 1"),
         (lambda it: it.curve("alpha", [[0.1]]), "values must be one-dimensional"),
-        (lambda it: plan(epsilon=5e-324, alpha=0.1, delta=0.1), "needs more than 2..53 examples"),
+        (lambda it: plan(epsilon=5e-324, alpha=0.1, delta=0.1), "needs more than 10..9 examples"),
         (lambda it: it.affordable(0, 10), "tasks must be a whole number from 1"),
         (lambda it: it.affordable(10, 2.5), "examples_per_task must be a whole number from 1"),
         (
@@ -301,7 +310,7 @@ def test_what_is_left_out_is_named(asked: dict[str, Any], message: str) -> None:
         ),
         (
             lambda it: it.affordable([1, 2], 5),
-            r"tasks must be a whole number from 1 to 2..53, got \[1, 2\]",
+            r"tasks must be a whole number from 1 to 10..9, got \[1, 2\]",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_tensor_on_the_gpu() -> None:
             [0.1, math.nan, math.nan],
             ["iowa", "ohio", "ohio"],
             r"scores holds 2 NaN out of 3 values \(first in task 'ohio'\); a score that cannot be "
-            "compared cannot be certified. Drop those examples or give them -inf.",
+            "compared cannot be certified. Drop those examples.",
         ),
         ([], [], "scores is empty; pass at least one labelled example."),
         (

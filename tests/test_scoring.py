@@ -342,7 +342,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any, message: str) ->
 def test_a_forged_file_is_refused(tmp_path: Path, body: dict[str, Any]) -> None:
     path, tensors = tmp_path / "scores.safetensors", {"tasks": np.array([0, 1])}
     _document.write_tensors(path, tensors, body, scoring.FORMAT)
-    with pytest.raises(BadArtefact, match="is not a complete scores file .* Score the tasks again"):
+    with pytest.raises(BadArtefact, match="is not a valid metapac scores file: .* Score the"):
         read_stored(path)
 
 

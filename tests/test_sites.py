@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import BadArtefact, InfeasibleGuarantee, MetaPS, _document, load
+from metapac import (
+    BadArtefact,
+    Guarantee,
+    InfeasibleGuarantee,
+    InvalidInput,
+    MetaPS,
+    _document,
+    _schema,
+    load,
+)
+from metapac.meaning import CheckWarning
 from metapac.sites import Site, combine_sites, read_site
 from metapac.tables import calibrate_table, site_table
 from metapac.tasks.synthetic import NormalFamily
@@ -52,6 +63,34 @@ def test_combined_sites_equal_one_table(tmp_path: Path, split: Any, kind: Any) -
     assert load(tmp_path / "promise.json").threshold_ == expected.threshold_
 
 
+FIRST_VERSION = """{
+"format": "metapac site",
+"schema": 1,
+"metapac": "0.1.0",
+"site": "ohio",
+"examples": 1200,
+"parameters": {"epsilon": 0.2, "alpha": 0.3, "delta": 0.2, "split": "tight"},
+"levels": [0.15],
+"thresholds": [0.194],
+"precision": "float64",
+"checksum": "sha256:7bd05e70be6131c211124671b43c477877326d0304e12639a8e23f4f6295f909"
+}
+"""
+
+
+def test_a_site_of_the_first_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text(FIRST_VERSION)
+    site = read_site(tmp_path / "old.json")
+    assert (site.name, site.examples, site.thresholds, site.classes) == (
+        "ohio", (1200,), ((0.194,),), None,
+    )  # fmt: skip
+    site.save(tmp_path / "new.json")
+    assert read_site(tmp_path / "new.json") == site
+    (tmp_path / "old.json").write_text(FIRST_VERSION.replace("1200", "12000"))
+    with pytest.raises(BadArtefact, match="its checksum does not match its content"):
+        read_site(tmp_path / "old.json")
+
+
 @pytest.mark.parametrize(("split", "count"), [("joint", 13), ("tight", 1)])
 def test_the_file_holds_a_number_for_each_level_and_no_scores(
     tmp_path: Path, split: str, count: int
@@ -72,15 +111,76 @@ def test_the_file_holds_a_number_for_each_level_and_no_scores(
     assert document["thresholds"] == [np.atleast_1d(method.task_threshold(values)).tolist()]
     assert document.keys() == {
         "format", "schema", "metapac", "site", "examples", "parameters", "levels", "classes",
-        "thresholds", "precision", "checksum",
+        "thresholds", "precision", "columns", "checksum",
     }  # fmt: skip
+    assert document["columns"] == {"score": "p"}
 
 
 def test_a_label_beside_class_scores(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"y": ["a", "b"] * 40, "p_a": np.linspace(0, 1, 80), "p_b": 0.5})
+    frame = pd.DataFrame({"y": ["a", "b"] * 40, "p_a": np.linspace(1, 0, 80), "p_b": 0.5})
     site = site_table(frame, name="x", label="y", **GUARANTEE)
     true = np.where(frame.y == "a", frame.p_a, frame.p_b)
     assert site.thresholds == (tuple(MetaPS(**GUARANTEE).task_threshold(true).tolist()),)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_columns_on_which_all_sites_agree_are_kept(tmp_path: Path, per_class: bool) -> None:
+    frame = pd.DataFrame({"y": ["a", "b"] * 40, "q_b": np.linspace(0, 1, 80), "q_a": 0.5})
+    options = GUARANTEE | {"label": "y", "columns": "q_*", "per_class": per_class}
+    site = site_table(frame, name="ohio", **options, connection=connection("duckdb"))
+    sites = [replace(site, name=f"site {i:02d}") for i in range(40)]
+    sites[0].save(tmp_path / "a.json")
+    assert read_site(tmp_path / "a.json") == sites[0]
+    combined = combine_sites([tmp_path / "a.json", *sites[1:]])
+    assert combined.columns_ == {"label": "y", "columns": "q_*", "classes": ["b", "a"]}
+    combined.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").columns_ == combined.columns_
+    renamed = {"label": "x", "columns": "q_*", "classes": ["b", "a"]}
+    for sent, kept in ((renamed, {"classes": ["b", "a"]}), (None, None)):
+        for i in (0, 39):
+            others = [*sites[:i], replace(sites[i], columns=sent), *sites[i + 1 :]]
+            with pytest.warns(CheckWarning, match="scores from different columns: .*label 'y'"):
+                other = combine_sites(others)
+            assert other.columns_ == kept
+            assert other.tasks_.tolist() == combined.tasks_.tolist()
+
+
+@pytest.mark.parametrize("odd", [0, 5, 28])
+@pytest.mark.parametrize("sent", [["b", "a"], ["a", "b", "c"]])
+def test_sites_have_one_order_of_classes(odd: int, sent: list[str]) -> None:
+    agreed = Guarantee(**GUARANTEE, split="tight")
+    sites = [
+        Site(f"s{i}", agreed, (80,), ((0.5,),), np.dtype("float64"), columns={"classes": classes})
+        for i in range(29)
+        for classes in [sent if i == odd else ["a", "b"]]
+    ]
+    message = rf"site 's{odd or 1}' has scores of the classes .*, but site 's0' of \["
+    with pytest.raises(InvalidInput, match=message):
+        combine_sites(sites)
+
+
+def test_a_coarse_site_is_named(tmp_path: Path) -> None:
+    agreed = Guarantee(**GUARANTEE, split="tight")
+    sites = [Site(f"s{i}", agreed, (80,), ((0.5,),), np.dtype("float64")) for i in range(29)]
+    assert combine_sites(sites).precision_ == np.float64
+    sites[7] = replace(sites[7], precision=np.dtype("float16"))
+    with pytest.warns(CheckWarning, match="sets are decided in float16, because of site 's7'"):
+        combined = combine_sites(sites)
+    combined.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").precision_ == np.float16
+
+
+def test_a_site_file_describes_columns_as_a_promise_file_does() -> None:
+    site, promise = (_schema.load_schema(name)["properties"] for name in ("site", "promise"))
+    assert site["columns"]["properties"] == promise["columns"]["properties"]
+
+
+def test_a_file_of_an_older_version_has_no_columns(tmp_path: Path) -> None:
+    path = send("ohio", scores()["site 0"], tmp_path)
+    site = read_site(path)
+    replace(site, columns=None).save(path)
+    assert "columns" not in json.loads(path.read_text())
+    assert read_site(path) == replace(site, columns=None) != site
 
 
 def test_a_small_site_has_no_evidence_and_still_counts() -> None:
@@ -181,7 +281,8 @@ def test_precisions_of_sites_may_differ(tmp_path: Path) -> None:
         send(name, values.astype(np.float32 if i % 2 else np.float64), tmp_path)
         for i, (name, values) in enumerate(data.items())
     ]
-    result = combine_sites(files)
+    with pytest.warns(CheckWarning, match="in float32, because of sites 'site 1', 'site 3', 'site"):
+        result = combine_sites(files)
     assert result.precision_ == np.float32
     assert result.threshold_ in result.task_thresholds_.tolist()
 
@@ -221,6 +322,21 @@ def test_a_site_counts_once(tmp_path: Path) -> None:
         combine_sites(files)
 
 
+@pytest.mark.parametrize("other", ["North ohio", "north  ohio", "NORTH OHIO"])
+def test_one_site_under_two_names_counts_once(other: str) -> None:
+    agreed = Guarantee(**GUARANTEE, split="tight")
+    names = ["north ohio", other, *(f"site {i}" for i in range(12))]
+    sites = [Site(name, agreed, (80,), ((0.5,),), np.dtype("float64")) for name in names]
+    message = (
+        rf"names of sites differ only in .*: 'north ohio' and '{other}'.*allow=\('task-names',\)"
+    )
+    with pytest.raises(InvalidInput, match=message):
+        combine_sites(sites)
+    assert len(combine_sites(sites, allow=["task-names"]).tasks_) == 14
+    with pytest.raises(InvalidInput, match="must name checks to skip"):
+        combine_sites(sites, allow=["names"])
+
+
 def test_too_few_sites_are_reported() -> None:
     site = site_table(pd.DataFrame({"p": scores()["site 0"]}), name="a", score="p", **GUARANTEE)
     with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
@@ -242,14 +358,18 @@ def forge(path: Path, **changes: Any) -> None:
     [
         (
             {"levels": [0.02]},
-            r"has 1 rows of thresholds at levels \[0.02\], but this metapac expects 1 at \[0.15\] ",
+            r"has thresholds at levels \[0.02\], but this metapac expects \[0.15\] for split='ti",
         ),
-        ({"thresholds": []}, "has 0 rows of thresholds at levels"),
-        ({"thresholds": [[0.5, 0.6]]}, "has 1 rows of thresholds at levels"),
-        ({"classes": ["a", "b"]}, "has 1 rows of thresholds at .* expects 2 at"),
-        ({"examples": [-1]}, "is not a complete site file .InvalidInput: examples must hold"),
-        ({"parameters": {}}, "is not a complete site file .TypeError"),
-        ({"precision": "x"}, "is not a complete site file .TypeError"),
+        ({"thresholds": []}, "thresholds must hold at least 1 values, got 0"),
+        (
+            {"thresholds": [[0.5, 0.6]]},
+            r"thresholds one list of 1, .* got shapes \(1,\) and",
+        ),
+        ({"classes": ["a", "b"]}, "site 'a': classes must be None, since per_class is False"),
+        ({"examples": [-1]}, r"examples\[0\] must be a whole number of at least 0 and at most"),
+        ({"examples": [1]}, "site 'a': .* whose 1 examples are too few to certify any"),
+        ({"parameters": {}}, "parameters.epsilon is missing"),
+        ({"precision": "x"}, 'precision must be "float16" or "float32" or "float64", got .x.'),
     ],
 )
 def test_an_inconsistent_file_is_refused(tmp_path: Path, changes: Any, message: str) -> None:
@@ -278,6 +398,5 @@ def test_other_and_edited_files_are_refused(tmp_path: Path) -> None:
 
 def test_a_threshold_impossible_for_its_size_is_refused() -> None:
     good = site_table(pd.DataFrame({"p": scores()["site 0"]}), name="a", score="p", **GUARANTEE)
-    bad = Site("b", good.guarantee, (1,), ((0.5,) * 13,), good.precision)
     with pytest.raises(ValueError, match="holds 0.5 for task 'b', whose 1 examples are too few"):
-        combine_sites([good, bad])
+        Site("b", good.guarantee, (1,), ((0.5,) * 13,), good.precision)

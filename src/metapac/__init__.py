@@ -6,13 +6,17 @@ Names are imported when they are first used, so that the command line starts fas
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from metapac._version import __version__
 
+TYPE_CHECKING = False  # importing typing would take longer than everything else here
 if TYPE_CHECKING:
+    from typing import Any
+
+    from metapac.assessment import evaluate
     from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
     from metapac.calibration import PS, MetaPS
+    from metapac.context import Context
     from metapac.exceptions import (
         BadArtefact,
         InfeasibleGuarantee,
@@ -25,11 +29,14 @@ if TYPE_CHECKING:
     from metapac.loading import load
     from metapac.meta_cp.estimator import MetaCP
     from metapac.planning import plan
+    from metapac.set_summary import summarise_sets
     from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
+    from metapac.verdict import judge
 
 __all__ = [
     "PS",
     "BadArtefact",
+    "Context",
     "Guarantee",
     "InfeasibleGuarantee",
     "InvalidInput",
@@ -42,18 +49,23 @@ __all__ = [
     "allowed_errors",
     "clopper_pearson_upper",
     "empty_sets",
+    "evaluate",
     "interval",
+    "judge",
     "label_lists",
     "load",
     "plan",
     "residual_scores",
     "set_sizes",
+    "summarise_sets",
     "threshold",
 ]
 
 _NAMES = {
+    "assessment": ["evaluate"],
     "binomial": ["allowed_errors", "clopper_pearson_upper", "threshold"],
     "calibration": ["PS", "MetaPS"],
+    "context": ["Context"],
     "exceptions": [
         "BadArtefact",
         "InfeasibleGuarantee",
@@ -66,7 +78,9 @@ _NAMES = {
     "loading": ["load"],
     "meta_cp.estimator": ["MetaCP"],
     "planning": ["plan"],
+    "set_summary": ["summarise_sets"],
     "sets": ["empty_sets", "interval", "label_lists", "residual_scores", "set_sizes"],
+    "verdict": ["judge"],
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

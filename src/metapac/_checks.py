@@ -17,7 +17,7 @@ import numpy as np
 from metapac._types import Array, Counts
 from metapac.exceptions import InvalidInput, Parameter
 
-LARGEST_COUNT = 2**53  # doubles represent every whole number up to this one
+LARGEST_COUNT = 10**9  # up to this, binomial probabilities are compared exactly
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,7 +76,7 @@ def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
     """Return ``value`` as int64 of any shape, with no element below ``minimum``."""
     array = _as_counts(value, minimum)
     if array is None:
-        text = "{} must hold whole numbers from {} to 2**53, got {}. Pass counts, not fractions."
+        text = "{} must hold whole numbers from {} to 10**9, got {}. Pass counts, not fractions."
         raise InvalidInput(text, Parameter(name), minimum, brief(value))
     return array
 
@@ -85,7 +85,7 @@ def as_whole_number(name: str, value: object, *, minimum: int = 1) -> int:
     """Return ``value`` as one int, not below ``minimum``."""
     array = _as_counts(value, minimum)
     if array is None or array.ndim:
-        text = "{} must be a whole number from {} to 2**53, got {}."
+        text = "{} must be a whole number from {} to 10**9, got {}."
         raise InvalidInput(text, Parameter(name), minimum, brief(value))
     return int(array)
 

@@ -9,23 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metapac import _files, _optional
+from metapac import _files, _optional, _schema
+from metapac._checks import brief
 from metapac._types import PathLike
 from metapac._version import __version__
 from metapac._warnings import warn
-from metapac.exceptions import BadArtefact, InvalidInput
+from metapac.exceptions import BadArtefact, InvalidInput, Parameter
 
 _METADATA = "__metadata__"  # the key that safetensors reserves in its header
 _KEY = "metapac"
 _TENSORS = "tensors_sha256"
+_LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it
+_DEEPEST = 64  # lists and objects inside each other
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,9 @@ class Format:
     """A kind of file: its name, what writes it, and what to do if a file is bad.
 
     Schemas from ``oldest`` to ``schema`` are read, and ``schema`` is written. ``unsigned`` accepts
-    files without a checksum, with a warning.
+    files without a checksum, with a warning. ``shape`` names the JSON Schema in
+    ``metapac/schemas`` that a document has to satisfy, once ``upgrade`` has given a document of an
+    older version its present form.
     """
 
     name: str
@@ -42,6 +49,8 @@ class Format:
     schema: int = 1
     oldest: int = 1
     unsigned: bool = False
+    shape: str | None = None
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document
 
 
 def write(path: PathLike, body: Mapping[str, Any], kind: Format) -> None:
@@ -54,14 +63,22 @@ def write(path: PathLike, body: Mapping[str, Any], kind: Format) -> None:
 
 def read(path: PathLike, kind: Format) -> dict[str, Any]:
     """Return the document in ``path`` without its checksum, or raise ``BadArtefact``."""
-    text = Path(path).read_bytes()
+    with Path(path).open("rb") as file:
+        text = file.read(1)
+        if text != b"{":
+            swapped = "Were the promise and the table swapped?"
+            raise _other_kind(path, kind, swapped if kind.name == "metapac promise" else "")
+        text += file.read(_LARGEST)
+    if len(text) > _LARGEST:
+        raise BadArtefact(f"{path} has more than {_LARGEST} bytes, which no {kind.name} file has.")
     try:
-        document = json.loads(text)
+        document = _parse(text)
+    except InvalidInput as error:
+        raise inconsistent(path, kind, error) from error
     except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, or nested too deeply
-        if not text.startswith(b"{"):
-            raise _other_kind(path, kind) from error
         raise BadArtefact(
-            f"{path} is not complete JSON ({error}); it may be truncated. {kind.remedy}"
+            f"{path} is not complete JSON ({_first_line(error)}); it may be truncated. "
+            f"{kind.remedy}"
         ) from error
     return verify(path, document, kind)
 
@@ -95,10 +112,10 @@ def read_tensors(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the document of a tensor file and its tensors, or raise ``BadArtefact``."""
     module = _safetensors(framework, kind)
-    content = Path(path).read_bytes()
+    content = _read_tensor_file(path)
     try:
         header, data = _split(content)
-        document = json.loads(header.pop(_METADATA)[_KEY])
+        document = _parse(header.pop(_METADATA)[_KEY])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadArtefact(
             f"{path} is not a {kind.name} file, or is truncated. Pass a file written by "
@@ -113,7 +130,8 @@ def read_tensors(
         return document, module.load(content)
     except Exception as error:  # safetensors raises errors of many types
         raise BadArtefact(
-            f"{path} does not hold valid tensors ({type(error).__name__}: {error}). {kind.remedy}"
+            f"{path} does not hold valid tensors ({type(error).__name__}: {_first_line(error)}). "
+            f"{kind.remedy}"
         ) from error
 
 
@@ -127,7 +145,14 @@ def sign(body: Mapping[str, Any], kind: Format) -> dict[str, Any]:
 def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
     """Return a document without its checksum; raise ``BadArtefact`` if it cannot be trusted."""
     if not isinstance(document, dict) or document.get("format") != kind.name:
-        raise _other_kind(path, kind)
+        found = str(document.get("format")) if isinstance(document, dict) else ""
+        is_ours = found.startswith("metapac ") and found.isprintable() and len(found) < 40
+        raise _other_kind(path, kind, f"This is a {found} file." if is_ours else "")
+    if _is_deep(document):
+        raise BadArtefact(
+            f"{path} has more than {_DEEPEST} lists inside each other, which no {kind.name} file "
+            f"has. {kind.remedy}"
+        )
     schema = document.get("schema")
     if type(schema) is not int or not kind.oldest <= schema <= kind.schema:
         raise _other_schema(path, document, kind)
@@ -136,7 +161,7 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
             f"{path} has no checksum, so damage would go unnoticed: it was written by an early "
             "version of metapac. Write it again to add one."
         )
-        return document
+        return _check_shape(path, document, kind)
     stated = document.pop("checksum", None)
     try:
         intact = stated == checksum(document)
@@ -144,7 +169,27 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
         intact = False
     if not intact:
         raise _damaged(path, kind)
+    return _check_shape(path, document, kind)
+
+
+def _check_shape(path: PathLike, document: dict[str, Any], kind: Format) -> dict[str, Any]:
+    """Return a document in its present form, once it satisfies the JSON Schema of its format."""
+    document = kind.upgrade(document)
+    if kind.shape is not None:
+        try:
+            _schema.check(document, _schema.load_schema(kind.shape))
+        except _schema.Fault as fault:
+            raise inconsistent(path, kind, fault) from fault
     return document
+
+
+def inconsistent(path: PathLike, kind: Format, reason: object) -> BadArtefact:
+    """Return the error for a document that is intact, but cannot have been written by metapac."""
+    text = str(reason)
+    return BadArtefact(
+        f"{path} is not a valid {kind.name} file: {text}{'' if text.endswith('.') else '.'} "
+        f"{kind.remedy}"
+    )
 
 
 def checksum(document: Mapping[str, Any]) -> str:
@@ -212,9 +257,16 @@ def _encode_parameter(value: Any) -> Any:
 def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that ``encode_parameters`` prepared for JSON."""
     return {
-        name: dict(value["by_class"]) if isinstance(value, dict) else value
+        name: _decode_by_class(name, value["by_class"]) if isinstance(value, dict) else value
         for name, value in parameters.items()
     }
+
+
+def _decode_by_class(name: str, pairs: list[Any]) -> dict[Any, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise InvalidInput("{} gives a class two values: {}.", Parameter(name), brief(pairs))
+    return values
 
 
 def encode_floats(values: Any) -> Any:
@@ -234,10 +286,45 @@ def _safetensors(framework: str, kind: Format) -> Any:
     )
 
 
+def _parse(text: str | bytes) -> Any:
+    return json.loads(text, object_pairs_hook=_build_object)
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; a key that occurs twice would mean one thing here and another elsewhere."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        [(key, _count)] = Counter(key for key, _value in pairs).most_common(1)
+        raise InvalidInput(f"key {key!r} occurs twice.")
+    return result
+
+
+def _is_deep(document: dict[str, Any]) -> bool:
+    layer: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        children = [node.values() if isinstance(node, dict) else node for node in layer]
+        if not {dict, list} & set(map(type, chain.from_iterable(children))):
+            return False
+        layer = [each for each in chain.from_iterable(children) if isinstance(each, dict | list)]
+    return True
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "")
+
+
+def _read_tensor_file(path: PathLike) -> bytes:
+    """Return the bytes of a safetensors file; only the size of the header if it cannot be one."""
+    with Path(path).open("rb") as file:
+        start = file.read(8)
+        size = int.from_bytes(start, "little")
+        return start if not 0 < size <= _LARGEST else start + file.read()
+
+
 def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
     """Return the header and the data of a safetensors file."""
     size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
+    header = _parse(content[8 : 8 + size])
     return header, memoryview(content)[8 + size :]
 
 
@@ -247,9 +334,10 @@ def _tensor_checksum(header: Mapping[str, Any], data: memoryview) -> str:
     return digest.hexdigest()
 
 
-def _other_kind(path: PathLike, kind: Format) -> BadArtefact:
+def _other_kind(path: PathLike, kind: Format, hint: str = "") -> BadArtefact:
     return BadArtefact(
         f"{path} is not a {kind.name} file. Pass a file written by {kind.written_by}."
+        f"{hint and f' {hint}'}"
     )
 
 

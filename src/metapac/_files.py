@@ -1,18 +1,32 @@
-"""Files and folders that appear complete or not at all."""
+"""Files and folders that appear complete or not at all, and private scratch folders.
+
+Work in progress lives in a hidden folder ``.NAME.HEX.partial`` beside its target. Only its owner
+can read that folder, and the process that writes there holds a lock on it. The lock ends with the
+process, so the next one that writes to the same folder can tell what killed ones left behind.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
+import stat
+import tempfile
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from metapac import _locks
 from metapac._types import PathLike
 from metapac.exceptions import InvalidInput
+
+_DAY = 24 * 3600  # seconds; where there are no locks, nobody works on what is older
+LEFTOVER = r"\..+\.[0-9a-f]{16}\.partial"  # any name that temporary_name returns
+_NAMELESS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 @contextmanager
@@ -29,45 +43,67 @@ def replacing(path: PathLike, *, binary: bool = False) -> Iterator[IO[Any]]:
 
 @contextmanager
 def replacing_path(path: PathLike) -> Iterator[Path]:
-    """Yield a free name beside ``path``; the file written there takes its place at the end."""
+    """Yield the name of a new file; what is written there takes the place of ``path``."""
     if Path(path).exists() and not Path(path).is_file():
-        yield Path(path)
+        with _naming(path):
+            yield Path(path)
         return
     target = Path(path).resolve()
     check_folder(target.parent)
-    temporary = temporary_name(target)
-    try:
+    with _naming(path), _staging(target) as temporary:
         yield temporary
         with temporary.open("rb+") as written:  # Windows syncs only what is open for writing
             os.fsync(written.fileno())
         if target.exists():
             shutil.copymode(target, temporary)
         temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        _sync_folder(target.parent)
 
 
 @contextmanager
 def new_folder(path: PathLike, *, create: bool = True, exist_ok: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path`` that is renamed to ``path`` at the end.
+    """Yield a temporary folder that is renamed to ``path`` at the end.
 
     With ``create=False`` the caller creates the temporary folder. With ``exist_ok`` a folder that
     another process has put there in the meantime stays, and no error is raised.
     """
     target = Path(path)
-    temporary = temporary_name(target)
-    if create:
-        temporary.mkdir()
-    try:
+    with _naming(path), _staging(target) as temporary:
+        if create:
+            temporary.mkdir()
         yield temporary
+        _sync_folder(temporary)
         try:
             temporary.rename(target)
         except OSError:
             if not (exist_ok and target.is_dir()):
                 raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _sync_folder(target.parent)
+
+
+@contextmanager
+def private_folder(prefix: str, parent: PathLike | None = None) -> Iterator[Path]:
+    """Yield a new folder that only this user can read; it is deleted at the end.
+
+    By default it is in the system's temporary folder. Folders of the same prefix whose processes
+    were killed are deleted first.
+    """
+    place = Path(parent or tempfile.gettempdir())
+    clear_leftovers(place, rf"{re.escape(prefix)}-[0-9a-f]{{16}}")
+    with _locked_folder(place, f"{prefix}-") as folder:
+        yield folder
+
+
+def clear_leftovers(folder: Path, pattern: str) -> None:
+    """Delete folders whose names match a pattern, and whose processes were killed.
+
+    Files, links, and folders of other users or of living processes stay.
+    """
+    with suppress(OSError):  # a folder that cannot be listed
+        for path in folder.iterdir():
+            if re.fullmatch(pattern, path.name):
+                with suppress(OSError):  # another process was faster
+                    _delete_if_abandoned(path)
 
 
 def check_folder(folder: Path) -> None:
@@ -87,4 +123,97 @@ def check_not_input(path: PathLike, inputs: Iterable[PathLike]) -> None:
 
 def temporary_name(target: Path) -> Path:
     """Return a new name beside ``target``, for what is not yet, or no longer, complete."""
-    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.partial")
+    return target.with_name(f"{_start(target)}{secrets.token_hex(8)}.partial")
+
+
+def _start(target: Path) -> str:
+    return f".{target.name[:50]}."  # 50 characters of 4 bytes, and the rest, fit into 255 bytes
+
+
+@contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    """Yield a name in a private folder beside ``target``, so that moving it there is a rename."""
+    clear_leftovers(target.parent, LEFTOVER)
+    with _locked_folder(target.parent, _start(target), ".partial") as folder:
+        yield folder / target.name
+
+
+@contextmanager
+def _locked_folder(parent: Path, start: str, end: str = "") -> Iterator[Path]:
+    """Yield a new private folder ``startHEXend``, which is deleted at the end."""
+    folder, lock = _create_locked(parent, start, end)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _close(lock)
+
+
+def _create_locked(parent: Path, start: str, end: str) -> tuple[Path, int | None]:
+    """Create a private folder and lock it; where there are no locks, return None for the lock."""
+    while True:
+        path = parent / f"{start}{secrets.token_hex(8)}{end}"
+        path.mkdir(mode=0o700)
+        if not _locks.AVAILABLE:
+            return path, None
+        # Until it is locked, another process may take it for a leftover: then make a new one.
+        with suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            _locks.try_lock(lock, wait=True)
+            if _locks.is_same(lock, path):
+                return path, lock
+            os.close(lock)
+
+
+def _close(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)
+
+
+def _delete_if_abandoned(path: Path) -> None:
+    """Delete a folder of this user that no process has locked."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return
+    if not _locks.AVAILABLE:
+        if _is_old(path):
+            shutil.rmtree(path, ignore_errors=True)
+        return
+    if status.st_uid != os.geteuid():
+        return
+    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        locked = _locks.try_lock(lock)
+        if locked or (locked is None and _is_old(path)):
+            shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _is_old(path: Path) -> bool:
+    """Whether nothing was written for a day."""
+    times = [p.lstat().st_mtime for p in (path, *path.rglob("*"))]
+    return time.time() - max(times) > _DAY
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut, where the operating system allows that."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _naming(path: PathLike) -> Iterator[None]:
+    """Let errors of writing name ``path``, instead of a hidden temporary or nothing."""
+    hidden = str(Path(path).resolve().parent / _start(Path(path).resolve()))
+    try:
+        yield
+    except OSError as error:
+        named = str(error.filename or "")
+        if named.startswith(hidden) or (not named and error.errno in _NAMELESS):
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import numbers
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
@@ -17,7 +18,10 @@ from metapac.exceptions import InvalidInput
 
 
 def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
-    """Return the task id of each example as a one-dimensional array of integers or objects."""
+    """Return the task id of each example as a one-dimensional array of integers or objects.
+
+    Dates, timestamps and booleans become text, as promise files and tables name them.
+    """
     if hasattr(tasks, "__array__"):
         ids = np.asarray(on_host(tasks))
     elif isinstance(tasks, str | Set | Mapping) or not isinstance(tasks, Iterable):
@@ -34,7 +38,26 @@ def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
         )
     if ids.dtype.kind == "f" and len(ids):
         raise _missing_id() if np.isnan(ids).any() else _fractional_id(ids[0])
-    return ids if ids.dtype.kind in "iuU" else ids.astype(object)
+    if ids.dtype.kind in "iuU":
+        return ids
+    return _as_texts(ids, (datetime.date, np.datetime64, bool, np.bool_))
+
+
+def as_date_name(value: Any) -> str:
+    """Return a date as ISO text, and a timestamp too; at midnight without its time.
+
+    Zeros at the end of a fraction are dropped. A timestamp with a time zone is named in UTC.
+    """
+    if isinstance(value, np.datetime64):
+        has_seconds = np.datetime_data(value.dtype)[0] not in ("h", "m")
+        text = str(np.datetime_as_string(value if has_seconds else value.astype("M8[s]")))
+    else:
+        if getattr(value, "tzinfo", None) is not None:
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+        text = value.isoformat()
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.removesuffix("T00:00:00")
 
 
 def as_task_names(names: list[Any]) -> Array:
@@ -135,22 +158,43 @@ def as_json_names(names: Array) -> list[Any]:
     return plain
 
 
+def as_json_labels(classes: Iterable[Any]) -> list[Any]:
+    """Return classes as a list of strings, integers and booleans, which JSON preserves."""
+    return [
+        label if isinstance(label, str | int) else str(label)
+        for label in map(as_plain_label, classes)
+    ]
+
+
 def as_class_codes(labels: Any) -> tuple[tuple[Any, ...], Counts]:
     """Return the sorted classes, and for each label the index of its class."""
     if not hasattr(labels, "__array__"):  # NumPy would turn NaN among strings into "nan"
         labels = np.fromiter(labels, dtype=object)
     array = np.asarray(on_host(labels))
-    if array.ndim != 1 or not len(array):
+    if array.ndim == 1 and not len(array):
+        raise InvalidInput("labels is empty; pass at least one labelled example.")
+    if array.ndim != 1:
         raise InvalidInput(
             f"labels must be one-dimensional, one true label for each example, got shape "
             f"{array.shape}."
         )
-    if array.dtype.kind == "O":
-        array = _as_plain_labels(array)
+    if array.dtype.kind in "OM":
+        array = _as_plain_labels(_as_texts(array, (datetime.date, np.datetime64)))
     if array.dtype.kind not in "iuUb":
         raise _bad_labels(str(array.dtype))
     classes, codes = np.unique(array, return_inverse=True)
     return tuple(classes.tolist()), codes.astype(np.int64)
+
+
+def as_classes(labels: list[Any]) -> tuple[Any, ...]:
+    """Return distinct classes, which must be of one kind."""
+    kinds = {kind_of(label) for label in labels}
+    if len(kinds) != 1 or not kinds <= {"str", "int", "bool"}:
+        got = " and ".join(sorted(kinds)) or "none"
+        raise InvalidInput(f"classes must be strings, integers or booleans of one type, got {got}.")
+    if len(set(labels)) < len(labels):
+        raise InvalidInput(f"classes must be distinct, got {brief(labels)}.")
+    return tuple(labels)
 
 
 def as_plain_label(label: Any) -> Any:
@@ -179,6 +223,25 @@ def _as_integers(names: list[Any]) -> Array:
         return np.array(names, dtype=np.int64)
     except OverflowError:  # such as 64-bit hashes; as objects they keep their value
         return np.fromiter((int(name) for name in names), object, len(names))
+
+
+def _as_texts(array: Array, kinds: tuple[type, ...]) -> Array:
+    """Return values of some kinds as text; an array that holds other kinds too is kept."""
+    if array.dtype.kind == "M":
+        distinct, index = np.unique(array, return_inverse=True)
+        return _as_texts(np.fromiter(distinct, object, len(distinct)), kinds)[index]
+    values: list[Any] = array.tolist()
+    first = next((value for value in values if not _is_missing(value)), None)
+    if not isinstance(first, kinds) or not all(
+        isinstance(x, kinds) or _is_missing(x) for x in values
+    ):
+        return array.astype(object)
+    texts = {value: None if _is_missing(value) else _as_text(value) for value in values}
+    return np.fromiter((texts[value] for value in values), object, len(values))
+
+
+def _as_text(value: Any) -> str:
+    return str(value) if isinstance(value, bool | np.bool_) else as_date_name(value)
 
 
 def _as_plain_labels(array: Array) -> Array:

@@ -22,7 +22,12 @@ def missing(error: ModuleNotFoundError, *, extra: str, purpose: str) -> ModuleNo
     if package == "metapac":
         return error
     extra_error = MissingExtra(
-        f"{purpose} needs {package}. Install it with: pip install 'metapac[{extra}]'"
+        f"{purpose} needs {package}. Install it with: {install_command(extra)}"
     )
     extra_error.name = error.name
     return extra_error
+
+
+def install_command(extra: str) -> str:
+    """Return what to type to install an extra, also for those who work in a checkout."""
+    return f"pip install 'metapac[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

@@ -96,7 +96,7 @@ def check_no_nan(
     name: str,
     array: Floats,
     where: Callable[[int], str] | None = None,
-    remedy: str = "Drop those examples or give them -inf.",
+    remedy: str = "Drop those examples.",
 ) -> None:
     """Raise if a score is NaN; ``where`` describes the flat position of the first one."""
     # min() propagates NaN and needs no temporary array; NaN are counted only for the message.
@@ -135,7 +135,8 @@ def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
             f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task, "
             f"got shape {thresholds.shape}. Send what task_threshold(scores) returned at each site."
         )
-    check_no_nan("task_thresholds", matrix, lambda i: f"in task number {i // levels}")
+    remedy = "Take it out of the scores of that task."
+    check_no_nan("task_thresholds", matrix, lambda i: f"in task number {i // levels}", remedy)
     return matrix
 
 
@@ -154,7 +155,8 @@ def _objects_as_floats(name: str, array: Array) -> Floats:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise InvalidInput(
                 f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}. Convert them to floats, missing ones to -inf."
+                f"position {position}. Convert them to floats. Where one is missing, drop the "
+                "example; in prediction, inf keeps the label."
                 f"{_swap_hint(isinstance(value, str))}"
             )
     return array.astype(np.float64)

@@ -6,7 +6,7 @@ import sys
 import warnings
 
 
-def warn(message: str) -> None:
+def warn(message: str | Warning) -> None:
     """Issue a UserWarning that names the innermost line outside metapac."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "metapac":

@@ -5,17 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _document, _scores, sets
+from metapac import _checks, _document, _scores, explanation, meaning, sets
 from metapac._types import Floats, PathLike
+from metapac.class_matrix import check_column_order
+from metapac.context import Context
 from metapac.exceptions import InvalidInput, NotCalibrated
 
-FORMAT = _document.Format("metapac promise", written_by=".save() or by 'metapac calibrate -o'")
+FORMAT = _document.Format(
+    "metapac promise",
+    written_by=".save() or by 'metapac calibrate -o'",
+    remedy="Calibrate again, or restore it from a backup.",
+    shape="promise",
+)
 
 
 class Calibrated(ABC):
@@ -25,8 +32,11 @@ class Calibrated(ABC):
     ----------
     precision_ : numpy.dtype
         Precision of the calibration scores.
+    context_ : Context
+        What the guarantee is about.
     """
 
+    context_: Context
     precision_: np.dtype[np.floating[Any]]
     _kind: ClassVar[str]  # its name in promise files; a subclass is saved as its parent
     _calibrated_with: dict[str, Any] | None = None  # None until it is calibrated
@@ -35,6 +45,16 @@ class Calibrated(ABC):
     @abstractmethod
     def promise_(self) -> str:
         """The guarantee in one sentence, with its numbers and its assumptions."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Return the guarantee in plain words, and what it does not say.
+
+        Returns
+        -------
+        str
+            Paragraphs separated by empty lines; items of a list start with "- ".
+        """
 
     @abstractmethod
     def _result(self) -> tuple[str, Any]:
@@ -64,6 +84,7 @@ class Calibrated(ABC):
             "promise": self.promise_,
             name: result,
             "precision": self.precision_.name,
+            "context": self._about().to_json(),
             **self._body(),
         }
         _document.write(path, body, FORMAT)
@@ -144,14 +165,46 @@ class Calibrated(ABC):
         return name, _document.encode_floats(np.asarray(value, dtype=float).tolist())
 
     def __repr__(self) -> str:
-        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({params})"
+        if self._calibrated_with != self._guarantee_params():  # not, or not with these parameters
+            return self._constructor(self.get_params())
+        return f"<{self._constructor(self._changed_params())} {self._state()}>"
+
+    def _constructor(self, params: Mapping[str, Any]) -> str:
+        listed = ", ".join(f"{name}={value!r}" for name, value in params.items())
+        return f"{type(self).__name__}({listed})"
+
+    def _changed_params(self) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults."""
+        defaults = {p.name: p.default for p in inspect.signature(type(self)).parameters.values()}
+        return {k: v for k, v in self.get_params().items() if v != defaults[k]}
+
+    @abstractmethod
+    def _state(self) -> str:
+        """Return what was calibrated and on what, such as "calibrated on 60 tasks ..."."""
+
+    def _about(self) -> Context:
+        """Return what the guarantee is about."""
+        return getattr(self, "context_", None) or Context()
+
+    def _repr_html_(self) -> str:
+        """Return a card for notebooks: the explanation, and the guarantee in one sentence."""
+        if self._calibrated_with != self._guarantee_params():
+            return explanation.render_text(repr(self))
+        return explanation.render_card(repr(self), self.explain(), self.promise_)
 
     def __str__(self) -> str:
         return repr(self) if self._calibrated_with is None else self.promise_
 
-    def _at_least(self, scores: ArrayLike, threshold: ArrayLike) -> NDArray[np.bool_]:
-        """Return which scores are at least ``threshold``, in the coarser of both precisions."""
+    def _at_least(
+        self,
+        scores: ArrayLike,
+        threshold: ArrayLike,
+        score_range: tuple[float, float] | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return which scores are at least ``threshold``, in the coarser of both precisions.
+
+        A warning is given if their scale is not that of ``score_range``.
+        """
         array = np.atleast_1d(_scores.as_score_array("scores", scores))
         _scores.check_no_nan(
             "scores",
@@ -159,6 +212,7 @@ class Calibrated(ABC):
             lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
             "Give a label without a score inf, so that it is kept.",
         )
+        meaning.warn_of_scale(array, score_range)
         if _scores.is_bfloat16(scores):
             return np.asarray(array >= _scores.floor_to_bfloat16(threshold))
         coarser = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
@@ -190,6 +244,7 @@ class ThresholdSets(Calibrated):
     columns_: dict[str, Any] | None = None
     threshold_: float
     thresholds_: NDArray[np.float64]
+    _score_range: tuple[float, float] | None = None  # in calibration, of true labels; if known
 
     def __getattr__(self, name: str) -> Any:
         """Explain why a result is missing."""
@@ -236,7 +291,9 @@ class ThresholdSets(Calibrated):
             )
         return float(self.thresholds_[self.classes_.index(label)])
 
-    def predict_set(self, scores: ArrayLike) -> NDArray[np.bool_]:
+    def predict_set(
+        self, scores: ArrayLike, *, classes: Sequence[Any] | None = None
+    ) -> NDArray[np.bool_]:
         """Return which labels are kept: those whose score is at least the threshold.
 
         The comparison is made in the coarser of the precisions of these scores and of the
@@ -245,23 +302,39 @@ class ThresholdSets(Calibrated):
         Parameters
         ----------
         scores : array_like
-            Scores of labels, usually of shape (n, classes). With ``per_class``, the last axis
-            holds the classes in the order of ``classes_``.
+            Scores of labels, usually of shape (n, classes). If calibrated on scores of all
+            classes, or with ``per_class``, the last axis holds the classes in the same order; the
+            column names of a data frame are compared.
+        classes : sequence, optional
+            Class of each column, to be compared with the calibrated ones.
 
         Returns
         -------
         ndarray of bool
             Whether each label is kept, in the shape of ``scores``.
+
+        Warns
+        -----
+        CheckWarning
+            If the first scores look like percentages and those of calibration were fractions, or
+            the reverse.
         """
         self.check_calibrated()
-        if self.classes_ is not None:
-            shape = np.shape(_scores.as_score_array("scores", scores))
-            if not shape or shape[-1] != len(self.classes_):
-                raise InvalidInput(
-                    f"scores must have a column for each of the {len(self.classes_)} classes "
-                    f"{', '.join(map(repr, self.classes_))}, in this order, got shape {shape}."
-                )
-        return self._at_least(scores, self._result()[1])
+        self._check_order(scores, classes)
+        return self._at_least(scores, self._result()[1], self._score_range)
+
+    def _check_order(self, scores: ArrayLike, classes: Sequence[Any] | None) -> None:
+        """Raise unless the last axis of ``scores`` holds the calibrated classes, in their order."""
+        stored = self.columns_ or {}
+        known = self.classes_ or stored.get("classes")
+        if known is None and classes is not None:
+            raise InvalidInput(
+                "classes cannot be compared: no class names were calibrated. Leave them out, or "
+                "calibrate with classes."
+            )
+        if known is not None:
+            pattern = stored.get("columns", "p_*")
+            check_column_order(known, pattern, scores, classes, self.classes_ is not None)
 
     def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
         """Return an interval for each prediction, if calibrated on `residual_scores`.
@@ -288,3 +361,14 @@ class ThresholdSets(Calibrated):
     def _result(self) -> tuple[str, Any]:
         name = "threshold" if self.classes_ is None else "thresholds"
         return name, getattr(self, f"{name}_")
+
+    def _state(self) -> str:
+        name, value = self._result()
+        shown = map(explanation.round_down, np.atleast_1d(value).tolist())
+        if self.classes_ is not None:
+            shown = map("{} {}".format, self.classes_, shown)
+        return f"calibrated on {self._basis()}, {name} {_checks.listed([*shown], shown=3)}"
+
+    @abstractmethod
+    def _basis(self) -> str:
+        """Return what the threshold rests on, such as "60 hospitals"."""

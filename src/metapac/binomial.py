@@ -16,10 +16,10 @@ from scipy import special
 from metapac import _checks, _exact, _scores
 from metapac.exceptions import InvalidInput
 
-# Relative error to expect of SciPy's probabilities: n * 1e-15 between these limits, 30 times the
-# largest errors measured (2e-11 up to n = 1e6, 4e-8 at 2e9, 7e-8 at 2**53). A probability closer to
-# delta than that is computed again, to forty digits.
-_MIN_DOUBT, _DOUBT, _MAX_DOUBT = 1e-9, 1e-15, 3e-6
+# Relative error to expect of SciPy's probabilities: n * 1e-15, at least 1e-9, 30 times the largest
+# errors measured (2e-11 up to n = 1e6, 3e-8 at 1e9). A probability closer to delta than that is
+# computed again, to forty digits.
+_MIN_DOUBT, _DOUBT = 1e-9, 1e-15
 
 
 @overload
@@ -35,7 +35,7 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
     Parameters
     ----------
     n : int or array_like of int
-        Number of examples, from 0 to 2**53.
+        Number of examples, from 0 to 10**9.
     epsilon : float
         Error rate to certify, strictly between 0 and 1.
     delta : float
@@ -54,10 +54,8 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
 
     Notes
     -----
-    The comparison with ``delta`` is exact for ``n`` up to 1e9, with one exception: beyond n = 5000
-    a probability that agrees with ``delta`` in forty digits counts as larger. Beyond 1e9 the result
-    is never too large; it is too small by at most one part in 1e9, or 1e5 for ``delta`` below
-    1e-300.
+    The comparison with ``delta`` is exact, with one exception: beyond n = 5000 a probability that
+    agrees with ``delta`` in forty digits counts as larger.
 
     Examples
     --------
@@ -118,7 +116,7 @@ def allowed_errors_in_task(
     Parameters
     ----------
     n : int or array_like of int
-        Number of examples in the task, from 0 to 2**53.
+        Number of examples in the task, from 0 to 10**9.
     epsilon : float
         Miss rate to certify, strictly between 0 and 1.
     alpha_within : float
@@ -215,7 +213,7 @@ def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArr
         enough = tail >= limit
     possible = (k >= 0) & (k < n)
     certified = np.asarray((enough & possible) | (k < 0))
-    doubt = np.minimum(np.maximum(n * _DOUBT, _MIN_DOUBT), _MAX_DOUBT) * limit
+    doubt = np.maximum(n * _DOUBT, _MIN_DOUBT) * limit
     doubtful = ~(np.abs(tail - limit) > doubt) & possible  # written so that NaN is doubtful
     if doubtful.any():
         for position in np.argwhere(doubtful):
@@ -239,7 +237,7 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
     k : int or array_like of int
         Number of errors observed, from 0 to ``n``.
     n : int or array_like of int
-        Number of i.i.d. examples, from 1 to 2**53, of a shape that broadcasts with ``k``.
+        Number of i.i.d. examples, from 1 to 10**9, of a shape that broadcasts with ``k``.
     delta : float
         Failure probability of the interval, strictly between 0 and 1.
 
@@ -256,8 +254,7 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
 
     Notes
     -----
-    The result is never below the exact bound. It exceeds it by at most one unit in the last place
-    for ``n`` up to 1e9; beyond, by at most one part in 1e9, or 1e5 for ``delta`` below 1e-300.
+    The result is never below the exact bound, and exceeds it by at most one unit in the last place.
 
     Examples
     --------
@@ -293,17 +290,7 @@ def _min_certified_rate(k: int, n: int, delta: float, start: float) -> float:
     """Return the smallest double that k errors in n examples certify."""
     if k == n:
         return 1.0
-    if 0 < start < 1 and _exact.is_sum_too_long(k, n, start):
-        return _bisect(k, n, delta)
     return _exact.min_certified_rate(k, n, delta, start)
-
-
-def _bisect(k: int, n: int, delta: float) -> float:
-    """Return the smallest double that ``certifies`` accepts."""
-    low, high = 0.0, 1.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if certifies(k, n, middle, delta) else (middle, high)
-    return high
 
 
 def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:

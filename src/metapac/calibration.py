@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _ids, _scores, sentences, shortage
+from metapac import _checks, _ids, _scores, explanation, meaning, sentences, shortage
 from metapac._checks import reject_foreign_keywords
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.binomial import allowed_errors, threshold
-from metapac.evidence import Evidence, coarsest_precision, collect_evidence
+from metapac.class_matrix import ClassMatrix, read_class_matrix
+from metapac.context import Context, as_context
+from metapac.evidence import Evidence, as_precision, coarsest_precision, collect_evidence
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
 from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.outcome import UNKNOWN, Outcome
@@ -140,17 +142,30 @@ class MetaPS(ThresholdSets):
         scores: ArrayLike,
         tasks: ArrayLike | Iterable[object],
         labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
     ) -> Self:
         """Find the threshold from labelled examples of the calibration tasks.
 
         Parameters
         ----------
-        scores : array_like, shape (n,)
-            Scores of the true labels; higher means more plausible.
+        scores : array_like, shape (n,) or (n, classes)
+            Scores of the true labels, or with ``labels`` those of all classes; higher means more
+            plausible.
         tasks : array_like, shape (n,)
             Task of each example: strings, integers, or anything hashable.
         labels : array_like, shape (n,), optional
-            True label of each example. Needed with ``per_class``, and only then.
+            True label of each example. Needed with scores of all classes and with ``per_class``,
+            and only then.
+        classes : sequence, optional
+            Class of each column of ``scores``, such as ``model.classes_``; by default the column
+            names of a data frame, or 0, 1, ... ``predict_set`` then expects the same order.
+        context : Context, optional
+            What the guarantee is about: model, training tasks, vocabulary.
+        allow : iterable of str, default ()
+            Checks of the data to skip, such as "duplicates"; the message of a check names it.
 
         Returns
         -------
@@ -163,12 +178,17 @@ class MetaPS(ThresholdSets):
             If the tasks are too few or too small; the message says what would work.
         """
         guarantee = self._make_guarantee()
-        new = collect_evidence(guarantee, scores, tasks, labels)
-        return self._calibrate_across(guarantee, new)
+        new = self._collect(guarantee, scores, tasks, labels, classes, allow)
+        return self._calibrate_across(guarantee, new, context)
 
     @classmethod
     def from_evidence(
-        cls, guarantee: Guarantee, evidence: Evidence, *, on_infeasible: str = "raise"
+        cls,
+        guarantee: Guarantee,
+        evidence: Evidence,
+        *,
+        on_infeasible: str = "raise",
+        context: Context | None = None,
     ) -> Self:
         """Return a predictor calibrated on evidence that was collected elsewhere.
 
@@ -182,6 +202,8 @@ class MetaPS(ThresholdSets):
             Threshold of each task at each level, from ``metapac.evidence``.
         on_infeasible : {"raise", "trivial"}, default "raise"
             What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+        context : Context, optional
+            What the guarantee is about.
 
         Returns
         -------
@@ -195,13 +217,16 @@ class MetaPS(ThresholdSets):
         """
         check_on_infeasible(on_infeasible)
         method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
-        return method._calibrate_across(guarantee, evidence)
+        return method._calibrate_across(guarantee, evidence, context)
 
     def add(
         self,
         scores: ArrayLike,
         tasks: ArrayLike | Iterable[object],
         labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        allow: Iterable[str] = (),
     ) -> Self:
         """Add new tasks; the result is that of calibrating on all tasks from scratch.
 
@@ -212,13 +237,17 @@ class MetaPS(ThresholdSets):
 
         Parameters
         ----------
-        scores : array_like, shape (n,)
-            Scores of the true labels. If old and new scores differ in precision, the coarser one
+        scores : array_like, shape (n,) or (n, classes)
+            Scores as in ``calibrate``. If old and new scores differ in precision, the coarser one
             is used for sets.
         tasks : array_like, shape (n,)
             Task of each example. None of them may have been calibrated on before.
         labels : array_like, shape (n,), optional
-            True label of each example. Needed with ``per_class``, and only then.
+            True labels, as in ``calibrate``.
+        classes : sequence, optional
+            Class of each column of ``scores``, in the same order as before.
+        allow : iterable of str, default ()
+            Checks of the data to skip.
 
         Returns
         -------
@@ -232,10 +261,12 @@ class MetaPS(ThresholdSets):
         """
         self.check_calibrated()
         guarantee = self._make_guarantee()
-        new = collect_evidence(guarantee, scores, tasks, labels)
-        return self._calibrate_across(guarantee, self._evidence.join(new))
+        if classes is not None or np.ndim(scores) == 2:
+            self._check_order(scores, classes)
+        new = self._collect(guarantee, scores, tasks, labels, classes, allow)
+        return self._calibrate_across(guarantee, self._evidence.join(new), self.context_)
 
-    def task_threshold(self, scores: ArrayLike) -> Any:
+    def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
         """Return all that one site has to send to ``combine``: one number for each level.
 
         No other score leaves the site. With ``split="tight"`` it is a single number.
@@ -244,6 +275,8 @@ class MetaPS(ThresholdSets):
         ----------
         scores : array_like, shape (n,)
             Scores of the true labels of one task.
+        allow : iterable of str, default ()
+            Checks of the data to skip.
 
         Returns
         -------
@@ -253,7 +286,10 @@ class MetaPS(ThresholdSets):
         self._check_not_per_class("task_threshold")
         array = _scores.as_calibration_scores("scores", scores)
         one_task = np.zeros(array.shape, np.int64)
-        new = collect_evidence(self._make_guarantee(), array, one_task)
+        guarantee = self._make_guarantee()
+        new = collect_evidence(guarantee, array, one_task)
+        _check_levels(guarantee, allow)
+        meaning.check_examples([0], one_task, array, allow=allow)
         sent = new.thresholds[0, 0].astype(array.dtype)
         return sent if len(sent) > 1 else sent[0]
 
@@ -263,6 +299,8 @@ class MetaPS(ThresholdSets):
         tasks: ArrayLike | Iterable[object] | None = None,
         *,
         sizes: ArrayLike | Mapping[Any, int] | None = None,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
     ) -> Self:
         """Find the threshold from what ``task_threshold`` returned at each site.
 
@@ -278,6 +316,10 @@ class MetaPS(ThresholdSets):
         sizes : array_like or mapping from task, optional
             Number of examples of each task. Without it, a threshold of ``-inf`` is taken to mean
             that the task is too small.
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the data to skip, such as "task-names"; the message of a check names it.
 
         Returns
         -------
@@ -297,6 +339,8 @@ class MetaPS(ThresholdSets):
         names = np.arange(len(matrix)) if tasks is None else _ids.as_task_ids(tasks)
         _checks.check_same_length("task_thresholds", matrix, "tasks", names)
         _ids.check_distinct(names.tolist())
+        _check_levels(guarantee, allow)
+        meaning.check_sites(names.tolist(), allow=allow)
         unknown = np.full(len(matrix), UNKNOWN)
         sent = Evidence(
             _ids.as_task_names(names.tolist()),
@@ -306,7 +350,7 @@ class MetaPS(ThresholdSets):
             precision,
         )
         sent.check_certified(guarantee)
-        return self._calibrate_across(guarantee, sent)
+        return self._calibrate_across(guarantee, sent, context)
 
     @property
     def promise_(self) -> str:
@@ -319,7 +363,7 @@ class MetaPS(ThresholdSets):
             thresholds = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
         tasks = None if g.per_class and g.min_examples else len(self.tasks_)
-        sentence = g.sentence(tasks=tasks, threshold=thresholds)
+        sentence = g.sentence(tasks=tasks, threshold=thresholds, columns=self.columns_)
         return " ".join([sentence, *self.remarks_])
 
     @property
@@ -327,6 +371,60 @@ class MetaPS(ThresholdSets):
         """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
         self.check_calibrated()
         return [remark for outcome in self._outcomes if (remark := outcome.remark())]
+
+    def explain(self) -> str:
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Tasks and examples are called as ``context`` names them. Percentages are exact; thresholds
+        are rounded down, so that whoever applies them keeps at least as many labels.
+
+        Returns
+        -------
+        str
+            What was checked, what holds, how sure one can be, what it does not say, and what to do
+            with lists of several labels or none. Items of a list start with "- ".
+
+        Examples
+        --------
+        >>> import textwrap
+        >>> import numpy as np
+        >>> from metapac import MetaPS
+        >>> rng = np.random.default_rng(0)
+        >>> scores, hospitals = rng.random(120 * 50), np.repeat(np.arange(120), 50)
+        >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
+        >>> print(textwrap.fill(method.explain().split("\\n\\n")[1], 80))
+        For at least 90% of new tasks of the same kind, at most 10% of the examples get
+        a list without the right label.
+        """
+        self.check_calibrated()
+        return explanation.explain_guarantee(
+            self.guarantee_, self._rules(), len(self.tasks_), self._about(), self.columns_
+        )
+
+    def _rules(self) -> list[explanation.Rule]:
+        """Return what the sets keep and what that rests on, for each class or for all together."""
+        rules = []
+        for part, outcome in zip(
+            self._evidence.parts(self.guarantee_), self._outcomes, strict=True
+        ):
+            sizes = part.sizes[outcome.used]
+            examples = None if np.any(sizes == UNKNOWN) else int(sizes.sum())
+            left_out = int(np.count_nonzero(~outcome.used))
+            rules.append(
+                explanation.Rule(
+                    part.label,
+                    part.guarantee.miss_rate,
+                    outcome.threshold,
+                    len(sizes),
+                    examples,
+                    left_out,
+                    bool(outcome.remark()),
+                )
+            )
+        return rules
+
+    def _basis(self) -> str:
+        return explanation.Words.from_context(self._about()).count_units(len(self.tasks_))
 
     def _make_guarantee(self) -> Guarantee:
         check_on_infeasible(self.on_infeasible)
@@ -339,13 +437,38 @@ class MetaPS(ThresholdSets):
                 "Use metapac.tables.site_table and metapac.sites.combine_sites."
             )
 
-    def _calibrate_across(self, guarantee: Guarantee, evidence: Evidence) -> Self:
+    def _collect(
+        self,
+        guarantee: Guarantee,
+        scores: ArrayLike,
+        tasks: Any,
+        labels: Any,
+        classes: Sequence[Any] | None,
+        allow: Iterable[str],
+    ) -> Evidence:
+        """Take the first step, on the scores of true labels or of all classes."""
+        _check_levels(guarantee, allow)
+        ids = _ids.as_task_ids(tasks)
+        matrix = read_class_matrix(scores, labels, classes)
+        if matrix is None:
+            new = collect_evidence(guarantee, scores, tasks, labels)
+        else:
+            _checks.check_same_length("scores", matrix.scores, "tasks", ids)
+            new = _collect_from_matrix(guarantee, matrix, tasks)
+        _check_meaning(new.names.tolist(), ids, scores, matrix, allow)
+        return new
+
+    def _calibrate_across(
+        self, guarantee: Guarantee, evidence: Evidence, context: Context | None
+    ) -> Self:
         """Check that the tasks support the guarantee, then take the second step."""
+        about = as_context(context, evidence.names.tolist())
         demands = [part.demand() for part in evidence.parts(guarantee)]
         feasible = [demand.is_feasible() for demand in demands]
         if self.on_infeasible == "raise" and not all(feasible):
             raise InfeasibleGuarantee(shortage.explain_too_few_tasks(demands))
         self._take_second_step(guarantee, evidence)
+        self.context_ = about
         for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
             if is_feasible and (remark := outcome.remark()):
                 warn(remark)
@@ -357,7 +480,7 @@ class MetaPS(ThresholdSets):
         outcomes = [part.outcome() for part in evidence.parts(guarantee)]
         self.guarantee_, self.columns_ = guarantee, evidence.columns
         self._evidence, self._outcomes = evidence, outcomes
-        self.classes_ = evidence.classes
+        self.classes_, self._score_range = evidence.classes, _get_score_range(evidence)
         if evidence.classes is None:
             self._set_shared(evidence, outcomes[0])
         else:
@@ -386,10 +509,47 @@ class MetaPS(ThresholdSets):
         return {"columns": self.columns_, "evidence": self._evidence.to_json()}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        precision = np.dtype(body["precision"])
+        precision = as_precision(body["precision"])
         guarantee = self._make_guarantee()
         stored = Evidence.from_json(body["evidence"], len(guarantee.levels), precision)
+        stored.check_certified(guarantee, "evidence.thresholds")
         self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
+
+
+def _check_levels(guarantee: Guarantee, allow: Iterable[str]) -> None:
+    """Check that the levels of a guarantee are failure rates, not confidences."""
+    meaning.check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
+
+
+def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:
+    """Return the lowest and the highest score of a true label, if they are known."""
+    if evidence.highest is None:
+        return None
+    return float(evidence.lowest.min()), float(evidence.highest.max())
+
+
+def _collect_from_matrix(guarantee: Guarantee, matrix: ClassMatrix, tasks: Any) -> Evidence:
+    """Return the evidence of a matrix; with ``per_class``, in the order of its columns."""
+    columns = {"classes": _ids.as_json_labels(matrix.classes)}
+    if not guarantee.per_class:
+        new = collect_evidence(guarantee, matrix.true_scores, tasks)
+    else:
+        new = collect_evidence(guarantee, matrix.true_scores, tasks, matrix.labels)
+        new = new.with_classes(matrix.classes)
+    return new._replace(columns=columns)
+
+
+def _check_meaning(
+    names: Iterable[Any], ids: Any, scores: Any, matrix: ClassMatrix | None, allow: Iterable[str]
+) -> None:
+    """Check that the data mean what they should, once their form is known to be right."""
+    if matrix is None:
+        array = _scores.as_calibration_scores("scores", scores)
+        meaning.check_examples(names, ids, array, allow=allow)
+    else:
+        meaning.check_examples(
+            names, ids, matrix.scores, matrix.codes, classes=matrix.classes, allow=allow
+        )
 
 
 class PS(ThresholdSets):
@@ -440,13 +600,31 @@ class PS(ThresholdSets):
         self.delta = delta
         self.on_infeasible = on_infeasible
 
-    def calibrate(self, scores: ArrayLike) -> Self:
+    def calibrate(
+        self,
+        scores: ArrayLike,
+        labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
         """Find the threshold from labelled examples.
 
         Parameters
         ----------
-        scores : array_like, shape (n,)
-            Scores of the true labels; higher means more plausible.
+        scores : array_like, shape (n,) or (n, classes)
+            Scores of the true labels, or with ``labels`` those of all classes; higher means more
+            plausible.
+        labels : array_like, shape (n,), optional
+            True label of each example. Needed with scores of all classes, and only then.
+        classes : sequence, optional
+            Class of each column of ``scores``; by default the column names of a data frame, or 0,
+            1, ...
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the data to skip, such as "duplicates"; the message of a check names it.
 
         Returns
         -------
@@ -459,13 +637,25 @@ class PS(ThresholdSets):
             If the examples are too few; the message says what would work.
         """
         check_on_infeasible(self.on_infeasible)
-        array = _scores.as_calibration_scores("scores", scores)
+        about = as_context(context)
+        matrix = read_class_matrix(scores, labels, classes)
+        if matrix is None and labels is not None:
+            raise InvalidInput("labels must not be passed with the scores of the true labels.")
+        array = (
+            _scores.as_calibration_scores("scores", scores)
+            if matrix is None
+            else matrix.true_scores
+        )
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
+        meaning.check_levels(self.epsilon, None, self.delta, allow=allow)
+        _check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
         if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
             raise InfeasibleGuarantee(
                 shortage.explain_too_few_examples(self.epsilon, self.delta, n)
             )
         self.n_examples_ = n
+        self.context_ = about
+        self.columns_ = matrix and {"classes": _ids.as_json_labels(matrix.classes)}
         self._set_threshold(cut_off)
         return self._mark_calibrated(array.dtype)
 
@@ -478,10 +668,34 @@ class PS(ThresholdSets):
         )
         return sentence if self.threshold_ > -math.inf else f"{sentence} {sentences.TRIVIAL}"
 
+    def explain(self) -> str:
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Returns
+        -------
+        str
+            What was checked, what holds, how sure one can be, and what it does not say.
+        """
+        self.check_calibrated()
+        trivial = self.threshold_ == -math.inf
+        rule = explanation.Rule(
+            None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial
+        )
+        return explanation.explain_examples(self.epsilon, self.delta, rule, self._about())
+
+    def _basis(self) -> str:
+        return explanation.Words.from_context(self._about()).count_examples(self.n_examples_)
+
     def _body(self) -> dict[str, Any]:
-        return {"evidence": {"examples": self.n_examples_}}
+        return {"columns": self.columns_, "evidence": {"examples": self.n_examples_}}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        self.n_examples_ = _checks.as_whole_number("examples", body["evidence"]["examples"])
-        self._set_threshold(float(body["threshold"]))
-        self._mark_calibrated(np.dtype(body["precision"]))
+        check_on_infeasible(self.on_infeasible)
+        n = _checks.as_whole_number("examples", body["evidence"]["examples"])
+        cut_off = float(body["threshold"])
+        if cut_off > -math.inf and allowed_errors(n, self.epsilon, self.delta) < 0:
+            raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
+        self.n_examples_ = n
+        self.columns_ = body.get("columns")
+        self._set_threshold(cut_off)
+        self._mark_calibrated(as_precision(body["precision"]))

@@ -44,7 +44,7 @@ def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
     Raises
     ------
     InvalidInput
-        If it exceeds 2**53.
+        If it exceeds 10**9.
     """
     guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
     if guess > _checks.LARGEST_COUNT:
@@ -184,7 +184,7 @@ def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
     """
     rate = f"a rate of {epsilon:g} at confidence 1 - {delta:g}"
     names = map(Parameter, ("epsilon", "alpha", "delta"))
-    text = "{} needs more than 2**53 examples or tasks. Choose a larger {}, {} or {}."
+    text = "{} needs more than 10**9 examples or tasks. Choose a larger {}, {} or {}."
     return InvalidInput(text, rate, *names)
 
 

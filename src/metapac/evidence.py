@@ -17,6 +17,8 @@ from metapac.grouping import group, group_by_class, task_thresholds
 from metapac.guarantee import Guarantee
 from metapac.outcome import UNKNOWN, Part
 
+PRECISIONS = ("float16", "float32", "float64")
+
 
 class Evidence(NamedTuple):
     """The threshold of each task at each level and, with ``per_class``, for each class.
@@ -132,24 +134,32 @@ class Evidence(NamedTuple):
         lowest, highest = float(self.lowest[index]), float(_highest(self)[index])
         return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
 
-    def check_certified(self, guarantee: Guarantee) -> None:
+    def check_certified(self, guarantee: Guarantee, name: str = "task_thresholds") -> None:
         """Raise InvalidInput for a threshold that a task of its size cannot have.
+
+        A larger level allows more errors, so the thresholds of a task never fall with the level.
 
         Parameters
         ----------
         guarantee : Guarantee
             The guarantee at whose levels the evidence was collected.
+        name : str, default "task_thresholds"
+            What messages call the thresholds.
         """
         for part in self.parts(guarantee):
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
             sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
-            bad = np.argwhere(sent & (ranks < 0))
-            if len(bad):
-                task, level = bad[0]
+            for task, level in np.argwhere(sent & (ranks < 0))[:1]:
                 raise InvalidInput(
-                    f"task_thresholds holds {part.thresholds[task, level]:g} for task "
+                    f"{name} holds {part.thresholds[task, level]:g} for task "
                     f"{self.names.tolist()[task]!r}, whose {part.sizes[task]} examples are too few "
                     "to certify any. Was it computed with another epsilon, alpha or split?"
+                )
+            for task, level in np.argwhere(part.thresholds[:, 1:] < part.thresholds[:, :-1])[:1]:
+                before, after = part.thresholds[task, level : level + 2]
+                raise InvalidInput(
+                    f"{name} falls from {before:g} to {after:g} between two levels of "
+                    f"task {self.names.tolist()[task]!r}, and cannot. Pass the levels in order."
                 )
 
     def to_json(self) -> dict[str, Any]:
@@ -194,21 +204,43 @@ class Evidence(NamedTuple):
 
         Raises
         ------
-        ValueError
-            If the shapes do not match.
+        InvalidInput
+            If tasks are not distinct or of one kind, if shapes do not match, or if a threshold is
+            outside the range of the scores.
         """
         names = _ids.as_task_names(body["tasks"])
-        classes = tuple(body["classes"]) if "classes" in body else None
+        classes = _ids.as_classes(body["classes"]) if "classes" in body else None
+        by_task = (len(names),) if classes is None else (len(names), len(classes))
         shape = (len(names), 1 if classes is None else len(classes))
-        return cls(
+        read = functools.partial(_as_shape, body)
+        evidence = cls(
             names,
-            np.array(body["sizes"], dtype=np.int64).reshape(shape),
-            np.array(body["thresholds"], dtype=np.float64).reshape(*shape, levels),
-            np.array(body["lowest"], dtype=np.float64).reshape(shape[1]),
+            read("sizes", by_task, np.int64).reshape(shape),
+            read("thresholds", (*by_task, levels), np.float64).reshape(*shape, levels),
+            read("lowest", shape[1:], np.float64)
+            if "lowest" in body  # early versions did not store it
+            else np.full(shape[1], -np.inf),
             precision,
             classes,
-            highest=np.array(body["highest"], dtype=np.float64) if "highest" in body else None,
+            highest=read("highest", shape[1:], np.float64) if "highest" in body else None,
         )
+        _check_range(evidence)
+        return evidence
+
+    def with_classes(self, classes: tuple[Any, ...]) -> Evidence:
+        """Return the evidence with its classes in another order, possibly with more of them.
+
+        Parameters
+        ----------
+        classes : tuple
+            All classes. One that the evidence lacks counts as no examples.
+
+        Returns
+        -------
+        Evidence
+            The evidence.
+        """
+        return _with_classes(self, classes)
 
     def join(self, new: Evidence) -> Evidence:
         """Return the evidence of old and new tasks together.
@@ -358,11 +390,71 @@ def _by_class(
     )
 
 
+def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return numbers, infinities among them as strings, that must have a shape."""
+    try:
+        array = np.array(body[name], dtype=dtype)
+    except ValueError:  # rows of unequal length
+        raise InvalidInput(f"evidence.{name} holds lists of unequal length.") from None
+    if array.shape != shape:
+        raise InvalidInput(
+            f"evidence.{name} must have shape {shape}, by the number of tasks, classes and levels, "
+            f"got {array.shape}."
+        )
+    return array
+
+
+def _check_range(evidence: Evidence) -> None:
+    """Raise InvalidInput if a threshold, which is a score, is outside the range of the scores."""
+    highest = _highest(evidence)
+    for index in np.flatnonzero((evidence.sizes != 0).any(axis=0)):
+        low, high = evidence.lowest[index], highest[index]
+        where = "" if evidence.classes is None else f" of class {evidence.classes[index]!r}"
+        if low > high:
+            raise InvalidInput(
+                f"evidence.lowest{where} is {low:g}, above evidence.highest, {high:g}."
+            )
+        if low == np.inf and evidence.highest is None:
+            raise InvalidInput(f"evidence.lowest{where} is inf, but there are examples.")
+        sent = evidence.thresholds[:, index]
+        for outside in sent[(sent > -np.inf) & ((sent < low) | (sent > high))][:1]:
+            raise InvalidInput(
+                f"evidence.thresholds{where} holds {outside:g}, outside the range of the scores "
+                f"from {low:g} to {high:g}."
+            )
+
+
 def _highest(evidence: Evidence) -> Floats:
     """Return the highest score of each class; infinity if it was not computed."""
     if evidence.highest is not None:
         return evidence.highest
     return np.full(len(evidence.lowest), np.inf)
+
+
+def as_precision(precision: Any) -> np.dtype[Any]:
+    """Return a precision that scores can have.
+
+    Parameters
+    ----------
+    precision : numpy.dtype or str
+        float16, float32 or float64.
+
+    Returns
+    -------
+    numpy.dtype
+        The precision.
+
+    Raises
+    ------
+    InvalidInput
+        If it is any other type, in which scores could not be compared safely.
+    """
+    name = precision.name if isinstance(precision, np.dtype) else precision
+    if not isinstance(name, str) or name not in PRECISIONS:
+        raise InvalidInput(
+            f"precision must be {', '.join(PRECISIONS[:2])} or {PRECISIONS[2]}, got {name!r}."
+        )
+    return np.dtype(name)
 
 
 def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:

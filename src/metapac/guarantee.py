@@ -84,6 +84,9 @@ class Guarantee:
         self._set("split", _checked_split(self.split))
         if self.delta is not None and self.split == "joint":
             _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
+        if any(min(level) == 0 for level in self.levels):
+            text = "{} cannot be divided into two steps: a share underflows to 0. Pass a larger {}."
+            raise InvalidInput(text, Parameter("alpha", self.alpha), Parameter("alpha"))
         _checks.check_bool("per_class", self.per_class)
         self._set("per_class", bool(self.per_class))
         min_examples = _checks.as_whole_number("min_examples", self.min_examples, minimum=0)
@@ -231,7 +234,13 @@ class Guarantee:
     def __str__(self) -> str:
         return self.sentence()
 
-    def sentence(self, *, tasks: int | None = None, threshold: sentences.Thresholds = None) -> str:
+    def sentence(
+        self,
+        *,
+        tasks: int | None = None,
+        threshold: sentences.Thresholds = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> str:
         """Return the guarantee in one sentence, with its numbers and its assumptions.
 
         Parameters
@@ -240,13 +249,15 @@ class Guarantee:
             Number of calibration tasks.
         threshold : float or mapping from class to float, optional
             Calibrated threshold; with ``per_class``, the threshold of each class.
+        columns : mapping, optional
+            Columns of the table calibrated on, which tell intervals from sets of labels.
 
         Returns
         -------
         str
             The sentence.
         """
-        return sentences.describe_guarantee(self, tasks=tasks, threshold=threshold)
+        return sentences.describe_guarantee(self, tasks=tasks, threshold=threshold, columns=columns)
 
 
 def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, float]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from metapac import _document
+from metapac._columns import check_columns
 from metapac._types import PathLike
+from metapac._version import __version__
+from metapac._warnings import warn
 from metapac.base import FORMAT
 from metapac.calibration import PS, MetaPS
-from metapac.exceptions import BadArtefact
+from metapac.context import Context
+from metapac.exceptions import BadArtefact, InvalidInput
 from metapac.meta_cp.estimator import MetaCP
 
 _KINDS: dict[str, Any] = {kind._kind: kind for kind in (MetaPS, PS, MetaCP)}
@@ -35,6 +39,11 @@ def load(path: PathLike) -> Any:
     BadArtefact
         If the file is not a promise file, was edited or damaged, or needs a newer metapac.
 
+    Warns
+    -----
+    UserWarning
+        If another version of metapac wrote the file, and states its promise in other words.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -50,15 +59,30 @@ def load(path: PathLike) -> Any:
         parameters = _document.decode_parameters(body["parameters"])
         predictor: Any = _KINDS[body["kind"]](**parameters)
         predictor._restore(body)
+        check_columns(body.get("columns"), getattr(predictor, "classes_", None))
+        predictor.context_ = Context.from_json(body.get("context"))
+        predictor.context_.check_calibration_tasks(getattr(predictor, "tasks_", ()))
         name, evident = predictor._encoded_result()
         stated = body[name]
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise BadArtefact(
-            f"{path} is not a complete promise file ({type(error).__name__}: {error}). "
-            "Save the calibrated predictor again."
-        ) from error
+    except InvalidInput as error:
+        raise _document.inconsistent(path, FORMAT, error) from error
     if stated != evident:
         raise BadArtefact(
             f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
         )
+    _check_sentence(path, body, predictor.promise_)
     return predictor
+
+
+def _check_sentence(path: PathLike, body: dict[str, Any], sentence: str) -> None:
+    """Raise BadArtefact for another sentence than the evidence gives; warn of another version's."""
+    if body["promise"] == sentence:
+        return
+    if body["metapac"] == __version__:
+        raise BadArtefact(
+            f"{path} states a promise that its evidence does not give. Calibrate again."
+        )
+    warn(
+        f"{path} was written by metapac {body['metapac']}, which words its promise differently; "
+        "what counts is promise_, computed from the evidence. Save it again to update the file."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, NamedTuple, overload
@@ -11,8 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, _scores
 from metapac._types import Counts
-from metapac.demands import Affordable, Demand, find_single_level, min_sample_size, min_tasks
+from metapac.demands import (
+    Affordable,
+    Demand,
+    find_single_level,
+    min_sample_size,
+    min_tasks,
+    min_tasks_over_levels,
+)
 from metapac.guarantee import SPLITS, Guarantee, Split
+from metapac.meaning import check_levels
 from metapac.ranks import Level
 
 
@@ -210,7 +219,9 @@ class Option(NamedTuple):
         For each usable level, n such that its threshold is the n-th lowest task threshold; a higher
         n means a higher threshold and smaller sets. Empty if the split is infeasible.
     examples_per_task : int
-        The examples that a task needs at the least demanding of these levels.
+        The examples that a task needs to count: at the least demanding of these levels or, if the
+        split is infeasible, at the level that needs the fewest tasks. A smaller task is one whose
+        sets may miss anything.
     """
 
     split: Split
@@ -258,6 +269,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     sizes: ArrayLike | None = None,
+    allow: Iterable[str] = (),
 ) -> Plan: ...
 @overload
 def plan(*, split: Split = "joint", classes: int = 1, sizes: ArrayLike) -> list[Offer]: ...
@@ -270,6 +282,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     sizes: ArrayLike | None = None,
+    allow: Iterable[str] = (),
 ) -> Plan | list[Offer]:
     """Return what a guarantee needs, and how each split would use your tasks.
 
@@ -288,6 +301,9 @@ def plan(
         returned, are then per class.
     sizes : array_like of int, optional
         Number of labelled examples of each task that you have.
+    allow : iterable of str, default ()
+        Checks to skip, as their messages name them: "levels", if you do mean an epsilon or delta
+        above 1/2, or an alpha above 3/4.
 
     Returns
     -------
@@ -301,7 +317,7 @@ def plan(
     TypeError
         If only some of epsilon, alpha and delta are given, or neither they nor ``sizes``.
     InvalidInput
-        If a parameter is out of its range.
+        If a parameter is out of its range, or looks like a confidence.
 
     Examples
     --------
@@ -326,6 +342,7 @@ def plan(
         )
     count = _checks.as_whole_number("classes", classes)
     asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
+    check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(count))
     return Plan(
         part,
@@ -385,8 +402,10 @@ def _option(demand: Demand) -> Option:
     g = demand.guarantee
     usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
     allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
-    last = usable[-1] if usable else len(g.levels) - 1
-    need = min_sample_size(g.miss_rate, g.levels[last].alpha_within)
+    # Infeasible: the same level as in the message of the exception, so that both ask for one size.
+    small = [demand.too_small(level) for level in g.levels]
+    last = usable[-1] if usable else min_tasks_over_levels(g, small)[1]
+    need = max(min_sample_size(g.miss_rate, g.levels[last].alpha_within), g.min_examples)
     return Option(g.split, g.delta, tuple(allowed[level] + 1 for level in usable), need)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from metapac import _checks, _document, _ids
 from metapac._types import Array, PathLike, Progress, ignore_progress
-from metapac.exceptions import BadArtefact, InvalidInput
+from metapac.exceptions import InvalidInput
 from metapac.learners import _checks as learner_checks
 from metapac.learners.protocols import Learner, lower_scores
 from metapac.tasks.task import Task
@@ -21,6 +21,7 @@ FORMAT = _document.Format(
     remedy="Score the tasks again.",
     schema=2,
     oldest=2,
+    shape="scores",
 )
 
 # Assumed for a learner that returns probabilities alone: rounding moves its logits relative to each
@@ -230,11 +231,9 @@ def read_stored(path: PathLike) -> Stored:
         for key, names in document["names"].items():
             tensors[key] = np.array(names)[tensors[key]]
         return Stored(**tensors, provenance=document["provenance"])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise BadArtefact(
-            f"{path} is not a complete scores file ({type(error).__name__}: {error}). "
-            f"{FORMAT.remedy}"
-        ) from error
+    except (LookupError, TypeError, ValueError) as error:
+        reason = f"its arrays do not fit together ({type(error).__name__}: {error})"
+        raise _document.inconsistent(path, FORMAT, reason) from error
 
 
 def _score(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from metapac.guarantee import Guarantee
 
 TRIVIAL = "Every label is kept, so the guarantee holds trivially."
-_SHOWN = 20  # classes listed in a sentence
+_SHOWN = 20  # classes whose miss rates are listed in a sentence
+_SHOWN_THRESHOLDS = 3
 _FIXED = (
     "that no calibration task was seen in training, and that the score function and the number of "
     "tasks were fixed before looking at results"
@@ -22,7 +24,13 @@ _FIXED = (
 Thresholds = float | Mapping[Any, float] | None
 
 
-def describe_guarantee(g: Guarantee, *, tasks: int | None, threshold: Thresholds) -> str:
+def describe_guarantee(
+    g: Guarantee,
+    *,
+    tasks: int | None,
+    threshold: Thresholds,
+    columns: Mapping[str, Any] | None = None,
+) -> str:
     """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks.
 
     Parameters
@@ -33,21 +41,26 @@ def describe_guarantee(g: Guarantee, *, tasks: int | None, threshold: Thresholds
         Number of calibration tasks, if known.
     threshold : float, mapping from class to float, or None
         Calibrated threshold or thresholds, if known.
+    columns : mapping, optional
+        Columns of the table calibrated on, which tell intervals from sets of labels.
 
     Returns
     -------
     str
         The sentence.
     """
+    columns = columns or {}
     size = ""
     if g.min_examples:
         size = f" with at least {g.min_examples} examples{' of that class' * g.per_class}"
     count = "" if tasks is None else f"{tasks} "
     draw = f"over the draw of the {count}calibration tasks{size}"
-    claim = (
-        f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)} on at least "
-        f"{percent(g.alpha, complement=True)} of new tasks{size}"
-    )
+    misses = f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)}"
+    if "prediction" in columns:
+        rate = f"at most {percent(g.miss_rate)} of the time"
+        misses = f"{_intervals(threshold, columns)} miss the true number {rate}"
+    share = f"at least {percent(g.alpha, complement=True)} of new tasks{size}"
+    claim = f"{misses} on {share}"
     if g.delta is None:
         return (
             f"On average {draw}, {claim}; this is an average over calibrations (delta=None) and "
@@ -71,12 +84,21 @@ def _rate(g: Guarantee) -> str:
 
 def _sets(g: Guarantee, threshold: Thresholds) -> str:
     if isinstance(threshold, Mapping):
-        return f"the sets {{label: score >= its threshold}} ({_by_class(threshold)})"
+        more = ", see thresholds_" if len(threshold) > _SHOWN_THRESHOLDS else ""
+        values = _by_class(threshold, shown=_SHOWN_THRESHOLDS)
+        return f"the sets {{label: score >= its threshold}} ({values}{more})"
     return "the sets {label: score >= its threshold}" if g.per_class else _cut_at(threshold)
 
 
-def _by_class(values: Mapping[Any, Any]) -> str:
-    return listed([f"{label}: {value}" for label, value in values.items()], shown=_SHOWN)
+def _intervals(threshold: Thresholds, columns: Mapping[str, Any]) -> str:
+    if not isinstance(threshold, float) or threshold == -math.inf:
+        return "the intervals"
+    times = " times scale" if "scale" in columns else ""
+    return f"the intervals prediction plus and minus {0.0 - threshold!r}{times}"
+
+
+def _by_class(values: Mapping[Any, Any], *, shown: int = _SHOWN) -> str:
+    return listed([f"{label}: {value}" for label, value in values.items()], shown=shown)
 
 
 def _cut_at(threshold: float | None) -> str:

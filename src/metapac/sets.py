@@ -159,20 +159,41 @@ def interval(
     array([[ 8., 12.],
            [19., 21.]])
     """
+    centre, width = _centre_and_scale(prediction, scale)
+    widest, relative, absolute = interval_radius(threshold, precision)
+    if widest == np.inf:
+        radius = np.full_like(centre, np.inf)
+    else:
+        radius = widest * width
+        radius = radius + relative * (np.abs(centre) + radius) + absolute
+    return np.stack([centre - radius, centre + radius], axis=-1)
+
+
+def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, float, float]:
+    """Return the numbers from which `interval` computes half the width of an interval.
+
+    Parameters
+    ----------
+    threshold : float
+        Threshold calibrated on `residual_scores`; at most 0.
+    precision : dtype
+        Precision of the calibration scores.
+
+    Returns
+    -------
+    widest : float
+        Largest residual to keep, in units of the scale.
+    relative, absolute : float
+        What rounding may cost, relative to the sum of prediction and radius, and in total.
+    """
     if not threshold <= 0:
         raise InvalidInput(
             f"threshold is {threshold:g}, but residual scores -|y - prediction| / scale are never "
             "positive. Calibrate on residual_scores(y, prediction, scale) to get intervals."
         )
-    centre, width = _centre_and_scale(prediction, scale)
-    if threshold == -np.inf:
-        radius = np.full_like(centre, np.inf)
-    else:
-        info = np.finfo(precision)
-        widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
-        radius = widest * width
-        radius = radius + _ROUNDINGS * (np.abs(centre) + radius) + _UNDERFLOW
-    return np.stack([centre - radius, centre + radius], axis=-1)
+    info = np.finfo(precision)
+    widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
+    return widest, _ROUNDINGS, _UNDERFLOW
 
 
 def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, Floats]:

@@ -205,13 +205,20 @@ def _more_data(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[
 
 
 def _more_tasks(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
-    """Return how many tasks to add, large enough for every class at every level."""
-    guarantees = [demand.guarantee for demand in demands]
-    sizes = [min_sample_size(g.miss_rate, g.levels[0].alpha_within) for g in guarantees]
-    examples = max(guarantees[0].min_examples, *sizes)
+    """Return how many tasks to add, and the fewest examples of each class that they need."""
+    sizes = {
+        max(g.min_examples, min_sample_size(g.miss_rate, level.alpha_within))
+        for g in (demand.guarantee for demand in demands)
+        for level in g.levels
+    }
+
+    def works(count: int, examples: int) -> bool:
+        return all(demand.with_tasks(count, examples).is_feasible() for demand in demands)
+
     fewest = max(_Shortfall(demand).to_add for demand in infeasible)
     for count in range(fewest, fewest + MAX_TRIED):
-        if all(demand.with_tasks(count, examples).is_feasible() for demand in demands):
+        if works(count, max(sizes)):
+            examples = next(size for size in sorted(sizes) if works(count, size))
             return [f"add {_tasks(count)} with at least {examples} examples of each class"]
     return []
 

@@ -8,14 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from metapac import _checks, _document, _ids
-from metapac._types import PathLike
+from metapac import _checks, _document, _ids, _schema, _scores, meaning
+from metapac._columns import check_columns
+from metapac._types import Floats, PathLike
+from metapac._warnings import warn
 from metapac.calibration import MetaPS
-from metapac.evidence import Evidence, coarsest_precision
-from metapac.exceptions import BadArtefact, InfeasibleGuarantee, InvalidInput, Parameter
+from metapac.context import Context
+from metapac.evidence import Evidence, as_precision, coarsest_precision
+from metapac.exceptions import BadArtefact, InfeasibleGuarantee, InvalidInput, Message, Parameter
 from metapac.guarantee import Guarantee
 
-FORMAT = _document.Format("metapac site", written_by="'metapac site -o'")
+
+def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of version 0.1.0, which knew no classes, as sites are written now."""
+    if "classes" in document or not isinstance(document.get("examples"), int):
+        return document
+    rows = {name: [document[name]] for name in ("examples", "thresholds") if name in document}
+    return document | rows | {"classes": None}
+
+
+FORMAT = _document.Format(
+    "metapac site",
+    written_by="'metapac site -o'",
+    remedy="Ask the site to write it again with 'metapac site'.",
+    shape="site",
+    upgrade=_upgrade,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +54,8 @@ class Site:
         Precision of the scores.
     classes : tuple, optional
         The classes, if the guarantee is per class.
+    columns : dict, optional
+        Columns of the table that the scores come from, and the classes that have scores in it.
 
     Examples
     --------
@@ -55,6 +75,42 @@ class Site:
     thresholds: tuple[tuple[float, ...], ...]
     precision: np.dtype[Any]
     classes: tuple[Any, ...] | None = None
+    columns: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            _schema.check(self.name, _schema.load_schema("site")["properties"]["site"])
+        except _schema.Fault as fault:
+            raise InvalidInput("{} {}.", Parameter("name"), fault.rule) from None
+        try:
+            self._check_numbers()
+        except InvalidInput as error:
+            raise InvalidInput("site {!r}: {}", self.name, error.message) from error
+
+    def _check_numbers(self) -> None:
+        """Raise InvalidInput for a message that no data can give."""
+        object.__setattr__(self, "precision", as_precision(self.precision))
+        per_class = self.guarantee.per_class
+        if per_class != (self.classes is not None):
+            needed = "must name the classes" if per_class else "must be None"
+            raise InvalidInput(f"classes {needed}, since per_class is {per_class}.")
+        if self.classes is not None:
+            _ids.as_classes(list(self.classes))
+        rows = 1 if self.classes is None else len(self.classes)
+        examples = _checks.as_whole_numbers("examples", self.examples, minimum=0)
+        thresholds = _scores.as_score_array("thresholds", self.thresholds)
+        levels = len(self.guarantee.levels)
+        if examples.shape != (rows,) or thresholds.shape != (rows, levels):
+            wanted = "one number" if self.classes is None else f"{rows} numbers, one for each class"
+            lists = "one list" if self.classes is None else f"{rows} lists"
+            raise InvalidInput(
+                f"examples must hold {wanted}, and thresholds {lists} of {levels}, by the levels, "
+                f"got shapes {examples.shape} and {thresholds.shape}."
+            )
+        _scores.check_no_nan("thresholds", thresholds, remedy="Take it out of the scores.")
+        _check_representable(thresholds, self.precision)
+        check_columns(self.columns, self.classes)
+        _join([self]).check_certified(self.guarantee, "thresholds")
 
     @classmethod
     def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
@@ -81,6 +137,7 @@ class Site:
             tuple(tuple(row) for row in evidence.thresholds[0].tolist()),
             evidence.precision,
             evidence.classes,
+            evidence.columns,
         )
 
     def save(self, path: PathLike) -> None:
@@ -99,6 +156,7 @@ class Site:
             "examples": list(self.examples),
             "thresholds": _document.encode_floats([list(row) for row in self.thresholds]),
             "precision": self.precision.name,
+            **({} if self.columns is None else {"columns": self.columns}),
         }
         _document.write(path, body, FORMAT)
 
@@ -136,37 +194,41 @@ def read_site(path: PathLike) -> Site:
     """
     body = _document.read(path, FORMAT)
     try:
-        site = Site(
-            str(body["site"]),
-            Guarantee(**_document.decode_parameters(body["parameters"])),
-            tuple(_checks.as_whole_numbers("examples", body["examples"], minimum=0).tolist()),
-            tuple(tuple(float(value) for value in row) for row in body["thresholds"]),
-            np.dtype(body["precision"]),
+        guarantee = Guarantee(**_document.decode_parameters(body["parameters"]))
+        _check_levels(path, body["levels"], guarantee)
+        return Site(
+            body["site"],
+            guarantee,
+            tuple(map(int, body["examples"])),
+            tuple(tuple(map(float, row)) for row in body["thresholds"]),
+            as_precision(body["precision"]),
             None if body["classes"] is None else tuple(body["classes"]),
+            body.get("columns"),
         )
-        levels, expected = body["levels"], _levels(site.guarantee)
-        count = 1 if site.classes is None else len(site.classes)
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
+    except InvalidInput as error:
+        raise _document.inconsistent(path, FORMAT, error) from error
+
+
+def _check_levels(path: PathLike, levels: list[float], guarantee: Guarantee) -> None:
+    """Raise BadArtefact if a file has thresholds at other levels than this version uses."""
+    if levels != _levels(guarantee):
         raise BadArtefact(
-            f"{path} is not a complete site file ({type(error).__name__}: {error}). "
-            "Write it again with 'metapac site'."
-        ) from error
-    shape = [len(site.examples), *{len(row) for row in site.thresholds}, len(site.thresholds)]
-    if levels != expected or shape != [count, len(levels), count]:
-        raise BadArtefact(
-            "{} has {} rows of thresholds at levels {}, but this metapac expects {} at {} for {}. "
-            "Use one version at all sites.",
+            "{} has thresholds at levels {}, but this metapac expects {} for {}. Use one version "
+            "at all sites.",
             path,
-            len(site.thresholds),
             levels,
-            count,
-            expected,
-            Parameter("split", site.guarantee.split),
+            _levels(guarantee),
+            Parameter("split", guarantee.split),
         )
-    return site
 
 
-def combine_sites(sites: Iterable[Site | PathLike], *, on_infeasible: str = "raise") -> MetaPS:
+def combine_sites(
+    sites: Iterable[Site | PathLike],
+    *,
+    on_infeasible: str = "raise",
+    context: Context | None = None,
+    allow: Iterable[str] = (),
+) -> MetaPS:
     """Return what ``MetaPS.calibrate`` returns on the scores of all sites, tasks sorted by name.
 
     Parameters
@@ -175,11 +237,16 @@ def combine_sites(sites: Iterable[Site | PathLike], *, on_infeasible: str = "rai
         The sites or their files. Each site counts once, and all must agree on the guarantee.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the sites are too few: raise ``InfeasibleGuarantee``, or keep every label.
+    context : Context, optional
+        What the guarantee is about: model, training sites, vocabulary.
+    allow : iterable of str, default ()
+        Checks to skip: "task-names" takes sites whose names are alike for different sites.
 
     Returns
     -------
     MetaPS
-        The calibrated predictor.
+        The calibrated predictor. It stores the columns of the tables, as ``columns_``, if all sites
+        sent the same; of different ones, only the classes.
 
     Raises
     ------
@@ -187,6 +254,14 @@ def combine_sites(sites: Iterable[Site | PathLike], *, on_infeasible: str = "rai
         If the sites are too few or too small; the message says what would work.
     BadArtefact
         If a file is not a site file, or was edited or damaged.
+    InvalidInput
+        If sites do not agree on the guarantee or on the order of classes, or two have one name or
+        names that are alike.
+
+    Warns
+    -----
+    CheckWarning
+        If sites have scores from different columns or of different precision.
 
     Examples
     --------
@@ -207,24 +282,56 @@ def combine_sites(sites: Iterable[Site | PathLike], *, on_infeasible: str = "rai
     if not named:
         raise InvalidInput("sites is empty; pass at least one file written by 'metapac site'.")
     _check_agreement(named)
+    _check_class_order(named)
     _check_distinct(named)
+    meaning.check_sites([site.name for _where, site in named], allow=allow)
+    _warn_of_precision([site for _where, site in named])
+    _warn_of_columns(named)
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
-    guarantee, thresholds = ordered[0].guarantee, np.array([site.thresholds for site in ordered])
-    evidence = Evidence(
-        _ids.as_task_names([site.name for site in ordered]),
-        np.array([site.examples for site in ordered]),
-        thresholds,
-        np.full(thresholds.shape[1], -np.inf),  # sites do not send their lowest score
-        coarsest_precision(site.precision for site in ordered),
-        ordered[0].classes,
-    )
-    evidence.check_certified(guarantee)
+    guarantee = ordered[0].guarantee
     try:
-        return MetaPS.from_evidence(guarantee, evidence, on_infeasible=on_infeasible)
+        return MetaPS.from_evidence(
+            guarantee, _join(ordered), on_infeasible=on_infeasible, context=context
+        )
     except InfeasibleGuarantee as error:
         raise InfeasibleGuarantee(
             "{} For another guarantee, every site has to write its file again.", error.message
         ) from None
+
+
+def _join(sites: list[Site]) -> Evidence:
+    """Return the evidence of sites that have agreed on the guarantee."""
+    thresholds = np.array([site.thresholds for site in sites], dtype=np.float64)
+    first = sites[0]
+    return Evidence(
+        _ids.as_task_names([site.name for site in sites]),
+        np.array([site.examples for site in sites], dtype=np.int64),
+        thresholds,
+        np.full(thresholds.shape[1], -np.inf),  # sites do not send their lowest score
+        coarsest_precision(site.precision for site in sites),
+        first.classes,
+        _shared_columns(sites),
+    )
+
+
+def _shared_columns(sites: list[Site]) -> dict[str, Any] | None:
+    """Return the columns of all sites; if they differ, only the classes that all name."""
+    columns = [site.columns or {} for site in sites]
+    if all(each == columns[0] for each in columns):
+        return sites[0].columns
+    named = all("classes" in each for each in columns)
+    return {"classes": columns[0]["classes"]} if named else None
+
+
+def _check_representable(thresholds: Floats, precision: np.dtype[Any]) -> None:
+    """Raise InvalidInput for a threshold that cannot be a score of the stated precision."""
+    with np.errstate(over="ignore"):  # overflow to inf is another number
+        rounded = thresholds.astype(precision).astype(np.float64)
+    for value in thresholds[rounded != thresholds][:1]:
+        raise InvalidInput(
+            f"thresholds holds {float(value)!r}, which no {precision.name} score can be. State the "
+            "precision of the scores."
+        )
 
 
 def _levels(guarantee: Guarantee) -> list[float]:
@@ -240,6 +347,52 @@ def _check_agreement(named: list[tuple[str, Site]]) -> None:
                 settings = where, Parameter(key, value), first_where, Parameter(key, expected[key])
                 remedy = "Run 'metapac site' with the same options everywhere."
                 raise InvalidInput("{} was computed with {}, but {} with {}. {}", *settings, remedy)
+
+
+def _check_class_order(named: list[tuple[str, Site]]) -> None:
+    """Raise InvalidInput if tables of two sites have other classes, or in another order."""
+    orders = [
+        (where, site.columns["classes"])
+        for where, site in named
+        if site.columns and "classes" in site.columns
+    ]
+    for where, classes in orders[1:]:
+        first_where, expected = orders[0]
+        if classes != expected:
+            raise InvalidInput(
+                f"{where} has scores of the classes {_checks.brief(classes)}, but {first_where} of "
+                f"{_checks.brief(expected)}. Run 'metapac site' with the same classes in the same "
+                "order everywhere."
+            )
+
+
+def _warn_of_precision(sites: list[Site]) -> None:
+    """Warn if the precision of some sites decides the sets of all."""
+    coarsest = coarsest_precision(site.precision for site in sites)
+    coarse = [repr(site.name) for site in sites if site.precision == coarsest]
+    if len(coarse) < len(sites):
+        names = f"site{'s' if len(coarse) > 1 else ''} {_checks.listed(coarse, shown=3)}"
+        text = f"sets are decided in {coarsest.name}, because of {names}."
+        warn(meaning.CheckWarning(Message(text)))
+
+
+def _warn_of_columns(named: list[tuple[str, Site]]) -> None:
+    """Warn if sites name different columns, so that the promise cannot store them."""
+    first_where, first = named[0]
+    for where, site in named[1:]:
+        if (site.columns or {}) != (first.columns or {}):
+            text = (
+                f"{where} and {first_where} have scores from different columns: "
+                f"{_describe(site)} and {_describe(first)}. The promise stores none of them: name "
+                "the columns when you predict."
+            )
+            warn(meaning.CheckWarning(Message(text)))
+            return
+
+
+def _describe(site: Site) -> str:
+    names = {k: v for k, v in (site.columns or {}).items() if k != "classes"}
+    return ", ".join(f"{key} {value!r}" for key, value in names.items()) or "an array"
 
 
 def _check_distinct(named: list[tuple[str, Site]]) -> None:

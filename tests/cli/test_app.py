@@ -89,7 +89,8 @@ def test_the_extra_of_the_command_line_is_named(module: str, words: list[str]) -
     done = run_without(module, *words)
     assert done.returncode == 2
     assert done.stderr == (
-        f"The command line needs {module}. Install it with: pip install 'metapac[cli]'\n"
+        f"The command line needs {module}. Install it with: pip install 'metapac[cli]' "
+        "(in a checkout: pip install -e '.[cli]')\n"
     )
 
 
@@ -101,8 +102,9 @@ CALIBRATE = ["calibrate", "never.csv", "--task", "a", "--score", "b", *STRICT, "
     [
         ("matplotlib", ["plan", *STRICT, "--plot", "never.png"], "a figure", "plot"),
         ("matplotlib", ["demo"], "metapac demo", "plot"),
-        ("torch", ["demo"], "metapac demo", "torch"),
-        ("safetensors", ["demo"], "metapac demo", "torch"),
+        ("torch", ["demo", "--data", "glyphs"], "metapac demo", "torch"),
+        ("safetensors", ["demo", "--data", "glyphs"], "metapac demo", "torch"),
+        ("torch", ["train", "glyphs", "-o", "never"], "training", "torch"),
         ("matplotlib", ["reproduce", "glyphs"], "metapac reproduce", "plot"),
         ("torch", ["reproduce", "glyphs"], "metapac reproduce", "torch"),
         ("safetensors", ["reproduce", "glyphs"], "metapac reproduce", "torch"),
@@ -116,12 +118,64 @@ def test_the_extra_of_a_command_is_named(
     done = run_without(module, *words)
     assert done.returncode == 2
     assert " ".join(done.stderr.split()) == (
-        f"metapac: {purpose} needs {module}. Install it with: pip install 'metapac[{extra}]'"
+        f"metapac: {purpose} needs {module}. Install it with: pip install 'metapac[{extra}]' "
+        f"(in a checkout: pip install -e '.[{extra}]')"
     )
 
 
-def test_the_synthetic_demo_needs_no_torch(tmp_path: Path) -> None:
-    done = run_without(
-        "torch", "demo", "--data", "synthetic", "--draws", "1", "-o", str(tmp_path / "out")
+@pytest.mark.parametrize("module", ["torch", "safetensors"])
+def test_the_demo_falls_back_to_synthetic_tasks(module: str, tmp_path: Path) -> None:
+    words = ["--draws", "1", "-o", str(tmp_path / "out")]
+    chosen = run_without(module, "demo", "--data", "synthetic", *words)
+    assert chosen.returncode == 0, chosen.stderr
+    assert chosen.stderr == ""
+    default = run_without(module, "demo", *words)
+    assert default.returncode == 0, default.stderr
+    assert default.stdout == chosen.stdout
+    assert default.stderr == (
+        f"metapac: the demo with characters needs {module}. Install it with: pip install "
+        "'metapac[torch]' (in a checkout: pip install -e '.[torch]'). Running the demo with "
+        "synthetic tasks instead.\n"
     )
-    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_command_five_are_shown() -> None:
+    result = metapac()
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    shown = [line for line in result.output.splitlines() if line.startswith("   metapac ")]
+    names = [line.split()[1] for line in shown]
+    assert names == ["plan", "calibrate", "predict", "evaluate", "show"]
+    assert len(result.output.splitlines()) < 24
+    for line in result.output.replace("\\\n", "").splitlines():
+        if line.startswith("   metapac "):  # well-formed, as far as can be seen without the files
+            name, *words = line.split()[1:]
+            command = get_command(app).get_command(None, name)  # type: ignore[attr-defined]
+            command.make_context(name, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--nope"], "No such option: --nope. Try 'metapac --help'."),
+        (["plan", "--nope"], "No such option: --nope. Try 'metapac plan --help'."),
+        (["predict"], "Missing argument 'PROMISE'. Try 'metapac predict --help'."),
+        (["data", "nope"], "No such command 'nope'. Try 'metapac data --help'."),
+        (["calibrate", "a.csv"], "Missing option '--"),
+        (["demo", "--draws", "0"], "Invalid value for '--draws': "),
+        (["demo", "--draws", "many"], "Invalid value for '--draws': "),
+        (["\x1b[2J"], r"No such command '\x1b[2J'. Try 'metapac --help'."),
+    ],
+)
+def test_errors_in_what_was_typed_are_one_line(words: list[str], message: str) -> None:
+    done = run_python("from metapac.cli import main; main()", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"metapac: {message}")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("--help'.\n")
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    done = run_python("from metapac.cli import main; main()", "data")
+    assert "Usage: metapac data" in done.stdout + done.stderr

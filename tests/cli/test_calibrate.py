@@ -88,7 +88,7 @@ def test_too_few_tasks_exit_with_one(tmp_path: Path) -> None:
         ("site,p_true\n,0.1\n", "line 2: column 'site' is empty; an example must belong to a task"),
         ("site,p_true\na,nan\n", "line 2: column 'p_true' holds 'nan', which is not a number"),
         ("site,p_true\na,1_0\n", "line 2: column 'p_true' holds '1_0', which is not a number"),
-        ("site;p_true\na;1\n", "it has: site;p_true. Columns must be separated by commas,"),
+        ("site;p_true\na;1\n", "has only the column 'site;p_true', which looks like several"),
         ("site,p_true\n", "scores.csv holds no rows. Pass at least one labelled example"),
         ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
     ],
@@ -249,11 +249,12 @@ def test_in_expectation_and_large_tasks_only(
     text = " ".join(result.stdout.split())
     assert "1 task with fewer than 60 examples left out" in text
     assert "On average over the draw of the 29 calibration tasks" in text
-    evaluated = metapac("evaluate", tmp_path / "p.json", tmp_path / "few.parquet")
-    assert "1 task with fewer than 60 examples left out" in evaluated.stdout
-    machine = json.loads(
-        metapac("evaluate", tmp_path / "p.json", tmp_path / "few.parquet", "--json").stdout
-    )
+    few.assign(site="new " + few.site).to_parquet(tmp_path / "new.parquet")
+    words = ["evaluate", tmp_path / "p.json", tmp_path / "new.parquet"]
+    printed = metapac(*words).stdout
+    assert "Judged: tasks with at least 60 examples." in printed
+    assert "29 tasks (2320 examples, 1 left out)" in printed
+    machine = json.loads(metapac(*words, "--json").stdout)
     assert (machine["tasks"], machine["left_out"]) == (29, 1)
 
 
@@ -282,3 +283,19 @@ def test_remarks_are_one_line_warnings(tmp_path: Path) -> None:
         trivial.stderr
         == "metapac: warning: Every label is kept, so the guarantee holds trivially.\n"
     )
+
+
+def test_a_class_rarer_than_epsilon_is_pointed_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sick = rng.random(2000) < 0.05
+    p = rng.beta(2 + 3 * sick, 5)
+    frame = pd.DataFrame({"site": np.arange(2000) % 40, "y": np.where(sick, "yes", "no")})
+    frame.assign(p_no=1 - p, p_yes=p).to_csv(tmp_path / "scores.csv", index=False)
+    words = ["calibrate", tmp_path / "scores.csv", "--task", "site", "--label", "y"]
+    words += ["--epsilon", 0.1, "--alpha", 0.2, "--delta", 0.1, "-o", tmp_path / "p.json"]
+    result = metapac(*words, "--trained-on", "x", "--model", "risk 1.0")
+    assert f"'yes' is {sick.mean():.1%} of the examples, less than --epsilon" in result.stderr
+    assert "Use --per-class. To silence this, pass --allow rare-class." in result.stderr
+    assert metapac(*words, "--allow", "rare-class").stderr == ""
+    each = metapac(*words, "--per-class", "--on-infeasible", "trivial")
+    assert "less than --epsilon" not in each.stderr

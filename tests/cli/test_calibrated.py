@@ -22,7 +22,11 @@ def test_one_threshold(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.out.startswith(
         f"threshold {predictor.threshold_!r} from 40 tasks and 1200 examples, written to p.json\n"
     )
-    assert predictor.promise_ in " ".join(printed.out.split())
+    text = " ".join(printed.out.split())
+    _, claim, confidence, *_ = predictor.explain().split("\n\n")
+    order = [claim, confidence, "It does not hold for one class alone", predictor.promise_]
+    assert sorted(order, key=text.index) == order
+    assert "More: metapac show p.json With" in text
     assert printed.err == ""
 
 
@@ -33,6 +37,7 @@ def test_json_holds_infinite_thresholds_and_remarks(capsys: pytest.CaptureFixtur
     summary = json.loads(printed.out)
     assert summary["threshold"] == "-inf"
     assert summary["output"] == "p.json"
+    assert summary["explanation"] == predictor.explain()
     assert [f"metapac: warning: {remark}\n" for remark in summary["remarks"]] == [printed.err]
 
 

@@ -1,14 +1,20 @@
-"""``metapac demo``: the table, the files, and the same results for the same seed."""
+"""``metapac demo``: the tables, the files, and the same results for the same seed."""
 
 from __future__ import annotations
 
 import csv
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.helpers.commands import metapac
 
+ROOT = Path(__file__).parent.parent.parent
 METHODS = ("PS", "PS-Test", "Meta-PS even", "Meta-PS joint")
 
 
@@ -30,3 +36,70 @@ def test_synthetic_demo(tmp_path: Path) -> None:
     again = metapac("demo", "--data", "synthetic", "--draws", 3, "-o", tmp_path / "again")
     assert again.exit_code == 0
     assert (tmp_path / "again/demo.csv").read_text() == (tmp_path / "out/demo.csv").read_text()
+
+
+def read_table(text: str, border: str) -> dict[str, list[str]]:
+    """Return the rows of a table in a terminal or in Markdown, without emphasis."""
+    rows = [line.replace("*", "").split(border)[1:-1] for line in text.splitlines()]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows if len(row) == 3}
+
+
+def test_the_demo_of_sites_shows_harm_and_price_on_one_screen(tmp_path: Path) -> None:
+    result = metapac("demo", "--data", "sites", "-o", tmp_path / "my demo")
+    assert result.exit_code == 0, result.output
+    assert len(result.output.splitlines()) <= 32
+    text = " ".join(result.output.split())
+    assert "at most 10% of the respondents get a list without the right label" in text
+    assert re.search(r"with the plain guarantee, 19\d\d of 1950 heart attacks are missed", text)
+    assert re.search(r"with a guarantee per class, 7\d% of the sets contain both labels", text)
+    table = read_table(result.output, "│")
+    assert table["allowed to miss"] == ["10%", "10% of each class"]
+    assert table["verdict on the guarantee"] == ["holds", "holds"]
+    plain, per_class = (float(share[:-1]) for share in table["missed, of heart attacks"])
+    assert plain > 90
+    assert per_class < 10
+    assert float(table["sets with both labels"][1][:-1]) > 50
+    names = {path.name for path in (tmp_path / "my demo").iterdir()}
+    assert names == {"plain.json", "per_class.json", "sites.png"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_pages_start_with_the_table_of_the_demo(page: str, tmp_path: Path) -> None:
+    result = metapac("demo", "--data", "sites", "-o", tmp_path)
+    printed = read_table(result.output, "│")
+    shown = read_table((ROOT / page).read_text().partition("\n## ")[0], "|")
+    for name in shown.keys() & printed.keys():
+        for cell, expected in zip(shown[name], printed[name], strict=True):
+            if re.fullmatch(r"[\d.]+%", expected):
+                assert float(cell[:-1]) == pytest.approx(float(expected[:-1]), abs=1)
+            else:
+                assert cell == expected
+    assert len(shown.keys() & printed.keys()) == 7
+
+
+def test_the_command_that_the_demo_proposes_works(tmp_path: Path) -> None:
+    result = metapac("demo", "--data", "sites", "-o", tmp_path / "my demo")
+    proposed = shlex.split(result.output.splitlines()[-1])
+    assert proposed[:2] == ["metapac", "show"]
+    shown = metapac(*proposed[1:])
+    assert shown.exit_code == 0, shown.output
+    assert "whose right label is 'yes', at most 10% get a list without it" in " ".join(shown.output.split())
+
+
+def test_the_demo_of_sites_loads_no_other_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys; from metapac.cli.app import app\n"
+        f"app(['demo', '--data', 'sites', '-o', {str(tmp_path)!r}], standalone_mode=False)\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "matplotlib" in loaded
+    assert not {"torch", "sklearn", "pandas", "ibis", "duckdb", "pyarrow", "joblib"} & {*loaded}
+
+
+def test_draws_do_not_apply_to_sites(tmp_path: Path) -> None:
+    result = metapac("demo", "--data", "sites", "--draws", 3, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "--draws 3 does not apply to the data 'sites'. Leave it out." in result.stderr
+    assert not (tmp_path / "out").exists()

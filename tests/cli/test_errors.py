@@ -117,30 +117,40 @@ def test_bugs_are_not_hidden() -> None:
     assert isinstance(run(KeyError("bug")).exception, KeyError)
 
 
-def test_warnings_are_one_line() -> None:
+class DeprecationForUsers(UserWarning, DeprecationWarning):
+    """What Pyparsing says of Matplotlib."""
+
+
+@pytest.mark.parametrize(
+    ("category", "printed"),
+    [(UserWarning, "metapac: warning: no checksum\n"), (DeprecationForUsers, "")],
+)
+def test_warnings_are_one_line_unless_about_a_library(
+    category: type[Warning], printed: str
+) -> None:
     def warn() -> None:
         """Warn."""
-        warnings.warn("no checksum", UserWarning, stacklevel=1)
+        warnings.warn("no checksum", category, stacklevel=1)
 
     app = typer.Typer()
     add_command(app, warn, "warn")
     result = CliRunner().invoke(app, [])
-    assert (result.exit_code, result.stderr) == (0, "metapac: warning: no checksum\n")
+    assert (result.exit_code, result.stderr) == (0, printed)
 
 
 def test_a_closed_pipe_is_not_an_error(csv_promise: Path, tmp_path: Path) -> None:
-    table = write_csv(tmp_path / "new.csv", ["p_a"], [[0.1]] * 50_000)
+    table = write_csv(tmp_path / "new.csv", ["p_a", "p_b"], [[0.1, 0.9]] * 50_000)
     command = f"{sys.executable} -m metapac predict {csv_promise} {table} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert done.stdout == "p_a,set,set_size\n"
+    assert done.stdout == "p_a,p_b,set,set_size\n"
     assert done.stderr == ""
 
 
 def test_bad_files(csv_promise: Path, csv_scores: Path, tmp_path: Path) -> None:
     binary = tmp_path / "binary.csv"
     binary.write_bytes(b"site,p_true\n\xff\xfe,1\n")
-    marked = write_csv(tmp_path / "marked.csv", ["p_a", "set"], [[1, 2]])
-    good = write_csv(tmp_path / "good.csv", ["p_a"], [[1]])
+    marked = write_csv(tmp_path / "marked.csv", ["p_a", "p_b", "set"], [[1, 0, 2]])
+    good = write_csv(tmp_path / "good.csv", ["p_a", "p_b"], [[1, 0]])
     output = tmp_path / "p.json"
     for result, message in [
         (calibrate_csv(tmp_path / "none.csv", "-o", output), "No such file"),
@@ -282,3 +292,46 @@ def test_parameters_of_the_guarantee_are_shown_as_options_in_every_command(tmp_p
     assert metapac("site", scores, *words).exit_code == 0
     message = check_words(metapac("combine", tmp_path / "a.json", "-o", tmp_path / "p.json"), 1)
     assert "--epsilon 0.2, --alpha 0.3, --delta 0.1 cannot be guaranteed with --split" in message
+
+
+COLUMNS_AND_LEVELS = ["--task", "site", "--score", "p_true", *LEVELS]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["calibrate", " postgres://u:{}@127.0.0.1:1/db", *COLUMNS_AND_LEVELS, "-o", "p.json"],
+        ["calibrate", "md:db?motherduck_token={}", *COLUMNS_AND_LEVELS, "-o", "p.json"],
+        ["calibrate", "host=h user=u password={}", *COLUMNS_AND_LEVELS, "-o", "p.json"],
+        ["calibrate", "a.csv", *COLUMNS_AND_LEVELS, "-o", "s3://u:{}@b/x.json"],
+        ["calibrate", "a.csv", *COLUMNS_AND_LEVELS, "-o", "s3:/u:{}@b/x.json"],
+        ["site", "a.csv", "--name", "a", *COLUMNS_AND_LEVELS[2:], "-o", "s3://u:{}@b/x.json"],
+        ["combine", "a.json", "-o", "s3://u:{}@b/x.json"],
+        ["combine", "s3://u:{}@b/x.json", "-o", "p.json"],
+        ["predict", "s3://u:{}@b/p.json", "a.csv"],
+        ["evaluate", "s3://u:{}@b/p.json", "a.csv"],
+        ["show", "https://h/p.json?sig={}"],
+        ["show", "https:/h/p.json?sig={}"],
+        ["show", "p.json", "postgres://u:{}@h/db"],
+    ],
+)
+def test_secrets_that_were_typed_are_not_printed(
+    words: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "a.csv", ["site", "p_true"], [["a", 0.5]] * 3)
+    result = metapac(*(str(word).format("Zq7x7x") for word in words))
+    assert "***" in check_words(result, 2)
+    assert "Zq7x" not in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_files_of_metapac_must_be_local() -> None:
+    message = check_words(metapac("show", "https://h/p.json"), 2)
+    assert "Invalid value for 'FILE': https://h/p.json must be a local file. Try" in message
+
+
+def test_errors_of_libraries_lose_what_looks_like_a_secret() -> None:
+    error = ValueError("cannot open postgres://u:secret@h/db with token=abc, or key=3")
+    message = "cannot open postgres://***@h/db with token=***, or key=3"
+    assert run(error).stderr == f"metapac: {message}\n"

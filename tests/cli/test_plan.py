@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metapac import plan, shortage
+from metapac import InvalidInput, plan, shortage
 from metapac.demands import Demand
 from metapac.exceptions import Parameter
 from metapac.guarantee import Guarantee
@@ -43,7 +43,7 @@ def test_plan_shows_the_rank_of_each_split() -> None:
     result = metapac("plan", *asked, 0.2, *sizes)
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "Rank of each split on 53 tasks of 5 to 4000 examples" in text
+    assert "Your 53 tasks of 5 to 4000 examples suffice." in text
     assert "Recommended: --split" in text
     machine = json.loads(metapac("plan", *asked, 0.2, *sizes, "--json").stdout)
     counts = [29, 300, 4000, *[90] * 48, 5, 6]
@@ -63,6 +63,7 @@ def test_plan_shows_the_rank_of_each_split() -> None:
     assert "on-infeasible" not in text  # plan has no such option
     assert "Options: use --delta none, a weaker guarantee" in text
     assert "Recommended" not in text
+    assert "Your 53 tasks of 5 to 4000 examples do not suffice." in text
     none = metapac("plan", *asked, "none", *sizes)
     assert "Recommended: --split joint, the default." in none.output
 
@@ -72,7 +73,8 @@ def test_plan_counts_the_tasks_of_a_table(csv_scores: Path) -> None:
     machine = json.loads(metapac(*words, "--sizes", "7,8", "--json").stdout)
     same = ["--sizes", ",".join(["30"] * 130 + ["7", "8"])]
     assert machine == json.loads(metapac("plan", *STRICT, *same, "--json").stdout)
-    assert "on 130 tasks of 30 examples" in metapac(*words).output
+    text = " ".join(metapac(*words).output.split())
+    assert "Your 130 tasks of 30 examples suffice." in text
     empty = csv_scores.with_name("empty.csv")
     empty.write_text("site,p\na,1\n,2\n")
     result = metapac("plan", empty, "--task", "site")
@@ -90,30 +92,43 @@ def test_plan_shows_the_guarantees_that_tasks_support() -> None:
     by_alpha = {row[0]: row[1:] for row in rows if len(row) == 3}
     for alpha, delta, epsilon in plan(sizes=[40] * 60):
         shown = by_alpha[f"{alpha:g}"][0 if delta else 1]
-        assert shown == "-" if epsilon is None else float(shown) >= epsilon
-    one = metapac("plan", "--sizes", "3", "--classes", 2)
-    assert ["0.05", "-", "-"] in [
+        assert shown == "no value" if epsilon is None else float(shown) >= epsilon
+    one = metapac("plan", "--sizes", "3", "--number-of-classes", 2)
+    assert ["0.05", "no", "value", "no", "value"] in [
         line.replace("│", " ").split() for line in one.output.splitlines()
     ]
-    each = json.loads(metapac(*words, "--classes", 2, "--json").stdout)
+    each = json.loads(metapac(*words, "--number-of-classes", 2, "--json").stdout)
     assert [tuple(row.values()) for row in each] == plan(sizes=[40] * 60, classes=2)
     assert each != machine
 
 
 def test_plan_for_each_class() -> None:
-    result = metapac("plan", *STRICT, "--classes", 2)
+    result = metapac("plan", *STRICT, "--number-of-classes", 2)
     assert "For each of 2 classes: examples are those of one class" in " ".join(
         result.output.split()
     )
-    machine = json.loads(metapac("plan", *STRICT, "--classes", 2, "--json").stdout)
+    machine = json.loads(metapac("plan", *STRICT, "--number-of-classes", 2, "--json").stdout)
     assert (
         machine["tight"]["tasks"] == plan(epsilon=0.1, alpha=0.1, delta=5e-6, split="tight").tasks
     )
 
 
+def test_plan_counts_the_classes_of_a_table(tmp_path: Path) -> None:
+    rows = [f"{site},{label}" for site in range(60) for label in ["no"] * 30 + ["yes"] * 9]
+    (tmp_path / "t.csv").write_text("\n".join(["site,y", *rows]))
+    words = ["plan", tmp_path / "t.csv", "--task", "site", "--label", "y", "--per-class"]
+    machine = json.loads(metapac(*words, "--json").stdout)
+    assert [tuple(row.values()) for row in machine] == plan(sizes=[9] * 60, classes=2)
+    assert "60 tasks (30 of class 'no', 9 of class 'yes')" in " ".join(
+        metapac(*words).output.split()
+    )
+    mixed = metapac(*words, "--sizes", "3")
+    assert "--sizes cannot be added to a table with --per-class" in mixed.stderr
+
+
 def test_the_delta_of_a_remedy_is_that_of_all_classes() -> None:
     sizes = ",".join(["25"] * 30)
-    levels = ["--epsilon", ".1", "--alpha", ".1", "--classes", 3, "--sizes", sizes]
+    levels = ["--epsilon", ".1", "--alpha", ".1", "--number-of-classes", 3, "--sizes", sizes]
     output = " ".join(metapac("plan", *levels, "--delta", ".05").stdout.split())
     assert "--delta 0.05 cannot be guaranteed" in output
     remedy = re.search(r"settle for --delta ([0-9.]+[0-9])", output)
@@ -132,9 +147,18 @@ def test_the_delta_of_a_remedy_is_that_of_all_classes() -> None:
         (["--task", "site"], "a table and --task go together"),
         (["scores.csv"], "a table and --task go together"),
         (["--sizes", "3", "--tasks", 2, "--examples", 2], "--tasks and --examples are for tasks"),
+        (["a.csv", "--task", "s", "--number-of-classes", 2], "With a table, pass --per-class and"),
+        (["a.csv", "--task", "s", "--per-class"], "a table, --per-class and --label go together"),
+        (["--label", "y", "--sizes", "3"], "a table, --per-class and --label go together"),
+        (["--per-class", "--sizes", "3"], "--per-class needs --number-of-classes, or a table"),
         (["--sizes", "3", "--plot", "x.png"], "pass --epsilon and --alpha and --delta, to"),
         ([*STRICT[:4], "--delta", "x"], "--delta must be a number, got 'x'."),
         ([*STRICT[:4], "--delta", "2"], "delta must be a number strictly between 0 and 1"),
+        (
+            [*STRICT[:4], "--delta", ".95"],
+            "Did you mean --delta 0.05? To go on, pass --allow level",
+        ),
+        ([*STRICT, "--allow", "level"], "--allow must name checks to skip"),
     ],
 )
 def test_bad_options(words: list[Any], message: str) -> None:
@@ -142,6 +166,15 @@ def test_bad_options(words: list[Any], message: str) -> None:
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_levels_that_look_like_confidences_can_be_allowed() -> None:
+    levels: dict[str, Any] = {"epsilon": 0.9, "alpha": 0.1, "delta": 0.05}
+    words = [word for name, level in levels.items() for word in (f"--{name}", level)]
+    machine = json.loads(metapac("plan", *words, "--allow", "levels", "--json").stdout)
+    assert machine["joint"]["tasks"] == plan(**levels, allow=["levels"]).tasks
+    with pytest.raises(InvalidInput, match="Did you mean epsilon=0.1?"):
+        plan(**levels)
 
 
 def test_plan_draws(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from pyarrow import parquet
 
-from metapac import load
+from metapac import Context, load
 from tests.helpers.commands import (
     CLASSES,
     metapac,
@@ -36,12 +37,23 @@ def test_predict_adds_sets(csv_promise: Path, tmp_path: Path) -> None:
 
 
 def test_predict_keeps_the_order_of_many_rows(csv_promise: Path, tmp_path: Path) -> None:
-    rows = [[i, 1.0] for i in range(300_000)]
-    table = write_csv(tmp_path / "new.csv", ["id", "p_a"], rows)
+    rows = [[i, 1.0, i % 2] for i in range(300_000)]
+    table = write_csv(tmp_path / "new.csv", ["id", "p_a", "p_b"], rows)
     result = metapac("predict", csv_promise, table, "-o", tmp_path / "sets.csv")
-    assert "300000 sets of 1 class (a) written" in result.stdout
+    assert "300000 sets of 2 classes (a, b) written" in result.stdout
     with (tmp_path / "sets.csv").open(newline="") as file:
         assert [row["id"] for row in csv.DictReader(file)] == [str(i) for i in range(300_000)]
+
+
+def test_addresses_are_shown_without_secrets(
+    table: Path, promise: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metapac.tables.predict.write", lambda *_words: None)  # no network
+    words = ["predict", promise, table, "-o", "s3://me:pass-word@bucket/sets.parquet"]
+    for result in (metapac(*words), metapac(*words, "--json")):
+        assert result.exit_code == 0, result.output
+        assert "s3://***@bucket/sets.parquet" in result.stdout
+        assert "pass-word" not in result.output
 
 
 def test_predict_with_other_column_names(csv_promise: Path, tmp_path: Path) -> None:
@@ -78,3 +90,59 @@ def test_predict_to_the_screen_as_json_lists(table: Path, promise: Path) -> None
     rows = list(csv.DictReader(result.stdout.splitlines()))
     assert len(rows) == 2400
     assert {label for row in rows for label in json.loads(row["set"])} == {"a", "b", "c"}
+
+
+def test_a_summary_follows(csv_promise: Path, tmp_path: Path) -> None:
+    rows = [[1.0, 0.0]] * 150 + [[1.0, 1.0]] * 40 + [[0.0, 0.0]] * 10
+    table = write_csv(tmp_path / "new.csv", ["p_a", "p_b"], rows)
+    result = metapac("predict", csv_promise, table, "-o", tmp_path / "sets.csv")
+    assert result.exit_code == 0, result.output
+    assert (
+        "one label in 150 (75.0%), all labels in 40 (20.0%), empty 10 (5.0%); mean size 1.15"
+        in result.stdout
+    )
+    assert "sets that contain each class: a in 190 (95.0%), b in 40 (20.0%)" in result.stdout
+    assert "Empty: no label is plausible enough. Let a person look at these first." in result.stdout
+    result = metapac("predict", csv_promise, table, "-o", tmp_path / "sets.csv", "--json")
+    printed = json.loads(result.stdout)
+    assert printed["summary"]["by_class"] == [
+        {"class": "a", "sets": 190},
+        {"class": "b", "sets": 40},
+    ]
+    assert printed["warnings"] == []
+
+
+def test_a_class_that_never_occurs_is_reported(csv_promise: Path, tmp_path: Path) -> None:
+    rows = [[1.0, 0.0]] * 150 + [[0.0, 0.0]] * 50
+    table = write_csv(tmp_path / "new.csv", ["p_a", "p_b"], rows)
+    result = metapac("predict", csv_promise, table, "-o", tmp_path / "sets.csv")
+    assert result.exit_code == 0
+    assert "None of the 200 sets contains 'b'" in result.stderr
+
+
+def test_models_are_compared(csv_promise: Path, tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "new.csv", ["p_a", "p_b"], [[1.0, 0.0]])
+    result = metapac("predict", csv_promise, table, "--model", "triage 3.1")
+    assert result.exit_code == 0
+    assert "The guarantee names no model" in result.stderr
+
+
+def test_more_empty_sets_than_may_miss(promise: Path, table: Path, tmp_path: Path) -> None:
+    classes = [str(name) for name in (load(promise).columns_ or {}).get("classes", ["a", "b"])]
+    rows = [[0.0] * len(classes) if i % 2 else [1.0] * len(classes) for i in range(200)]
+    path = write_csv(tmp_path / "new.csv", [f"p_{name}" for name in classes], rows)
+    result = metapac("predict", promise, path, "-o", tmp_path / "sets.csv", "--json")
+    assert result.exit_code == 0, result.output
+    (warning,) = [w for w in json.loads(result.stdout)["warnings"] if "are empty" in w]
+    assert warning.startswith("50.0% of the sets are empty, and each of them misses")
+    assert "the guarantee does not hold on these rows" in result.stderr
+
+
+def test_the_calibrated_model_is_named(promise: Path, tmp_path: Path) -> None:
+    predictor = load(promise)
+    predictor.context_ = Context(model="risk 1.0")
+    predictor.save(tmp_path / "named.json")
+    path = write_csv(tmp_path / "new.csv", ["p_a", "p_b"], [[1.0, 0.0]])
+    words = ["predict", tmp_path / "named.json", path, "-o", tmp_path / "sets.csv"]
+    assert "calibrated for model 'risk 1.0'" in metapac(*words).stdout
+    assert "calibrated for" not in metapac(*words, "--model", "risk 1.0").stdout

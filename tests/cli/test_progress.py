@@ -38,3 +38,11 @@ def test_nothing_is_shown_unless_visible_on_a_terminal(
     with progress.progress_bar() as advance:
         advance("training", 1, 2)
     assert piped.getvalue() == ""
+
+
+def test_names_in_a_stage_are_neither_markup_nor_control_characters(screen: io.StringIO) -> None:
+    with progress.progress_bar() as advance:
+        advance("reading [red]\x1b]0;PWNED\x07", 1, 4)
+    assert "[red]" in screen.getvalue()
+    assert r"\x1b]0;PWNED\x07" in screen.getvalue()
+    assert "\x1b]0" not in screen.getvalue()

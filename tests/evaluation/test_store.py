@@ -137,7 +137,7 @@ evaluate(SmallStudy(), guarantee=GUARANTEE, draws=4, folder=sys.argv[1])
     "kill",
     [
         "killed_at(SmallStudy, 'draw', 3)",
-        "killed_at(os, 'fsync', 4)",  # in the middle of a file: the settings' comes first
+        "killed_at(os, 'fsync', 7)",  # in the middle of a file: each takes two, settings come first
     ],
 )
 def test_a_killed_evaluation_resumes_to_the_same_rows(tmp_path: Path, kill: str) -> None:

@@ -11,17 +11,20 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from metapac.learners import MAML, MLP, CallableLearner, FixedModel, ProtoNet, SklearnLearner
 from metapac.learners.protocols import Learner
+from metapac.scoring import score_tasks
+from metapac.tasks import GroupPool
 
 Array = NDArray[Any]
 X = np.random.default_rng(0).normal(size=(30, 4))
@@ -180,6 +183,21 @@ def test_a_fixed_model_ignores_the_support_set() -> None:
     wide = FixedModel(fitted).adapt(classes=6).predict_proba(X[10:].reshape(-1, 2, 2))
     np.testing.assert_array_equal(wide[:, :4], actual)
     assert wide.shape == (20, 6)
+
+
+def test_a_fixed_model_gets_the_columns_that_it_was_fitted_on() -> None:
+    # scikit-learn warns of missing names, and a warning is an error here.
+    table = pd.DataFrame(X, columns=list("abcd")).assign(sex=["f", "m"] * 15)
+    encode = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+    labels = np.arange(30) % 2
+    model = make_pipeline(encode, LogisticRegression()).fit(table, labels)
+    pool = GroupPool(table, labels, np.repeat(["ohio", "utah"], 15))
+    scores, _ = score_tasks(FixedModel(model), pool.tasks(shots=0, rng=0))
+    expected = model.predict_proba(table)[np.arange(30), labels]
+    np.testing.assert_allclose(np.sort(scores), np.sort(expected), rtol=1e-9)
+    shuffled = GroupPool(table[["sex", *"dcba"]].drop(columns="a"), labels, pool.groups)
+    with pytest.raises(ValueError, match="columns are missing"):
+        score_tasks(FixedModel(model), shuffled.tasks(shots=0, rng=0))
 
 
 def test_a_fixed_function_keeps_all_its_labels() -> None:

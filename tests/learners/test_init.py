@@ -37,7 +37,8 @@ def test_without_torch_the_extra_is_named(name: str) -> None:
             f"try:\n    from metapac.learners import {name}\n"
             "except ModuleNotFoundError as error:\n    print(error)"
         )
-        == f"{name} needs torch. Install it with: pip install 'metapac[torch]'"
+        == f"{name} needs torch. Install it with: pip install 'metapac[torch]' "
+        "(in a checkout: pip install -e '.[torch]')"
     )
 
 

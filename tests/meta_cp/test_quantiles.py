@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from metapac import MetaCP
 from metapac.learners import CallableLearner, FixedModel, ProtoNet, SklearnLearner
 from metapac.meta_cp.quantiles import QuantilePredictor, _DeepSet, _train, leave_one_out
+from metapac.tasks.pools import GroupPool
 from metapac.tasks.task import Task
 
 
@@ -87,6 +90,19 @@ def test_any_learner_can_leave_one_out() -> None:
         FixedModel(lambda x: np.tile([0.7, 0.3], (len(x), 1))), task_of([0, 0], classes=2)
     )
     assert fixed.tolist() == [0.7, 0.7]
+
+
+def test_a_learner_gets_named_columns_when_one_is_left_out() -> None:
+    seen: list[list[str]] = []
+
+    def look(support_x: Any, support_y: Any, x: Any) -> Any:
+        seen.extend([list(support_x.columns), list(x.columns)])
+        return np.full((len(x), 2), 0.5)
+
+    table = pd.DataFrame({"age": [50, 60, 70], "sex": ["f", "m", "f"]})
+    (task,) = GroupPool(table, [0, 0, 1], ["a"] * 3).tasks(shots=2, rng=0)
+    leave_one_out(CallableLearner(look), replace(task, support_y=np.zeros(2, np.int64)))
+    assert seen == [["age", "sex"]] * 4
 
 
 @given(

@@ -186,12 +186,11 @@ def test_one_task_of_ten_million_rows() -> None:
 
 def test_fifty_thousand_tasks_of_one_row() -> None:
     frame = pa.table({"task": np.arange(50_000), "score": np.linspace(0, 1, 50_000)})
+    levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.1}
+    levels |= {"allow": ("task-column",)}
     with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
-        calibrate_table(frame, task="task", score="score", epsilon=0.1, alpha=0.1, delta=0.1)
-    trivial = calibrate_table(
-        frame, task="task", score="score", epsilon=0.1, alpha=0.1, delta=0.1,
-        on_infeasible="trivial",
-    )  # fmt: skip
+        calibrate_table(frame, task="task", score="score", **levels)
+    trivial = calibrate_table(frame, task="task", score="score", **levels, on_infeasible="trivial")
     assert len(trivial.tasks_) == 50_000
     assert trivial.threshold_ == -math.inf
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from metapac.tables import _checks, calibrate_table
@@ -39,3 +41,15 @@ def test_columns_are_named_by_strings_and_typos_are_recognised() -> None:
 
 def test_counts_have_the_right_noun() -> None:
     assert [_checks.pluralize(count, "row") for count in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+
+
+@pytest.mark.parametrize(
+    "names", [{"task": "empty", "score": "s"}, {"task": "t", "score": "empty"}]
+)
+def test_a_column_of_nulls_is_called_empty(tmp_path: Path, names: dict[str, Any]) -> None:
+    table = pa.table({"t": ["a", "b"], "s": [0.5, 0.25], "empty": pa.nulls(2)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(
+        ValueError, match="column 'empty' must hold .*, got a column without values"
+    ):
+        calibrate_table(tmp_path / "a.parquet", **names, **PROMISE)

@@ -30,7 +30,7 @@ def test_columns_that_match_are_classes_in_their_order() -> None:
     result = find(table, label="p_y")
     assert result.names == ["b", "a"]
     assert result.columns == ("p_b", "p_a")
-    assert find(table, classes=["a"]).columns == ("p_a",)
+    assert find(table, classes=["a", "b"]).columns == ("p_a", "p_b")
     assert find(pa.table({"a_score": [1], "b_score": [2]}), pattern="*_score").names == ["a", "b"]
 
 

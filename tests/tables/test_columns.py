@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 
 from metapac import MetaCP, MetaPS, load
-from metapac.tables import calibrate_table, evaluate_table, predict_table
+from metapac.exceptions import InvalidInput
+from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.tables.columns import Columns, resolve_columns
 
+ALLOW = ("overlap",)  # evaluated on the calibration tasks
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.3, "delta": 0.1}
 
 
@@ -39,8 +41,10 @@ def test_columns_are_stored_and_saved(frame: pd.DataFrame, tmp_path: Path) -> No
     promise.save(tmp_path / "promise.json")
     for again in (promise, load(tmp_path / "promise.json"), pickle.loads(pickle.dumps(promise))):
         assert again.columns_ == {"task": "site", "score": "p_true"}
-        errors = evaluate_table(again, frame).errors
-        np.testing.assert_array_equal(errors, evaluate_table(again, frame, task="site").errors)
+        errors = evaluate_table(again, frame, allow=ALLOW).errors
+        np.testing.assert_array_equal(
+            errors, evaluate_table(again, frame, task="site", allow=ALLOW).errors
+        )
         missed = frame.p_true < promise.threshold_
         np.testing.assert_array_equal(errors, missed.groupby(frame.site).mean())
 
@@ -48,7 +52,7 @@ def test_columns_are_stored_and_saved(frame: pd.DataFrame, tmp_path: Path) -> No
 def test_the_score_of_the_true_label_is_not_a_class(frame: pd.DataFrame) -> None:
     promise = calibrate_table(frame, task="site", score="p_true", **LEVELS)
     kept = promise.predict_set(frame[["p_cat", "p_dog"]].to_numpy()).sum(axis=1)
-    sizes = evaluate_table(promise, frame, label="p_truth").sizes
+    sizes = evaluate_table(promise, frame, label="p_truth", allow=ALLOW).sizes
     assert sizes is not None
     np.testing.assert_allclose(sizes, kept.reshape(12, 20).mean(axis=1))
     result = predict_table(promise, frame.drop(columns="p_truth")).to_pandas()
@@ -69,7 +73,7 @@ def test_labels_and_classes_are_stored(frame: pd.DataFrame, tmp_path: Path) -> N
     }
     kept = promise.predict_set(frame[["p_dog", "p_cat"]].to_numpy())
     assert predict_table(again, frame).to_pandas()["set_size"].sum() == kept.sum()
-    sizes = evaluate_table(again, frame).sizes
+    sizes = evaluate_table(again, frame, allow=ALLOW).sizes
     assert sizes is not None
     np.testing.assert_allclose(sizes, kept.sum(axis=1).reshape(12, 20).mean(axis=1))
 
@@ -104,7 +108,7 @@ def test_classes_are_stored_as_json_can_hold_them() -> None:
 def test_after_calibration_on_arrays_the_task_must_be_passed(frame: pd.DataFrame) -> None:
     promise = MetaPS(**LEVELS, split="tight").combine(np.linspace(0, 1, 50))
     with pytest.raises(
-        ValueError, match="task must name a column. Pass it: a predictor calibrated"
+        ValueError, match="task must name the column .* a predictor that was calibrated on arrays"
     ):
         evaluate_table(promise, frame, score="p_true")
 
@@ -131,3 +135,90 @@ def test_a_predictor_with_a_guarantee_per_class_stores_its_classes(frame: pd.Dat
     other_label = resolve_columns(promise, label="z")
     assert (other_label.score, other_label.label) == (None, "z")
     assert resolve_columns(promise, classes=["dog"]).classes == ["dog"]
+
+
+def test_columns_can_be_listed_and_named(frame: pd.DataFrame, tmp_path: Path) -> None:
+    by_pattern = calibrate_table(
+        frame, task="site", label="p_truth", classes=["cat", "dog"], **LEVELS
+    )
+    other = frame.rename(columns={"p_cat": "a", "p_dog": "b"}).drop(columns="p_true")
+    listed = calibrate_table(
+        other, task="site", label="p_truth", columns=["a", "b"], classes=["cat", "dog"], **LEVELS
+    )
+    assert listed.threshold_ == by_pattern.threshold_
+    listed.save(tmp_path / "promise.json")
+    again = load(tmp_path / "promise.json")
+    assert again.columns_ == {
+        "task": "site",
+        "label": "p_truth",
+        "columns": ["a", "b"],
+        "classes": ["cat", "dog"],
+    }
+    sets = predict_table(again, other).to_pandas()["set"].map(set).tolist()
+    swapped = predict_table(again, other, columns=["b", "a"]).to_pandas()["set"].map(set).tolist()
+    assert sets == swapped  # a class follows its column
+    assert sets == predict_table(by_pattern, frame).to_pandas()["set"].map(set).tolist()
+    np.testing.assert_array_equal(
+        again.predict_set(other[["a", "b"]]).sum(axis=1), [len(one) for one in sets]
+    )
+    with pytest.raises(InvalidInput, match="columns of scores are b, a, but the classes were cal"):
+        again.predict_set(other[["b", "a"]])
+    evaluation = evaluate_table(again, other, allow=ALLOW)
+    assert [part.label for part in evaluation.classes or ()] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, pd.Index, np.array])
+def test_listed_columns_are_the_classes(frame: pd.DataFrame, kind: Any) -> None:
+    other = frame.rename(columns={"p_cat": "cat", "p_dog": "dog"})
+    used: dict[str, Any] = {"task": "site", "label": "p_truth", "columns": kind(["dog", "cat"])}
+    promise = calibrate_table(other, **used, **LEVELS)
+    assert promise.columns_ is not None
+    assert promise.columns_["classes"] == ["dog", "cat"]
+    site = site_table(other, name="a", **{k: v for k, v in used.items() if k != "task"}, **LEVELS)
+    assert site.examples == (240,)
+
+
+def test_many_columns_can_be_listed() -> None:
+    rng = np.random.default_rng(0)
+    names = [f"c{i}" for i in range(60)]
+    scores = rng.dirichlet(np.ones(60), size=6000)
+    label = rng.integers(60, size=6000)
+    site = np.arange(6000) % 12
+    frame = pd.DataFrame(scores, columns=names).assign(y=[names[i] for i in label], site=site)
+    promise = calibrate_table(frame, task="site", label="y", columns=names, **LEVELS)
+    sizes = predict_table(promise, frame.drop(columns="y")).to_pandas()["set_size"]
+    np.testing.assert_array_equal(sizes, promise.predict_set(scores).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["p_cat", "p_cat"], "columns must name each column once, got 'p_cat' twice"),
+        (["p_cat", "p_owl"], "has no column 'p_owl'; it has: site, p_truth"),
+        (["p_cat", "site"], "columns must name columns with scores, got 'site', which names tasks"),
+        (["p_cat", "p_truth"], "got 'p_truth', which names tasks or true labels"),
+        (["p_cat"], "'p_cat' gives scores of one class only, 'p_cat'"),
+        ([], "or a list of names of columns, got an empty list"),
+        (["p_cat", 3], "or a list of names of columns, got int"),
+        (3, "or a list of names of columns, got int"),
+    ],
+)
+def test_lists_of_columns_are_checked(frame: pd.DataFrame, columns: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        calibrate_table(frame, task="site", label="p_truth", columns=columns, **LEVELS)
+
+
+def test_classes_name_each_listed_column(frame: pd.DataFrame) -> None:
+    with pytest.raises(InvalidInput, match="the class of each of the 2 columns 'p_cat', 'p_dog', "):
+        calibrate_table(
+            frame,
+            task="site",
+            label="p_truth",
+            columns=["p_cat", "p_dog"],
+            classes=["cat"],
+            **LEVELS,
+        )
+    with pytest.raises(
+        InvalidInput, match="'p_truth' must hold one of the classes 'p_cat', 'p_dog'"
+    ):
+        calibrate_table(frame, task="site", label="p_truth", columns=["p_cat", "p_dog"], **LEVELS)

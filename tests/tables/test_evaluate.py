@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from metapac import PS, MetaPS, NotCalibrated
+from metapac import PS, Context, InvalidInput, MetaPS, NotCalibrated, evaluate
 from metapac.tables import evaluate_table
 from tests.helpers.engines import ENGINES, put
 
@@ -21,7 +21,7 @@ CLASSES = np.array(["cat", "dog", "owl"])
 def promise() -> MetaPS:
     rng = np.random.default_rng(0)
     method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
-    return method.calibrate(rng.random(400), np.repeat(np.arange(10), 40))
+    return method.calibrate(rng.random(400), np.repeat(np.arange(100, 110), 40))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,8 @@ def test_invalid_tables_are_rejected(
 
 
 def test_score_or_label(promise: MetaPS, frame: pd.DataFrame) -> None:
-    for options in ({}, {"score": "true", "label": "y"}):
+    choices: list[dict[str, Any]] = [{}, {"score": "true", "label": "y"}]
+    for options in choices:
         with pytest.raises(ValueError, match="pass either score, the column with the score of the"):
             evaluate_table(promise, frame, task="site", **options)
     with pytest.raises(ValueError, match="has no column 'nowhere'; it has: site, y, true, p_cat"):
@@ -118,12 +119,15 @@ def test_errors_are_in_the_order_of_the_tasks(promise: MetaPS, names: list[str])
 
 def test_repr_and_frame_of_an_evaluation(promise: MetaPS, frame: pd.DataFrame) -> None:
     result = evaluate_table(promise, frame, task="site", label="y")
-    assert repr(result).startswith("<Evaluation of 4 tasks: error at most 0.3 on ")
+    assert result.verdict is not None
+    status = result.verdict.status
+    assert repr(result).startswith(f"<Evaluation of 4 tasks: {status}; error at most 0.3 on ")
     table = result.to_pandas()
-    assert list(table) == ["task", "examples", "error", "set_size"]
+    rates = ["task", "examples", "missed", "error", "low", "high"]
+    assert list(table) == [*rates, "set_size", "empty", "single", "full"]
     assert table["error"].tolist() == result.errors.tolist()
     plain = evaluate_table(promise, frame, task="site", score="true").to_pandas()
-    assert list(plain) == ["task", "examples", "error"]
+    assert list(plain) == rates
 
 
 def per_class(**changes: Any) -> MetaPS:
@@ -131,7 +135,9 @@ def per_class(**changes: Any) -> MetaPS:
     rng = np.random.default_rng(5)
     labels = np.tile(CLASSES, 400)
     scores = rng.random(1200) ** np.tile([0.5, 1, 2], 400)
-    return MetaPS(**options | changes).calibrate(scores, np.repeat(np.arange(12), 100), labels)
+    return MetaPS(**options | changes).calibrate(
+        scores, np.repeat(np.arange(100, 112), 100), labels
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -181,9 +187,9 @@ def test_each_class_is_evaluated_separately(
         result.errors, pd.Series(missed).groupby(some.site.to_numpy()).mean()
     )
     table = result.to_pandas()
-    assert list(table)[:4] == ["task", "class", "examples", "error"]
+    assert list(table)[:5] == ["task", "class", "examples", "missed", "error"]
     assert len(table) == sum(len(part.tasks) for part in result.by_class.values())
-    assert repr(result).startswith("<Evaluation of 4 tasks: error at most its epsilon on at least ")
+    assert "error at most its epsilon on at least " in repr(result)
 
 
 def test_an_absent_class_has_no_tasks(frame: pd.DataFrame) -> None:
@@ -205,21 +211,21 @@ def test_tasks_that_the_guarantee_does_not_cover_are_left_out(
     minimum = int(sizes.sort_values().iloc[1])
     rng = np.random.default_rng(0)
     large = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, min_examples=minimum)
-    large.calibrate(rng.random(800), np.repeat(np.arange(10), 80))
+    large.calibrate(rng.random(800), np.repeat(np.arange(100, 110), 80))
     result = evaluate_table(large, put(engine, frame), task="site", score="true")
     assert result.left_out == (sizes < minimum).sum() == 1
     assert result.tasks.tolist() == sizes.index[sizes >= minimum].tolist()
     missed = ~large.predict_set(frame.true.to_numpy())
     errors = pd.Series(missed).groupby(frame.site.to_numpy()).mean()[result.tasks]
     np.testing.assert_allclose(result.errors, errors)
-    assert repr(result).startswith("<Evaluation of 3 tasks (1 left out): error at most 0.3 on ")
+    assert repr(result).startswith("<Evaluation of 3 tasks (1 left out): ")
 
 
 def test_it_is_an_error_if_no_task_is_covered(frame: pd.DataFrame) -> None:
     rng = np.random.default_rng(0)
     large = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, min_examples=80)
-    large.calibrate(rng.random(800), np.repeat(np.arange(10), 80))
-    message = "no task to evaluate: the guarantee covers tasks with at least 80 examples, and the 4"
+    large.calibrate(rng.random(800), np.repeat(np.arange(100, 110), 80))
+    message = "no task to evaluate: tasks need at least 80 examples, and the 4 tasks here have few"
     with pytest.raises(ValueError, match=message):
         evaluate_table(large, frame, task="site", score="true")
 
@@ -254,3 +260,59 @@ def test_labels_calibrated_on_arrays_match_those_of_tables(labels: list[Any]) ->
     for i, label in enumerate(labels):
         missed = true[i::2] < promise.threshold_of(label)
         assert result.by_class[label].errors.tolist() == [missed.mean()]
+
+
+def test_the_table_route_agrees_with_the_array_route(
+    promise: MetaPS, scores: NDArray[np.float64], frame: pd.DataFrame
+) -> None:
+    table = evaluate_table(promise, frame, task="site", label="y", min_examples=20)
+    arrays = evaluate(
+        promise, scores, frame.site, frame.y, classes=CLASSES.tolist(), min_examples=20
+    )
+    pd.testing.assert_frame_equal(table.to_pandas(), arrays.to_pandas(), check_dtype=False)
+    assert table.classes == arrays.classes
+    assert table.left_out == arrays.left_out
+    assert str(table.verdict) == str(arrays.verdict)
+
+
+def test_many_classes_in_lists() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((200, 500))
+    label = rng.integers(500, size=200)
+    promise = PS(epsilon=0.3, delta=0.1).calibrate(rng.random(100))
+    lists = pa.table({"site": np.repeat(["a", "b"], 100), "y": label, "probs": list(scores)})
+    result = evaluate_table(promise, lists, task="site", label="y", columns="probs")
+    kept = promise.predict_set(scores)
+    missed = ~kept[np.arange(200), label]
+    assert result.missed.tolist() == [missed[:100].sum(), missed[100:].sum()]
+    assert result.sizes is not None
+    np.testing.assert_allclose(result.sizes, kept.sum(axis=1).reshape(2, 100).mean(axis=1))
+    assert result.classes is not None
+    assert len(result.classes) == 500
+    counts = {part.label: (part.examples, part.missed) for part in result.classes}
+    for name in np.unique(label).tolist():
+        assert counts[name] == ((label == name).sum(), missed[label == name].sum())
+
+
+def test_calibration_tasks_are_left_out(frame: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+    promise = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
+    promise.calibrate(rng.random(400), np.repeat(np.arange(3, 13), 40))
+    result = evaluate_table(promise, frame, task="site", label="y")
+    assert (result.tasks.tolist(), result.overlap) == ([0, 1, 2], (3,))
+    assert result.verdict is not None
+    assert result.verdict.tasks == 3
+    allowed = evaluate_table(promise, frame, task="site", label="y", allow=["overlap"])
+    assert allowed.tasks.tolist() == [0, 1, 2, 3]
+
+
+def test_the_model_is_compared(frame: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+    promise = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
+    tasks = np.repeat(np.arange(100, 110), 40)
+    promise.calibrate(rng.random(400), tasks, context=Context(model="v1"))
+    evaluate_table(promise, frame, task="site", score="true", model="v1")
+    with pytest.raises(InvalidInput, match="model must be 'v1'"):
+        evaluate_table(promise, frame, task="site", score="true", model="v2")
+    with pytest.raises(InvalidInput, match="model must be 'v1'"):
+        evaluate(promise, frame.true, frame.site, model="v2")

@@ -20,6 +20,7 @@ from metapac.tables import predict_table
 from metapac.tables.predict import write_sets
 from tests.helpers.engines import ENGINES, put
 
+TWO = {"p_a": [1.0], "p_b": [1.0]}
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
 
 
@@ -78,7 +79,10 @@ def test_precisions_are_compared_as_predict_set_does(calibrated_in: Any, table_i
     promise = calibrated(calibrated_in)
     near = np.float64(promise.threshold_) * (1 + np.linspace(-3e-7, 3e-7, 61))
     values = near.astype(table_in)[:, None]
-    result = predict_table(promise, pa.table({"id": range(61), "p_a": values[:, 0]})).to_pyarrow()
+    result = predict_table(
+        promise,
+        pa.table({"id": range(61), "p_a": values[:, 0], "p_b": np.full(61, -np.inf, table_in)}),
+    ).to_pyarrow()
     kept = [size == 1 for size in result.sort_by("id")["set_size"].to_pylist()]
     assert kept == promise.predict_set(values)[:, 0].tolist()
     assert 0 < sum(kept) < 61
@@ -108,16 +112,16 @@ def test_a_trivial_predictor_keeps_everything(frame: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"p_a": [1.0], "set": [1]}, {}, "already has a column 'set'. Rename or drop it."),
-        ({"p_a": [1.0], "in_a": [1]}, {"booleans": True}, "already has a column 'in_a'. Rename"),
+        (TWO | {"set": [1]}, {}, "already has a column 'set'. Rename or drop it."),
+        (TWO | {"in_a": [1]}, {"booleans": True}, "already has a column 'in_a'. Rename"),
         ({"q": [1.0]}, {}, r"has no column like 'p_\*'; it has: q."),
         ({"p_a": [1.0]}, {"columns": "*_*"}, r"columns must contain one star, such as 'p_\*', got"),
         ({"p_a": [1.0]}, {"columns": "p_a"}, "or name a column of lists of numbers, got 'p_a'"),
         ({"p_a": [1.0]}, {"classes": ["b"]}, "has no column 'p_b'; it has: p_a."),
         ({"p_a": ["x"]}, {}, "column 'p_a' must hold numbers, got string. Pass a column of proba"),
         ({"p_a": [True]}, {}, "column 'p_a' must hold numbers, got boolean"),
-        ({"p_a": [1.0, None]}, {}, r"nulls or NaN in 1 of 2 rows \(by class, 'a': 1\); a score"),
-        ({"p_a": [float("nan"), 1.0]}, {}, r"nulls or NaN in 1 of 2 rows \(by class, 'a': 1\)"),
+        ({"p_a": [1.0, None], "p_b": [0, 0]}, {}, r"in 1 of 2 rows \(by class, 'a': 1\)"),
+        ({"p_a": [float("nan"), 1.0], "p_b": [0, 0]}, {}, r"in 1 of 2 rows \(by class, 'a': 1\)"),
         (
             {"l": [[1.0], [1.0, 2.0]]}, {"columns": "l"},
             "the lists of column 'l' must have one score for each of 2 classes, got lengths from 1",
@@ -148,7 +152,9 @@ def test_invalid_tables_are_rejected(
 
 def test_nothing_is_written_if_a_score_is_missing(promise: MetaPS, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nulls or NaN"):
-        predict_table(promise, pa.table({"p_a": [1.0, None]}), output=tmp_path / "sets.csv")
+        predict_table(
+            promise, pa.table({"p_a": [1.0, None], "p_b": [1.0, 1.0]}), output=tmp_path / "sets.csv"
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -166,7 +172,7 @@ def test_an_ibis_table_is_returned(promise: MetaPS, frame: pd.DataFrame) -> None
 
 def test_columns_to_add_must_be_new_whatever_their_case(promise: MetaPS) -> None:
     with pytest.raises(ValueError, match="already has a column 'set'. Rename or drop it."):
-        predict_table(promise, pa.table({"p_a": [1.0], "SET": [1]}))
+        predict_table(promise, pa.table({"p_a": [1.0], "p_b": [1.0], "SET": [1]}))
     with pytest.raises(ValueError, match="the result has columns 'in_A' and 'in_a', which differ"):
         predict_table(
             promise, pa.table({"l": [[1.0, 2.0]]}), columns="l", classes=["A", "a"], booleans=True

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from metapac.exceptions import InvalidInput
-from metapac.tables.sizes import count_examples
+from metapac.tables.sizes import count_by_class, count_examples
 from tests.helpers.engines import ENGINES, put
 
 
@@ -37,3 +37,19 @@ def test_the_task_is_given_by_its_name() -> None:
         count_examples(pa.table({"g": ["a"]}), task=["g"])  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="has no column 'site'; it has: g"):
         count_examples(pa.table({"g": ["a"]}), task="site")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_classes_are_counted_in_each_task(engine: str) -> None:
+    frame = pd.DataFrame({"site": [1, 1, 1, 2, 3], "y": ["no", "no", "yes", "no", "no"]})
+    counts = count_by_class(put(engine, frame), task="site", label="y")
+    assert {label: sizes.tolist() for label, sizes in counts.items()} == {
+        "no": [1, 1, 2],
+        "yes": [0, 0, 1],  # zeros included: two tasks have no example of it
+    }
+
+
+def test_rows_without_a_label_are_rejected() -> None:
+    table = pa.table({"g": ["a", "a"], "y": ["no", None]})
+    with pytest.raises(InvalidInput, match="column 'y' is missing in 1 row; every example must"):
+        count_by_class(table, task="g", label="y")

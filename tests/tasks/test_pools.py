@@ -190,9 +190,9 @@ def test_bad_transforms_are_rejected() -> None:
 
 
 def test_tasks_are_drawn_only_when_accessed() -> None:
-    tasks = pool_of(600, 600).tasks(10**15, ways=2, shots=5, queries=500, rng=0)
-    assert len(tasks[10**15 - 1].query) == 1000
-    assert tasks[10**15 - 1].name == f"pool-{10**15 - 1}"
+    tasks = pool_of(600, 600).tasks(10**9, ways=2, shots=5, queries=500, rng=0)
+    assert len(tasks[10**9 - 1].query) == 1000
+    assert tasks[10**9 - 1].name == f"pool-{10**9 - 1}"
 
 
 def test_classes_and_examples_are_drawn_independently_and_uniformly() -> None:
@@ -261,6 +261,36 @@ def test_data_may_be_a_mapped_file_a_tensor_or_a_table(tmp_path: Path) -> None:
         rows = np.asarray(task.support_x).ravel()
         assert sorted(rows) == [0, 0, 1, 1]
     assert GroupPool(mapped, y, table["site"]).names == ["north", "south"]
+
+
+def test_the_tasks_of_a_frame_hold_frames() -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"age": np.arange(8), "sex": ["f", "m"] * 4}, index=np.arange(8) + 100)
+    y, sites = [0, 1] * 4, np.repeat(["a", "b"], 4)
+    parts = {"train": 1, "validation": 0, "calibration": 1, "test": 0}
+    pools = split_groups(table, y, sites, **parts, rng=0)
+    for pool in (GroupPool(table, y, sites), pools.train, pools.calibration):
+        for task in pool.tasks(shots=1, rng=0):
+            for x, labels in ((task.support_x, task.support_y), (task.query_x, task.query_y)):
+                assert x.columns.tolist() == ["age", "sex"]
+                assert x["age"].dtype.kind == "i"
+                assert (x["age"] % 2).tolist() == labels.tolist()
+    assert isinstance(pools.train.x, np.ndarray)
+    assert GroupPool(table.to_numpy(), y, sites).columns is None
+
+
+def test_one_is_singular() -> None:
+    pool = GroupPool(np.zeros(1), [0], ["a"])
+    assert repr(pool) == "<GroupPool 'pool': 1 group, 1 example>"
+    assert repr(pool.tasks(shots=0, rng=0)) == "<1 task, drawn when accessed>"
+    assert repr(ClassPool(np.zeros(1), ["a"])) == "<ClassPool 'pool': 1 class, 1 example>"
+
+
+def test_without_shots_all_examples_are_queries() -> None:
+    pool = GroupPool(np.arange(8.0), [0, 1] * 4, np.repeat(["a", "b"], 4))
+    for task, rows in zip(pool.tasks(shots=0, rng=0), pool.positions, strict=True):
+        assert len(task.support) == 0
+        assert sorted(task.query) == rows.tolist()
 
 
 def test_too_few_examples_are_counted() -> None:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
+from metapac.cli import exits  # isort: skip (first, since it handles signals)
 
-from metapac._version import __version__
+import sys
 
 
 def main() -> None:
-    """Run the command line; if its dependencies are missing, print how to install them."""
+    """Run the command line and exit.
+
+    Raises
+    ------
+    SystemExit
+        Always, with an `ExitCode <metapac.cli.exits.ExitCode>`.
+    """
+    exits.run(_run)
+
+
+def _run() -> None:
+    """Run the command that was typed; if dependencies are missing, print how to install them."""
+    from importlib import import_module
+
+    from metapac._version import __version__
+
     if sys.argv[1:] == ["--version"]:  # answered before anything is imported
         print(__version__)
         return
@@ -21,5 +35,5 @@ def main() -> None:
         from metapac._optional import missing
 
         print(missing(error, extra="cli", purpose="The command line"), file=sys.stderr)
-        sys.exit(2)
+        sys.exit(exits.ExitCode.BAD_INPUT)
     app(prog_name="metapac")

@@ -9,6 +9,7 @@ from metapac.calibration import check_on_infeasible
 from metapac.cli import options
 from metapac.cli.calibrated import print_calibrated
 from metapac.cli.sources import open_table
+from metapac.meaning import CheckWarning
 
 
 def calibrate(
@@ -19,6 +20,9 @@ def calibrate(
     on_infeasible: options.OnInfeasible = "raise",
     task: options.Task,
     columns: options.ColumnOptions,
+    id: options.Id = None,
+    context: options.ContextOptions,
+    allow: options.Allow = None,
     reading: options.TableOptions,
     as_json: options.AsJson = False,
 ) -> None:
@@ -37,19 +41,30 @@ def calibrate(
     """
     stated = guarantee.parse()  # fail fast, before the engine starts
     check_on_infeasible(on_infeasible)
+    about = context.parse(task)
     with (
         open_table(scores, reading, output) as (source, progress),
         warnings.catch_warnings(action="ignore", category=UserWarning),  # printed at the end
     ):
+        warnings.simplefilter("always", CheckWarning)
         from metapac.tables import calibrate_table
+        from metapac.tables.columns import Columns
+        from metapac.tables.meaning import check_rare_classes
 
+        named, allowed = columns.parse(), options.parse_allowed(allow)
         predictor = calibrate_table(
             source,
             task=task,
-            **columns.parse(),
+            **named,
             **asdict(stated),
             on_infeasible=on_infeasible,
+            context=about,
+            id=id,
+            allow=allowed,
             progress=progress,
         )
+        if not stated.per_class:
+            used = Columns(task, pattern=named.pop("columns"), **named)
+            check_rare_classes(source, used, stated.miss_rate, allow=allowed)
     predictor.save(output)
     print_calibrated(predictor, output, as_json=as_json)

@@ -1,21 +1,21 @@
-"""A calibrated predictor as it is printed: guarantee, thresholds, warnings."""
+"""A calibrated predictor as it is printed: threshold, explanation, guarantee, remarks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.table import Table
-from rich.text import Text
 
 from metapac._document import encode_floats
+from metapac._visible import visible
 from metapac.calibration import MetaPS
 from metapac.cli import console
+from metapac.explanation import summarise_limits
 
 
-def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool) -> None:
-    """Print the guarantee, the thresholds and what they are based on; remarks as warnings.
+def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: Any) -> None:
+    """Print the thresholds and the guarantee, in plain and in exact words; remarks as warnings.
 
     Parameters
     ----------
@@ -25,13 +25,58 @@ def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool) -> None:
         Where it was written.
     as_json : bool
         Whether to print JSON.
+    **more : object
+        What JSON states besides.
     """
     if as_json:
-        console.print_json(_summarise(predictor) | {"output": str(path)})
+        console.print_json(_summarise(predictor) | more | {"output": str(path)})
     else:
         _print_text(predictor, path)
     for remark in predictor.remarks_:
         console.print_error(f"warning: {remark}")
+
+
+def without_remarks(predictor: Any) -> str:
+    """Return the technical sentence in one line, without the remarks, which are warnings.
+
+    Parameters
+    ----------
+    predictor : MetaPS, PS or MetaCP
+        The calibrated predictor.
+
+    Returns
+    -------
+    str
+        The sentence.
+    """
+    remarks = getattr(predictor, "remarks_", [])
+    return visible(str(predictor.promise_).removesuffix(" ".join(["", *remarks])))
+
+
+def class_rows(predictor: MetaPS) -> list[dict[str, Any]]:
+    """Return the threshold of each class, and how many tasks and examples it is based on.
+
+    Parameters
+    ----------
+    predictor : MetaPS
+        The calibrated predictor; without ``per_class`` there is one row, of the class None.
+
+    Returns
+    -------
+    list of dict
+        A row for each class.
+    """
+    return [
+        {
+            "class": rule.label,
+            "epsilon": rule.epsilon,
+            "threshold": encode_floats(rule.threshold),
+            "tasks": rule.tasks,
+            "examples": rule.examples,
+            "left_out": rule.left_out,
+        }
+        for rule in predictor._rules()
+    ]
 
 
 def _summarise(predictor: MetaPS) -> dict[str, Any]:
@@ -39,31 +84,15 @@ def _summarise(predictor: MetaPS) -> dict[str, Any]:
         threshold = encode_floats(predictor.threshold_)
         summary = {"threshold": threshold, "left_out": predictor.left_out_}
     else:
-        summary = {"thresholds": _class_rows(predictor)}
+        summary = {"thresholds": class_rows(predictor)}
     return summary | {
         "tasks": len(predictor.tasks_),
         "examples": int(predictor.task_sizes_.sum()),
         "promise": predictor.promise_,
+        "explanation": predictor.explain(),
         "remarks": predictor.remarks_,
         "columns": predictor.columns_,
     }
-
-
-def _class_rows(predictor: MetaPS) -> list[dict[str, Any]]:
-    """Return the threshold of each class, and how many tasks and examples it is based on."""
-    classes = predictor.classes_ or ()
-    is_used = ~np.isnan(predictor.task_thresholds_)
-    return [
-        {
-            "class": label,
-            "epsilon": predictor.guarantee_.for_class(label, classes).epsilon,
-            "threshold": encode_floats(float(predictor.thresholds_[i])),
-            "tasks": int(is_used[:, i].sum()),
-            "examples": int(predictor.task_sizes_[is_used[:, i], i].sum()),
-            "left_out": int(np.asarray(predictor.left_out_)[i]),
-        }
-        for i, label in enumerate(classes)
-    ]
 
 
 def _print_text(predictor: MetaPS, path: Path) -> None:
@@ -81,9 +110,11 @@ def _print_text(predictor: MetaPS, path: Path) -> None:
         classes = console.format_count(len(predictor.classes_), "class", "classes")
         console.print_line(f"one threshold for each of {classes} {data}, written to {path}")
         console.stdout.print(_class_table(predictor))
-    # promise_ ends with the remarks, which are shown as warnings.
-    guarantee = predictor.promise_.removesuffix(" ".join(["", *predictor.remarks_]))
-    console.stdout.print(guarantee, markup=False)
+    _, claim, confidence, *_ = predictor.explain().split("\n\n")
+    console.print_text(f"\n{claim}\n{confidence}\n")
+    limits = summarise_limits(predictor.guarantee_, predictor._about(), predictor.columns_)
+    console.print_text(f"{limits} More: metapac show {visible(str(path))}\n")
+    console.print_text(without_remarks(predictor))
 
 
 def _class_table(predictor: MetaPS) -> Table:
@@ -91,6 +122,6 @@ def _class_table(predictor: MetaPS) -> Table:
     if predictor.guarantee_.min_examples:
         names.append("left_out")
     table = console.make_table(["class"], [name.replace("_", " ") for name in names])
-    for row in _class_rows(predictor):
-        table.add_row(Text(str(row["class"])), *(str(row[name]) for name in names))
+    for row in class_rows(predictor):
+        table.add_row(console.make_cell(row["class"]), *(str(row[name]) for name in names))
     return table

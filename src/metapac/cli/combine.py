@@ -11,8 +11,18 @@ import typer
 
 from metapac._files import check_not_input
 from metapac.cli.calibrated import print_calibrated
-from metapac.cli.options import AsJson, OnInfeasible, PromiseOutput
+from metapac.cli.console import print_line
+from metapac.cli.options import (
+    Allow,
+    AsJson,
+    ContextOptions,
+    OnInfeasible,
+    PromiseOutput,
+    parse_allowed,
+)
 from metapac.exceptions import InvalidInput
+from metapac.meaning import CheckWarning
+from metapac.robustness import Liars, describe_liars, summarise_liars
 from metapac.sites import combine_sites
 
 
@@ -23,8 +33,11 @@ def combine(
             metavar="SITES", help="Files written by 'metapac site', or globs or folders of them."
         ),
     ],
+    *,
     output: PromiseOutput,
     on_infeasible: OnInfeasible = "raise",
+    context: ContextOptions,
+    allow: Allow = None,
     as_json: AsJson = False,
 ) -> None:
     """Combine the files of all sites into one threshold with a guarantee.
@@ -35,12 +48,18 @@ def combine(
 
         metapac combine ohio.json texas.json utah.json -o promise.json
     """
+    about, allowed = context.parse(), parse_allowed(allow)
     files = [file for path in sites for file in _site_files(path)]
     check_not_input(output, files)
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # printed at the end
-        predictor = combine_sites(files, on_infeasible=on_infeasible)
+        warnings.simplefilter("always", CheckWarning)
+        predictor = combine_sites(files, on_infeasible=on_infeasible, context=about, allow=allowed)
     predictor.save(output)
-    print_calibrated(predictor, output, as_json=as_json)
+    dishonest = summarise_liars(predictor)
+    print_calibrated(predictor, output, as_json=as_json, dishonest=dishonest)
+    if dishonest["to_keep_all"] and not as_json:
+        liars = Liars(dishonest["to_keep_all"], dishonest["to_empty"])
+        print_line(describe_liars(liars, dishonest["sites"]))
 
 
 def _site_files(path: str) -> list[Path]:

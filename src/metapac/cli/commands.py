@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from metapac._masking import mask
 from metapac.cli.errors import report_errors
 
 # How the help shows the value of an option, by its type; a flag takes no value.
@@ -110,6 +111,7 @@ def _expand_bundles(function: Callable[..., None]) -> Callable[..., None]:
         options += [parameter] if bundle is None else _parameters(bundle)
     for option in options:
         _set_metavar(option.annotation)
+        _set_parser(option.annotation)
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     call.__annotations__ = {option.name: option.annotation for option in options}
     return call
@@ -123,6 +125,21 @@ def _set_metavar(annotation: Any) -> None:
     if option.metavar is None:
         kinds = (kind, *get_args(kind))  # int | None is a number too
         option.metavar = next((text for bare, text in _METAVARS.items() if bare in kinds), None)
+
+
+def _set_parser(annotation: Any) -> None:
+    """Let an option that is a path, ``Annotated[Path, option]``, refuse an address."""
+    if get_origin(annotation) is Annotated:
+        kind, option = get_args(annotation)
+        if Path in (kind, *get_args(kind)):
+            option.parser = _parse_path
+
+
+def _parse_path(text: str | Path) -> Path:
+    """Return a path; an address would lose a slash, and then its password is no longer hidden."""
+    if isinstance(text, str) and "://" in text:  # a default is a path already
+        raise typer.BadParameter(f"{mask(text)} must be a local file.")
+    return Path(text)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

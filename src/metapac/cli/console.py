@@ -3,26 +3,153 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterable, Sequence
+from typing import IO, Any, cast
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
-stdout = Console(highlight=False)
-stderr = Console(stderr=True, highlight=False)
+from metapac._masking import scrub_line
+from metapac._visible import visible
+
+
+class SafeConsole(Console):
+    """A console on which no text steers the terminal: names come from data that others wrote."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Return the segments of what is printed, their control characters made visible.
+
+        Parameters
+        ----------
+        renderable : object
+            What is printed.
+        options : rich.console.ConsoleOptions, optional
+            How to print it.
+
+        Returns
+        -------
+        iterable of rich.segment.Segment
+            The segments. Those of rich itself, such as a move of the cursor, are left alone.
+        """
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield segment._replace(text=visible_lines(segment.text))
+
+
+stdout = SafeConsole(highlight=False)
+stderr = SafeConsole(stderr=True, highlight=False)
+
+
+def visible_lines(text: str) -> str:
+    """Return text whose control characters, other than line feeds, are visible.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+
+    Returns
+    -------
+    str
+        The text as it may be shown on a terminal.
+    """
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def print_line(text: str) -> None:
-    """Print text as it is: no markup, no wrapping.
+    """Print text in one line as it is: no markup, no wrapping, control characters visible.
 
     Parameters
     ----------
     text : str
         What to print.
     """
-    stdout.print(text, markup=False, soft_wrap=True)
+    stdout.print(visible(text), markup=False, soft_wrap=True)
+
+
+def print_text(text: str) -> None:
+    """Print paragraphs, wrapped at the width of the terminal.
+
+    Parameters
+    ----------
+    text : str
+        What to print; each line is a paragraph. Lines that start with "- " are indented.
+    """
+    for line in text.split("\n"):
+        if line.startswith("- "):
+            grid = Table.grid(padding=(0, 1, 0, 0))
+            grid.add_row("-", make_cell(line[2:]))
+            stdout.print(grid)
+        else:
+            stdout.print(make_cell(line))
+
+
+def make_cell(value: object) -> Text:
+    """Return a value from the data as a cell of a table: no markup, control characters visible.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+
+    Returns
+    -------
+    rich.text.Text
+        The cell.
+    """
+    return Text(visible(str(value)), overflow="fold")
+
+
+def open_data_output() -> IO[str]:
+    """Return where data such as CSV are printed.
+
+    Returns
+    -------
+    file
+        Standard output. A pipe gets the data as they are; on a terminal, control characters are
+        visible.
+    """
+    return cast("IO[str]", VisibleText(sys.stdout)) if sys.stdout.isatty() else sys.stdout
+
+
+class VisibleText:
+    """A stream for text that goes to a terminal, such as CSV: control characters are visible.
+
+    Parameters
+    ----------
+    stream : file
+        Where to write.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text.
+
+        Parameters
+        ----------
+        text : str
+            What to write.
+
+        Returns
+        -------
+        int
+            Number of characters of ``text``.
+        """
+        self.stream.write(visible_lines(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def make_table(left: Sequence[str], right: Sequence[str], title: str | None = None) -> Table:
@@ -80,11 +207,11 @@ def print_json(value: Any) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print a message in one line to standard error.
+    """Print a message in one line to standard error, without what looks like a secret.
 
     Parameters
     ----------
     text : str
         What to print.
     """
-    stderr.print(f"metapac: {text}", markup=False, soft_wrap=True)
+    stderr.print(visible(f"metapac: {scrub_line(text)}"), markup=False, soft_wrap=True)

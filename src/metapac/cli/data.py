@@ -75,7 +75,8 @@ def fetch(name: Name, *, home: Home = None) -> None:
             folder = entry.fetch(home=home, progress=progress)
     finally:
         if entry.by_hand:
-            print_line(entry.manual_instructions(home))
+            for line in entry.manual_instructions(home).splitlines():
+                print_line(line)
     missing = entry.missing(folder)
     if missing and not entry.by_hand:
         raise InvalidInput(" ".join(missing))
@@ -195,7 +196,8 @@ def _print_prepared(entry: DataSet, prepared: cache.Prepared, as_json: bool) -> 
     print_line(entry.title)
     stdout.print(_splits_table(facts["splits"]))
     size = sum(array.nbytes for array in prepared.values()) / 2**20
-    print_line("\n".join([*facts["notes"], f"{size:,.0f} MiB in {prepared.folder}"]))
+    for line in [*facts["notes"], f"{size:,.0f} MiB in {prepared.folder}"]:
+        print_line(line)
 
 
 def _splits_table(splits: dict[str, dict[str, Any]]) -> Table:

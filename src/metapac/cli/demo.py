@@ -1,20 +1,25 @@
-"""``metapac demo``: four methods side by side, in a table and in figures."""
+"""``metapac demo``: methods, or guarantees, side by side in a table and in figures."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
 from metapac import _optional
 from metapac._checks import check_one_of
-from metapac.cli.console import make_table, print_line, stdout
+from metapac.assessment import Evaluation, format_share
+from metapac.cli.console import make_table, print_error, print_line, print_text, stdout
 from metapac.cli.options import Rng
 from metapac.cli.progress import progress_bar
 from metapac.demands import min_sample_size
 from metapac.evaluation import Rows, Study, Summary, SyntheticStudy, evaluate, summarise
+from metapac.exceptions import InvalidInput, MissingExtra, Parameter
+from metapac.reproduce import sites_demo
 from metapac.reproduce.demo import (
     EXPERIMENT,
     GUARANTEE,
@@ -28,6 +33,9 @@ from metapac.sentences import percent
 
 if TYPE_CHECKING:
     from metapac.reproduce.demo import GlyphDemo
+    from metapac.reproduce.sites_demo import SitesDemo
+
+_DRAWS = 20
 
 
 def demo(
@@ -39,27 +47,48 @@ def demo(
         ),
     ] = Path("metapac-demo"),
     data: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="glyphs|synthetic",
-            help="Images of characters (needs the extra torch), or synthetic tasks.",
+            metavar="sites|glyphs|synthetic",
+            help="A health survey in 53 states, images of characters (needs the extra torch), or "
+            "synthetic tasks. By default characters, and synthetic tasks where torch is not "
+            "installed.",
         ),
-    ] = "glyphs",
-    draws: Annotated[int, typer.Option(min=1, help="Number of calibration draws.")] = 20,
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of calibration draws, 20 by default; not for sites."),
+    ] = None,
     rng: Rng = 0,
 ) -> None:
-    """Compare ways to choose a threshold, in a table and in figures.
+    """See what a guarantee says, and what it does not, in a table and in figures.
 
-    Trains a few-shot learner on some characters, calibrates on a second set of characters and
-    evaluates on a third; this takes a few minutes. --data synthetic takes seconds and needs no
-    torch.
+    --data sites takes seconds: one model for many states, a rare class that the plain guarantee
+    lets it miss, and what a guarantee per class costs. The other data compare ways to choose a
+    threshold. Characters take a few minutes: a few-shot learner is trained on some, calibrated on
+    others and evaluated on a third part. --data synthetic takes seconds; it is also what runs where
+    torch is not installed.
 
     Example:
 
-        metapac demo --data synthetic
+        metapac demo --data sites
     """
-    check_one_of("data", data, ("glyphs", "synthetic"))
+    _optional.require("matplotlib", extra="plot", purpose="metapac demo")
+    data = _choose_data() if data is None else data
+    check_one_of("data", data, ("sites", "glyphs", "synthetic"))
     _require_extras(data)
+    if data == "sites":
+        if draws is not None:
+            raise InvalidInput(
+                "{} does not apply to the data 'sites'. Leave it out.", Parameter("draws", draws)
+            )
+        _show_sites(output, rng)
+    else:
+        _show_methods(data, output, _DRAWS if draws is None else draws, rng)
+
+
+def _show_methods(data: str, output: Path, draws: int, rng: int) -> None:
+    """Compare four methods over many calibration draws."""
     if data == "synthetic":
         rows = _evaluate(SyntheticStudy(), draws, rng)
         files = list(write_results(rows, output, f"{SYNTHETIC_TITLE}; {draws} draws", rng))
@@ -71,13 +100,92 @@ def demo(
         files = [*write_results(rows, output, title, rng), output / "sets.png"]
         draw_sets(trained, rng, files[-1])
     stdout.print(_table(summarise(rows, GUARANTEE)))
-    print_line(_explanation())
-    print_line("\nFiles: " + ", ".join(map(str, files)))
+    for line in [*_explanation().splitlines(), "", f"Files: {', '.join(map(str, files))}"]:
+        print_line(line)
+
+
+def _show_sites(output: Path, rng: int) -> None:
+    """Compare a plain guarantee with one per class, on the survey."""
+    found = sites_demo.compare_guarantees(rng)
+    files = [*sites_demo.save_promises(found, output), output / "sites.png"]
+    sites_demo.draw_comparison(found, files[-1])
+    print_text(_introduction(found))
+    stdout.print(_sites_table(found))
+    print_text(_harm_and_price(found))
+    for line in ["", f"Files: {', '.join(map(str, files))}", "In full, with its limits:"]:
+        print_line(line)
+    print_line(f"  metapac show {shlex.quote(str(files[1]))}")
+
+
+def _introduction(found: SitesDemo) -> str:
+    """Return the question, the data, and the plain guarantee in plain words."""
+    claim, confidence = found.plain.predictor.explain().split("\n\n")[1:3]
+    return (
+        f"Who has had a heart attack? {found.frequency:.1%} of the respondents of a US health "
+        f"survey have. A logistic regression is trained on {len(found.train)} states. Its sets of "
+        f"labels are calibrated on {len(found.known)} others and checked on {len(found.new)} more. "
+        f"The plain guarantee:\n\n{claim} {confidence}\n"
+    )
+
+
+def _sites_table(found: SitesDemo) -> Table:
+    attempts = (found.plain, found.per_class)
+    names = [f"{attempt.name} guarantee" for attempt in attempts]
+    table = make_table([f"{len(found.new)} new states"], names)
+    columns = [_measure(attempt.evaluation) for attempt in attempts]
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    return table
+
+
+def _measure(evaluation: Evaluation) -> dict[str, str]:
+    """Return what the table shows of a guarantee."""
+    shares, sizes, verdict = evaluation.set_shares, evaluation.sizes, evaluation.verdict
+    assert shares is not None
+    assert sizes is not None
+    assert verdict is not None
+    missed = {part.label: part.error for part in evaluation.classes or ()}
+    allowed = percent(sites_demo.EPSILON)
+    return {
+        "allowed to miss": allowed if evaluation.by_class is None else f"{allowed} of each class",
+        "missed, of all respondents": format_share(
+            int(evaluation.missed.sum()) / int(evaluation.examples.sum())
+        ),
+        "missed, of heart attacks": format_share(missed["yes"]),
+        "missed, of the others": format_share(missed["no"]),
+        "labels in a set, on average": f"{np.mean(sizes):.2f}",
+        "sets without a label": format_share(shares["empty"]),
+        "sets with one label": format_share(shares["single"]),
+        "sets with both labels": format_share(shares["full"]),
+        "verdict on the guarantee": verdict.status,
+    }
+
+
+def _harm_and_price(found: SitesDemo) -> str:
+    """Return what the plain guarantee lets happen, and what the other one costs."""
+    misses = {part.label: part for part in found.plain.evaluation.classes or ()}["yes"]
+    both = (found.per_class.evaluation.set_shares or {})["full"]
+    return (
+        f"The harm: with the plain guarantee, {misses.missed} of {misses.examples} heart attacks "
+        "are missed. It is about all respondents together, and most of them had none.\n"
+        f"The price: with a guarantee per class, {both:.0%} of the sets contain both labels. "
+        "There the model cannot tell, and a person has to."
+    )
+
+
+def _choose_data() -> str:
+    """Return the characters, or synthetic tasks if the packages that they need are missing."""
+    for module in ("torch", "safetensors"):
+        try:
+            _optional.require(module, extra="torch", purpose="the demo with characters")
+        except MissingExtra as error:
+            print_error(f"{error}. Running the demo with synthetic tasks instead.")
+            return "synthetic"
+    return "glyphs"
 
 
 def _require_extras(data: str) -> None:
     """Fail fast: check the optional dependencies before the work."""
-    _optional.require("matplotlib", extra="plot", purpose="metapac demo")
     if data == "glyphs":
         _optional.require("torch", extra="torch", purpose="metapac demo")
         _optional.require("safetensors", extra="torch", purpose="metapac demo")

@@ -1,13 +1,8 @@
-"""Errors and warnings as the command line shows them: one line each, with options for parameters.
-
-Exit codes: 0 for success, 1 if there are too few data for the guarantee, 2 for any other bad input.
-"""
+"""Errors and warnings as the command line shows them: a line each, with options for parameters."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +11,17 @@ from typing import Any
 
 import typer
 
-from metapac.cli import console
+from metapac._masking import mask
+from metapac.cli import console, exits
+from metapac.cli.exits import ExitCode
 from metapac.cli.options import GuaranteeOptions
 from metapac.exceptions import InfeasibleGuarantee, MetapacError, Parameter
+from metapac.meaning import CheckWarning
 
+OK, INFEASIBLE, BAD_INPUT = ExitCode.OK, ExitCode.INFEASIBLE, ExitCode.BAD_INPUT
+VIOLATED, BUG = ExitCode.VIOLATED, ExitCode.BUG
+
+_RESUMABLE = ("fetch", "train", "reproduce")
 _GUARANTEE = {field.name for field in fields(GuaranteeOptions)}
 
 
@@ -36,23 +38,39 @@ def report_errors(context: typer.Context) -> Iterator[None]:
     ------
     None
     """
-    show = make_renderer(context)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _print_warning
+            warnings.showwarning = _make_warning_printer(make_renderer(context))
             yield
-    except MetapacError as error:
-        console.print_error(error.render(show))
-        raise typer.Exit(1 if isinstance(error, InfeasibleGuarantee) else 2) from error
-    except BrokenPipeError:  # the reader, such as head, has closed the pipe
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
-    except OSError as error:
-        console.print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        raise typer.Exit(2) from error
-    except (ValueError, ModuleNotFoundError) as error:
-        console.print_error(str(error))
-        raise typer.Exit(2) from error
+    except (typer.Exit, typer.Abort):
+        raise
+    except BaseException as error:
+        special = isinstance(error, BrokenPipeError | MemoryError) or exits.is_full(error)
+        if special or exits.has_signal():
+            resumable = context.command.name in _RESUMABLE
+            hint = "Run the same command again to resume." if resumable else ""
+            raise typer.Exit(exits.end(error, hint)) from error
+        message = _describe(error, make_renderer(context))
+        if message is None:  # a bug: see exits
+            raise
+        console.print_error(message)
+        code = INFEASIBLE if isinstance(error, InfeasibleGuarantee) else BAD_INPUT
+        raise typer.Exit(code) from error
+
+
+def _describe(error: BaseException, show: Callable[[Parameter], str]) -> str | None:
+    """Return the message of an error that has a cause outside metapac; None for others."""
+    if isinstance(error, MetapacError):
+        return error.render(show)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{mask(str(error.filename))}: {error.strerror}"
+    if isinstance(error, UnicodeEncodeError):
+        return (
+            f"the terminal's encoding, {error.encoding}, lacks a character of the output. Set "
+            "PYTHONUTF8=1, or write to a file."
+        )
+    return str(error) if isinstance(error, OSError | ValueError | ModuleNotFoundError) else None
 
 
 def make_renderer(context: typer.Context) -> Callable[[Parameter], str]:
@@ -99,5 +117,13 @@ def _option_text(flag: str, parameter: Parameter) -> str:
     return f"{flag} {'none' if value is None else shlex.quote(str(value))}"
 
 
-def _print_warning(message: Warning | str, *_where: Any, **_more: Any) -> None:
-    console.print_error(f"warning: {message}")
+def _make_warning_printer(show: Callable[[Parameter], str]) -> Callable[..., None]:
+    """Return the function that prints a warning, with options for parameters."""
+
+    def print_warning(message: Warning | str, *_where: Any, **_more: Any) -> None:
+        if isinstance(message, DeprecationWarning):
+            return  # for the authors of a library: Matplotlib gets such from Pyparsing
+        text = message.message.render(show) if isinstance(message, CheckWarning) else str(message)
+        console.print_error(f"warning: {text}")
+
+    return print_warning

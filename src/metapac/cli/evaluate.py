@@ -1,4 +1,4 @@
-"""``metapac evaluate``: miss rates and set sizes on labelled tasks."""
+"""``metapac evaluate``: the verdict on a guarantee, misses per class and task, set sizes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,36 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from metapac import _optional
+from metapac._checks import listed
+from metapac._document import encode_floats
 from metapac._files import replacing
-from metapac.base import ThresholdSets
-from metapac.cli import options
-from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
+from metapac._warnings import warn
+from metapac.assessment import format_share
+from metapac.cli import exits, options
+from metapac.cli.console import (
+    format_count,
+    make_cell,
+    make_table,
+    print_json,
+    print_line,
+    stdout,
+)
+from metapac.cli.errors import VIOLATED
 from metapac.cli.sources import open_table
+from metapac.context import Context
 from metapac.exceptions import InvalidInput
+from metapac.explanation import Words
 from metapac.loading import load
 from metapac.sentences import percent
+from metapac.verdict import Verdict
 
 if TYPE_CHECKING:
     from metapac.tables import Evaluation
 
 _WORST = 5
+_SHOWN_CLASSES = 10
+_IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(
@@ -35,28 +52,54 @@ def evaluate(
     label: options.Label = None,
     columns: options.CalibrationColumns = None,
     classes: options.Classes = None,
+    classes_column: options.ClassesColumn = None,
+    prediction: options.Prediction = None,
+    y: options.Y = None,
+    scale: options.Scale = None,
+    min_examples: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Leave out tasks with fewer examples (with a guarantee per class, of the class). "
+            "The verdict is then about tasks with at least this many.",
+        ),
+    ] = 0,
+    false_alarm: Annotated[
+        float, typer.Option(help="Probability that the verdict is wrong, below 0.5.")
+    ] = 0.05,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with code 3 if the guarantee is violated.")
+    ] = False,
+    model: options.Model = None,
+    id: options.Id = None,
+    allow: options.Allow = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", help="CSV file to write, with a row for each task (and class)."
         ),
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Figure to write: a .png, .svg or .pdf file.")
+    ] = None,
     reading: options.TableOptions,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure miss rates and set sizes on labelled tasks.
+    """Judge the guarantee on labelled new tasks, and measure miss rates and set sizes.
 
-    Columns not given default to those used in calibration. Set sizes need a score for each class:
-    pass --label, not --score. A guarantee per class is evaluated class by class.
+    The verdict is 'holds', 'violated' or 'cannot tell yet'. Columns not given default to those
+    used in calibration. Set sizes and misses per class need a score for each class: pass --label,
+    not --score. A guarantee per class is judged class by class. For regression, widths of intervals
+    are measured.
 
     Example:
 
-        metapac evaluate promise.json labelled.parquet --label y -o tasks.csv
+        metapac evaluate promise.json labelled.parquet --label y --plot tasks.png
     """
     predictor = load(promise)
-    if output is not None and output.suffix.lower() != ".csv":
-        raise InvalidInput(f"--output must end in .csv, got {str(output)!r}.")
-    with open_table(scores, reading, output, inputs=[promise]) as (source, progress):
+    _check_outputs(output, plot)
+    context = predictor.context_
+    with open_table(scores, reading, output or plot, inputs=[promise]) as (source, progress):
         from metapac.tables import evaluate_table
 
         progress("evaluating the sets of each task", 0, None)
@@ -66,59 +109,103 @@ def evaluate(
             task=task,
             score=score,
             label=label,
-            columns=columns,
+            columns=columns and options.parse_columns(columns),
             classes=options.parse_names(classes),
+            classes_column=classes_column,
+            prediction=prediction,
+            y=y,
+            scale=scale,
+            min_examples=min_examples,
+            false_alarm=false_alarm,
+            id=id,
+            model=model,
+            allow=options.parse_allowed(allow),
         )
     if output is not None:
         _write(evaluation, output)
+    if plot is not None:
+        evaluation.plot(plot)
+    violated = check and _verdict(evaluation).status == "violated"
+    if violated:
+        exits.expect(VIOLATED)
     if as_json:
-        print_json(_summarise(predictor, evaluation))
-        return
-    _print_text(predictor, evaluation)
-    if output is not None:
-        print_line(f"{format_count(len(evaluation.tasks), 'task')} written to {output}")
+        print_json(_summarise(evaluation, context))
+        if evaluation.neglected:
+            warn(_describe_neglected(evaluation, Words.from_context(context)))
+    else:
+        _print_text(evaluation, context)
+        _print_files(evaluation, output, plot)
+    if violated:
+        raise typer.Exit(VIOLATED)
 
 
-def _rows(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Return a row for each task (and class), the worst first: the one furthest above epsilon."""
-    parts = {None: evaluation} if evaluation.by_class is None else evaluation.by_class
-    rows = [
-        {"task": task}
-        | ({} if label is None else {"class": label})
-        | {"examples": examples, "error": error, "set_size": size}
-        for label, part in parts.items()
-        for task, examples, error, size in zip(*_columns(part), strict=True)
-    ]
-    return sorted(rows, key=lambda row: parts[row.get("class")].epsilon - row["error"])
+def _check_outputs(output: Path | None, plot: Path | None) -> None:
+    if output is not None and output.suffix.lower() != ".csv":
+        raise InvalidInput(f"--output must end in .csv, got {str(output)!r}.")
+    if plot is not None:
+        if plot.suffix.lower() not in _IMAGES:
+            raise InvalidInput(f"--plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}.")
+        _optional.require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
-def _columns(part: Evaluation) -> tuple[list[Any], ...]:
-    sizes = [None] * len(part.tasks) if part.sizes is None else part.sizes.tolist()
-    return part.tasks.tolist(), part.examples.tolist(), part.errors.tolist(), sizes
+def _verdict(evaluation: Evaluation) -> Verdict:
+    assert evaluation.verdict is not None
+    return evaluation.verdict
 
 
 def _write(evaluation: Evaluation, path: Path) -> None:
-    rows = _rows(evaluation)
+    rows = evaluation.worst(len(evaluation.to_pandas()))
     with replacing(path) as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def _count_calibration_tasks(predictor: ThresholdSets, evaluation: Evaluation) -> int:
-    """Return how many of the tasks have the same name as a calibration task."""
-    names = getattr(predictor, "tasks_", np.empty(0)).tolist()
-    return len({*evaluation.tasks.tolist()} & {*names})
-
-
-def _summarise(predictor: ThresholdSets, evaluation: Evaluation) -> dict[str, Any]:
-    summary = _figures(evaluation)
-    summary["calibrated_on"] = _count_calibration_tasks(predictor, evaluation)
-    if evaluation.by_class is not None:
-        summary["by_class"] = [
-            {"class": label} | _figures(part) for label, part in evaluation.by_class.items()
+def _summarise(evaluation: Evaluation, context: Context) -> dict[str, Any]:
+    words = {"unit": context.unit, "example": context.example}
+    summary = {"verdict": _describe_verdict(_verdict(evaluation), words)} | _figures(evaluation)
+    summary["overlap"] = [str(name) for name in evaluation.overlap]
+    summary["classes"] = None
+    if evaluation.classes is not None:
+        summary["classes"] = [
+            {"class": part.label, "examples": part.examples, "missed": part.missed}
+            | {"error": part.error if part.examples else None, "low": part.low, "high": part.high}
+            for part in evaluation.classes
         ]
-    return summary | {"worst": _rows(evaluation)[:_WORST]}
+        summary["neglected"] = [part.label for part in evaluation.neglected]
+    if evaluation.by_class is not None:
+        verdicts = _verdict(evaluation).by_class or {}
+        summary["by_class"] = [
+            {"class": label}
+            | {"verdict": _describe_verdict(verdicts[label], words)}
+            | _figures(part)
+            for label, part in evaluation.by_class.items()
+        ]
+    worst = [{k: encode_floats(v) for k, v in row.items()} for row in evaluation.worst(_WORST)]
+    return summary | {"worst": worst}
+
+
+def _describe_verdict(verdict: Verdict, words: dict[str, str]) -> dict[str, Any]:
+    return {
+        "status": verdict.status,
+        "sentence": verdict.sentence(**words),
+        "p_holds": verdict.p_holds,
+        "p_violated": verdict.p_violated,
+        "interval": verdict.interval,
+        "tasks": verdict.tasks,
+        "within": verdict.within,
+        "flagged": verdict.flagged,
+        "more_tasks": verdict.more_tasks,
+        "false_alarm": verdict.false_alarm,
+        "alpha": verdict.alpha,
+        "delta": verdict.delta,
+    }
+
+
+def _mean_width(evaluation: Evaluation) -> Any:
+    """Return the mean width of intervals for JSON; None if there are none."""
+    widths = evaluation.widths
+    return None if widths is None else encode_floats(float(np.mean(widths)))
 
 
 def _figures(evaluation: Evaluation) -> dict[str, Any]:
@@ -128,74 +215,152 @@ def _figures(evaluation: Evaluation) -> dict[str, Any]:
     return {
         "tasks": len(evaluation.tasks),
         "left_out": evaluation.left_out,
+        "min_examples": evaluation.min_examples,
         "examples": int(evaluation.examples.sum()),
+        "missed": int(evaluation.missed.sum()),
         "epsilon": evaluation.epsilon,
         "within": evaluation.within if has_tasks else None,
         "error": float(np.mean(evaluation.errors)) if has_tasks else None,
         "set_size": None if sizes is None else float(np.mean(sizes)),
+        "width": _mean_width(evaluation) if has_tasks else None,
+        "sets": evaluation.set_shares,
     }
 
 
-def _print_text(predictor: ThresholdSets, evaluation: Evaluation) -> None:
-    _print_shares(predictor, evaluation)
-    if evaluation.left_out:
-        minimum = max(1, getattr(predictor, "min_examples", 0))
-        every = " of every class" if evaluation.by_class else ""
-        count = format_count(evaluation.left_out, "task")
-        print_line(f"{count} with fewer than {minimum} examples{every} left out")
-    size = "" if evaluation.sizes is None else f", mean set size {np.mean(evaluation.sizes):.4g}"
-    print_line(f"mean error {np.mean(evaluation.errors):.2%}{size}, averaged over tasks")
-    if seen := _count_calibration_tasks(predictor, evaluation):
-        stdout.print(
-            f"{seen} of these tasks have the same name as a calibration task. Evaluate the "
-            "guarantee on other tasks.",
-            markup=False,
-        )
-    stdout.print(_worst_table(evaluation))
-    if evaluation.sizes is None:
-        print_line("Set sizes need a score for each class: pass --label.")
+def _print_text(evaluation: Evaluation, context: Context) -> None:
+    words = Words.from_context(context)
+    verdict = _verdict(evaluation).sentence(unit=context.unit, example=context.example)
+    stdout.print(verdict, markup=False)
+    _print_left_out(evaluation, context)
+    if evaluation.neglected:
+        stdout.print(f"\nBeware: {_describe_neglected(evaluation, words)}", markup=False)
+    if evaluation.classes is not None:
+        stdout.print(Text(), _class_table(evaluation), sep="\n")
+    _print_sets(evaluation)
+    _print_shares(evaluation, words)
+    stdout.print(Text(), _worst_table(evaluation, words), sep="\n")
+    if evaluation.classes is None and evaluation.sets is None and evaluation.widths is None:
+        print_line("Set sizes and misses per class need a score for each class: pass --label.")
 
 
-def _print_shares(predictor: ThresholdSets, evaluation: Evaluation) -> None:
-    """Print on how many tasks the miss rate is at most epsilon, in total or for each class."""
-    by_class = evaluation.by_class or {}
-    tasks = f"{format_count(len(evaluation.tasks), 'task')} ({evaluation.examples.sum()} examples)"
-    guaranteed = _guaranteed_share(predictor, evaluation)
-    print_line(
-        f"{tasks}{guaranteed}" if by_class else f"{_share(evaluation)} of {tasks}{guaranteed}"
-    )
-    for label, part in by_class.items():
-        left_out = f", {part.left_out} left out" if part.left_out else ""
-        tasks = (
-            f"{format_count(len(part.tasks), 'task')} ({part.examples.sum()} examples{left_out})"
-        )
-        print_line(f"class {label}: {_share(part)} of {tasks}")
+def _print_left_out(evaluation: Evaluation, context: Context) -> None:
+    words = Words.from_context(context)
+    if evaluation.min_examples > 1:
+        least = words.count_examples(evaluation.min_examples)
+        print_line(f"Judged: {words.units} with at least {least}.")
+    for reason, names in _group_overlap(evaluation, context).items():
+        count = words.count_units(len(names))
+        stdout.print(f"{count} {reason}, so not counted here: {listed(names)}.", markup=False)
 
 
-def _guaranteed_share(predictor: ThresholdSets, evaluation: Evaluation) -> str:
-    alpha = getattr(predictor, "alpha", None)
-    if alpha is None:
-        return ""
-    per_class = " for each class" if evaluation.by_class else ""
-    in_expectation = getattr(predictor, "delta", 0) is None
-    mean = ", on average over calibrations" if in_expectation else ""
+def _group_overlap(evaluation: Evaluation, context: Context) -> dict[str, list[str]]:
+    """Return the tasks that are not new, by what they were used for."""
+    trained, pilot = ({*map(str, tasks or ())} for tasks in (context.trained_on, context.pilot))
+    groups: dict[str, list[str]] = {}
+    for name in map(str, evaluation.overlap):
+        explored = "explored as a pilot" if name in pilot else "calibrated on"
+        groups.setdefault("trained on" if name in trained else explored, []).append(name)
+    return groups
+
+
+def _describe_neglected(evaluation: Evaluation, words: Words) -> str:
+    """Return which classes are missed far more often than epsilon, and the remedy."""
+    classes = evaluation.neglected
+    rates = [
+        f"{part.label} in {part.missed} of {words.count_examples(part.examples)} "
+        f"({format_share(part.error)})"
+        for part in classes
+    ]
+    subject = "a class is" if len(classes) == 1 else f"{len(classes)} classes are"
     return (
-        f"; guaranteed on at least {percent(alpha, complement=True)} of new tasks{per_class}{mean}"
+        f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
+        f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not rule "
+        "this out. For a guarantee for each class, calibrate with --per-class."
     )
+
+
+def _class_table(evaluation: Evaluation) -> Table:
+    """Return the misses of each class; of many classes, those missed most."""
+    classes = sorted(evaluation.classes or (), key=lambda part: (-part.low, str(part.label)))
+    title = "Missed, by class"
+    if len(classes) > _SHOWN_CLASSES:
+        title += f" (the worst {_SHOWN_CLASSES} of {len(classes)})"
+    table = make_table(["class"], ["missed", "rate", "95% interval"], title)
+    for part in classes[:_SHOWN_CLASSES]:
+        rate = format_share(part.error) if part.examples else "-"
+        interval = f"{format_share(part.low)} to {format_share(part.high)}"
+        table.add_row(
+            make_cell(part.label),
+            f"{part.missed} of {part.examples}",
+            rate,
+            interval if part.examples else "-",
+        )
+    return table
+
+
+def _print_sets(evaluation: Evaluation) -> None:
+    shares = evaluation.set_shares
+    if evaluation.widths is not None:
+        print_line(f"Intervals: mean width {np.mean(evaluation.widths):.4g}.")
+    if shares is None or evaluation.sizes is None:
+        return
+    print_line(
+        f"Sets: mean size {np.mean(evaluation.sizes):.3g}; {format_share(shares['empty'])} empty, "
+        f"{format_share(shares['single'])} with one label, {format_share(shares['full'])} with "
+        "every label."
+    )
+
+
+def _print_shares(evaluation: Evaluation, words: Words) -> None:
+    """Print on how many tasks the measured miss rate is at most epsilon, for each class or all."""
+    if evaluation.by_class is None:
+        print_line(f"{_count(evaluation, words)}: {_share(evaluation)}.")
+        return
+    mean = format_share(float(np.mean(evaluation.errors)))
+    print_line(f"{_count(evaluation, words)}: {mean} missed on average.")
+    for label, part in [*evaluation.by_class.items()][:_SHOWN_CLASSES]:
+        print_line(f"Class {label}, {_count(part, words)}: {_share(part)}.")
+
+
+def _count(evaluation: Evaluation, words: Words) -> str:
+    tasks = words.count_units(len(evaluation.tasks))
+    examples = words.count_examples(int(evaluation.examples.sum()))
+    left_out = f", {evaluation.left_out} left out" if evaluation.left_out else ""
+    return f"{tasks} ({examples}{left_out})"
 
 
 def _share(evaluation: Evaluation) -> str:
-    """Return the share of tasks whose miss rate is at most epsilon, in words."""
-    share = f"{evaluation.within:.2%}" if len(evaluation.tasks) else "none"
-    return f"error at most {percent(evaluation.epsilon)} on {share}"
+    """Return on how many tasks the measured miss rate is at most epsilon, in words."""
+    if not len(evaluation.tasks):
+        return "nothing measured"
+    within = np.count_nonzero(evaluation.errors <= evaluation.epsilon)
+    return (
+        f"at most {percent(evaluation.epsilon)} missed on {within} of {len(evaluation.tasks)}, "
+        f"{format_share(float(np.mean(evaluation.errors)))} on average"
+    )
 
 
-def _worst_table(evaluation: Evaluation) -> Table:
-    left = ["task"] if evaluation.by_class is None else ["task", "class"]
-    right = ["examples", "error"] + ([] if evaluation.sizes is None else ["set size"])
-    table = make_table(left, right, "Worst tasks")
-    for row in _rows(evaluation)[:_WORST]:
-        names = [Text(str(row[name])) for name in ("task", "class") if name in row]
-        size = [] if row["set_size"] is None else [f"{row['set_size']:.4g}"]
-        table.add_row(*names, str(row["examples"]), f"{row['error']:.2%}", *size)
+def _worst_table(evaluation: Evaluation, words: Words) -> Table:
+    left = [words.unit] if evaluation.by_class is None else [words.unit, "class"]
+    right = ["missed", "rate", "95% interval"]
+    right += [] if evaluation.sizes is None else ["set size"]
+    right += [] if evaluation.widths is None else ["width"]
+    table = make_table(left, right, f"Worst {words.units}")
+    for row in evaluation.worst(_WORST):
+        names = [make_cell(row[name]) for name in ("task", "class") if name in row]
+        size = [f"{row[name]:.3g}" for name in ("set_size", "width") if name in row]
+        table.add_row(
+            *names,
+            f"{row['missed']} of {row['examples']}",
+            format_share(row["error"]),
+            f"{format_share(row['low'])} to {format_share(row['high'])}",
+            *size,
+        )
     return table
+
+
+def _print_files(evaluation: Evaluation, output: Path | None, plot: Path | None) -> None:
+    if output is not None:
+        print_line(f"{format_count(len(evaluation.tasks), 'task')} written to {output}")
+    if plot is not None:
+        print_line(f"figure written to {plot}")

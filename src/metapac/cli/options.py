@@ -6,18 +6,23 @@ A bundle is a dataclass; a command that takes one has an option for each of its 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from metapac.cli.task_names import read_task_names
+from metapac.context import Context
 from metapac.exceptions import InvalidInput
 from metapac.guarantee import Epsilon, Guarantee
+from metapac.meaning import check_allowed
 
 # Options in the panels of the help.
 _guarantee_option = partial(typer.Option, rich_help_panel="Guarantee")
 _column_option = partial(typer.Option, rich_help_panel="Columns of the table")
+_context_option = partial(typer.Option, rich_help_panel="What the guarantee is about")
 _reading_option = partial(typer.Option, rich_help_panel="Reading the table")
 
 
@@ -25,8 +30,8 @@ Scores = Annotated[
     list[str],
     typer.Argument(
         metavar="SCORES",
-        help="Table of scores: Parquet, CSV or JSON lines files, globs or folders; a DuckDB or "
-        "SQLite file; or a database URL such as postgres://user@host/name.",
+        help="Table of scores: Parquet, CSV, JSON lines or Arrow files, globs or folders; an Excel "
+        "workbook; a DuckDB or SQLite file; or a database URL such as postgres://user@host/name.",
     ),
 ]
 Promise = Annotated[
@@ -81,17 +86,63 @@ Label = Annotated[
 CalibrationColumns = Annotated[
     str | None,
     _column_option(
-        metavar="PATTERN",
-        help="Columns with the score of each class, where the star stands for the class; or one "
-        "column of lists. By default those used in calibration, or 'p_*'.",
+        metavar="PATTERN|NAMES",
+        help="Columns with the score of each class: a pattern whose star stands for the class, or "
+        "names separated by commas; or one column of lists. By default those used in calibration, "
+        "or 'p_*'.",
     ),
 ]
 Classes = Annotated[
     str | None,
     _column_option(
         metavar="NAMES",
-        help="Class names, separated by commas. With a column of lists, the class of each entry, "
-        "in order. With a column for each class, the classes to use.",
+        help="Class names, separated by commas. With a column of lists, or columns named one by "
+        "one, the class of each, in order. With a pattern, the classes to use.",
+    ),
+]
+ClassesColumn = Annotated[
+    str | None,
+    _column_option(
+        metavar="COLUMN",
+        help="Column with the list of classes of each row, in the order of its list of scores; for "
+        "tasks with different numbers of classes.",
+    ),
+]
+Prediction = Annotated[
+    str | None,
+    _column_option(
+        metavar="COLUMN",
+        help="Regression: column with the predicted number. Sets are then intervals.",
+    ),
+]
+Y = Annotated[
+    str | None,
+    _column_option("--y", metavar="COLUMN", help="Regression: column with the true number."),
+]
+Scale = Annotated[
+    str | None,
+    _column_option(
+        metavar="COLUMN",
+        help="Regression: column with the scale of each prediction, such as its standard "
+        "deviation; 1 by default.",
+    ),
+]
+
+
+Id = Annotated[
+    str | None,
+    _column_option(
+        "--id",
+        metavar="COLUMN",
+        help="Column that identifies the examples of a task: none may occur twice.",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    _reading_option(
+        metavar="NAME",
+        help="Check of the data to skip, as its message names it, such as 'duplicates'. May be "
+        "repeated.",
     ),
 ]
 
@@ -197,6 +248,10 @@ class ColumnOptions:
         Columns of class scores.
     classes : str or None
         Names of the classes, separated by commas.
+    classes_column : str or None
+        Column of lists of classes.
+    prediction, y, scale : str or None
+        Columns of numbers, for regression.
     """
 
     score: Score = None
@@ -204,12 +259,16 @@ class ColumnOptions:
     columns: Annotated[
         str,
         _column_option(
-            metavar="PATTERN",
-            help="Columns with the score of each class, where the star stands for the class; or "
-            "one column of lists.",
+            metavar="PATTERN|NAMES",
+            help="Columns with the score of each class: a pattern whose star stands for the class, "
+            "or names separated by commas; or one column of lists.",
         ),
     ] = "p_*"
     classes: Classes = None
+    classes_column: ClassesColumn = None
+    prediction: Prediction = None
+    y: Y = None
+    scale: Scale = None
 
     def parse(self) -> dict[str, Any]:
         """Return the options as keyword arguments of the functions on tables.
@@ -217,9 +276,96 @@ class ColumnOptions:
         Returns
         -------
         dict
-            The values by name, with the classes as a list.
+            The values by name, with names as lists.
         """
-        return vars(self) | {"classes": parse_names(self.classes)}
+        names = {"columns": parse_columns(self.columns), "classes": parse_names(self.classes)}
+        return vars(self) | names
+
+
+Model = Annotated[
+    str | None,
+    _context_option(
+        metavar="NAME",
+        help="Name of the model that gave these scores. It must be the one that was calibrated.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """The options that say what a guarantee is about.
+
+    Attributes
+    ----------
+    model : str or None
+        Name of the model.
+    trained_on : str or None
+        Tasks that it was trained on: a file, or names separated by commas.
+    pilot : Path or None
+        Pilot file.
+    unit, example : str
+        What tasks and examples are called.
+    """
+
+    model: Annotated[
+        str | None,
+        _context_option(
+            metavar="NAME",
+            help="Name and version of the model that gave the scores. 'predict' and 'evaluate' "
+            "compare it.",
+        ),
+    ] = None
+    trained_on: Annotated[
+        str | None,
+        _context_option(
+            metavar="FILE|NAMES",
+            help="Tasks that the model was trained on: a table with the same task column, a text "
+            "file with a name in each line, or names separated by commas. None of them may be a "
+            "calibration task.",
+        ),
+    ] = None
+    pilot: Annotated[
+        Path | None,
+        _context_option(
+            help="Pilot file written by 'metapac explore'. None of its tasks may be a calibration "
+            "task."
+        ),
+    ] = None
+    unit: Annotated[
+        str,
+        _context_option(
+            metavar="WORD",
+            help="What a task is called in explanations, such as hospital; with an irregular "
+            "plural, both: person/people.",
+        ),
+    ] = "task"
+    example: Annotated[
+        str,
+        _context_option(
+            metavar="WORD", help="What an example is called in explanations, such as patient."
+        ),
+    ] = "example"
+
+    def parse(self, task: str | None = None) -> Context:
+        """Return the context that the options state.
+
+        Parameters
+        ----------
+        task : str, optional
+            Task column of a table of training examples.
+
+        Returns
+        -------
+        Context
+            The context.
+        """
+        tasks = None if self.trained_on is None else read_task_names(self.trained_on, task)
+        pilot = None
+        if self.pilot is not None:
+            from metapac.pilot import read_pilot
+
+            pilot = read_pilot(self.pilot).tasks
+        return Context(**vars(self) | {"trained_on": tasks, "pilot": pilot})
 
 
 @dataclass(frozen=True)
@@ -229,7 +375,15 @@ class TableOptions:
     Attributes
     ----------
     table : str or None
-        Table of a database.
+        Table of a database, or sheet of a workbook.
+    separator : str or None
+        Separator of the columns of CSV files.
+    decimal : str
+        Decimal character of CSV files.
+    encoding : str
+        Encoding of CSV files.
+    views : bool
+        Whether to read views of database files.
     engine : str
         Engine that reads files.
     master : str or None
@@ -241,8 +395,35 @@ class TableOptions:
     """
 
     table: Annotated[
-        str | None, _reading_option(metavar="NAME", help="Table of the database to read.")
+        str | None,
+        _reading_option(metavar="NAME", help="Table of the database, or sheet of the workbook."),
     ] = None
+    separator: Annotated[
+        str | None,
+        _reading_option(
+            metavar="CHARACTER",
+            help="Separator of the columns of CSV files, such as ';' or '\\t' for a tab. By "
+            "default a comma, in .tsv files a tab.",
+        ),
+    ] = None
+    decimal: Annotated[
+        str,
+        _reading_option(metavar="CHARACTER", help="Decimal character of CSV files: '.' or ','."),
+    ] = "."
+    encoding: Annotated[
+        str,
+        _reading_option(
+            metavar="NAME", help="Encoding of CSV files, such as latin-1, windows-1252 or utf-16."
+        ),
+    ] = "utf-8"
+    views: Annotated[
+        bool,
+        _reading_option(
+            "--views",
+            help="Read views of a DuckDB or SQLite file too. A view can read other files: use this "
+            "only if you trust the file.",
+        ),
+    ] = False
     engine: Annotated[
         str, _reading_option(metavar="duckdb|spark", help="Engine that reads files.")
     ] = "duckdb"
@@ -332,6 +513,28 @@ def parse_split(text: str) -> str | float:
         return text
 
 
+def parse_allowed(texts: list[str] | None) -> list[str]:
+    """Return the names of the checks to skip.
+
+    Parameters
+    ----------
+    texts : list of str or None
+        Values of ``--allow``; each may hold several names, separated by commas.
+
+    Returns
+    -------
+    list of str
+        The names.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no check of that name.
+    """
+    names = [name for text in texts or () for name in parse_names(text) or ()]
+    return sorted(check_allowed(names))
+
+
 def parse_names(text: str | None) -> list[str] | None:
     """Return names separated by commas as a list.
 
@@ -348,9 +551,37 @@ def parse_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
+def parse_columns(text: str) -> str | list[str]:
+    """Return a pattern or the name of a column as it is, and several names as a list.
+
+    Parameters
+    ----------
+    text : str
+        Value of ``--columns``.
+
+    Returns
+    -------
+    str or list of str
+        The columns.
+    """
+    is_list = "," in text and "*" not in text
+    return [name.strip() for name in text.split(",")] if is_list else text
+
+
 def _parse_number(flag: str, number: str, text: str) -> float:
     try:
         return float(number)
     except ValueError:
         context = "" if number == text else f" in {text!r}"
-        raise InvalidInput(f"{flag} must be a number, got {number!r}{context}.") from None
+        remedy = _rewrite_number(number)
+        raise InvalidInput(f"{flag} must be a number, got {number!r}{context}.{remedy}") from None
+
+
+def _rewrite_number(text: str) -> str:
+    """Return how to write a percentage, or a number with a decimal comma; otherwise nothing."""
+    plain = text.strip().replace(",", ".")
+    try:
+        value = Decimal(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
+    except InvalidOperation:
+        return ""
+    return f" Write {value.normalize():f}." if value.is_finite() else ""

@@ -15,11 +15,17 @@ from metapac._checks import as_whole_number
 from metapac._types import Counts
 from metapac.cli.console import print_json, print_line
 from metapac.cli.errors import make_renderer
-from metapac.cli.options import AsJson, TableOptions, parse_delta
-from metapac.cli.plan_results import PlanResult, print_offers, print_result, summarise
+from metapac.cli.options import AsJson, TableOptions, parse_allowed, parse_delta
+from metapac.cli.plan_results import (
+    PlanResult,
+    find_class_offers,
+    print_offers,
+    print_result,
+    summarise,
+)
 from metapac.cli.sources import open_table
 from metapac.exceptions import InvalidInput
-from metapac.planning import Plan, find_offers
+from metapac.planning import Plan
 
 _guarantee_option = partial(typer.Option, rich_help_panel="Guarantee")
 _task_option = partial(typer.Option, rich_help_panel="Your tasks")
@@ -44,14 +50,30 @@ class _Levels:
             "'none' for a guarantee in expectation.",
         ),
     ] = None
-    classes: Annotated[
+    per_class: Annotated[
+        bool,
+        _guarantee_option(
+            "--per-class",
+            help="Plan for a guarantee per class. With a table, its classes are counted, and "
+            "--label is needed; without one, pass --number-of-classes.",
+        ),
+    ] = False
+    number_of_classes: Annotated[
         int,
         _guarantee_option(
             min=1,
-            help="Number of classes, for a guarantee per class (calibrate --per-class); examples "
-            "are then those of one class.",
+            help="Number of classes, for a guarantee per class; numbers of examples, given and "
+            "printed, are then those of one class.",
         ),
     ] = 1
+    allow: Annotated[
+        list[str] | None,
+        _guarantee_option(
+            metavar="NAME",
+            help="Check to skip: 'levels', if you do mean an epsilon or delta above 0.5, or an "
+            "alpha above 0.75.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,12 @@ class _YourTasks:
 
     task: Annotated[
         str | None, _task_option(metavar="COLUMN", help="Column of the table with the task.")
+    ] = None
+    label: Annotated[
+        str | None,
+        _task_option(
+            metavar="COLUMN", help="Column of the table with the true label, for --per-class."
+        ),
     ] = None
     sizes: Annotated[
         list[str] | None,
@@ -106,38 +134,59 @@ def plan(
 ) -> None:
     """Show how many tasks and labelled examples a guarantee needs.
 
-    With --epsilon, --alpha and --delta: the data that this guarantee needs and, if the sizes of
-    your tasks are given, the rank that each split would use. With the sizes alone: the guarantees
-    that your tasks support.
+    With --epsilon, --alpha and --delta: the data that this guarantee needs and, if you describe
+    your tasks, whether they support it. With your tasks alone: the guarantees that they support.
 
     Examples:
 
         metapac plan --epsilon 0.1 --alpha 0.1 --delta 0.05
         metapac plan scores.parquet --task site
+        metapac plan scores.parquet --task site --label y --per-class
     """
-    if scores is not None and levels.classes > 1:
-        raise InvalidInput(
-            "--classes needs --sizes: a table shows how many examples a task has, not how many of "
-            "one class. Pass as --sizes the number of examples of the rarest class in each task, "
-            "zeros included."
-        )
-    sizes = _task_sizes(scores, your_tasks, reading)
+    _check_classes(scores, levels, your_tasks)
+    sizes = _task_sizes(scores, your_tasks, reading, per_class=levels.per_class)
     has_levels = any(x is not None for x in (levels.epsilon, levels.alpha, levels.delta))
+    classes = max(levels.number_of_classes, len(sizes or ()))
     if sizes is not None and plot is None and not has_levels:
-        print_offers(find_offers(sizes, classes=levels.classes), sizes, as_json=as_json)
+        print_offers(find_class_offers(sizes, classes), sizes, as_json=as_json)
         return
     numbers = _parse_levels(levels)
     result = PlanResult.compute(
-        numbers, levels.classes, sizes, your_tasks.equal_tasks, show=make_renderer(context)
+        numbers | {"allow": parse_allowed(levels.allow)},
+        classes,
+        sizes,
+        your_tasks.equal_tasks,
+        show=make_renderer(context),
     )
     if plot is not None:
         _draw(result.plans, numbers, plot)
     if as_json:
         print_json(summarise(result))
         return
-    print_result(result, levels.classes)
+    print_result(result, classes)
     if plot is not None:
         print_line(f"Plot of the data needed against alpha written to {plot}")
+
+
+def _check_classes(scores: list[str] | None, levels: _Levels, your_tasks: _YourTasks) -> None:
+    """Raise if the options that describe classes do not go together."""
+    if scores is not None and levels.number_of_classes > 1:
+        raise InvalidInput(
+            "--number-of-classes is for planning without a table. With a table, pass --per-class "
+            "and --label: its classes are counted."
+        )
+    if (your_tasks.label is not None) != (levels.per_class and scores is not None):
+        raise InvalidInput(
+            "a table, --per-class and --label go together: pass all of them, or only the table. "
+            "Without a table, pass --number-of-classes."
+        )
+    if levels.per_class and scores is None and levels.number_of_classes == 1:
+        raise InvalidInput("--per-class needs --number-of-classes, or a table with --label.")
+    if levels.per_class and scores is not None and your_tasks.sizes:
+        raise InvalidInput(
+            "--sizes cannot be added to a table with --per-class: they do not say how many "
+            "examples are of each class. Leave one of them out."
+        )
 
 
 def _parse_levels(levels: _Levels) -> dict[str, Any]:
@@ -155,22 +204,24 @@ def _parse_levels(levels: _Levels) -> dict[str, Any]:
 
 
 def _task_sizes(
-    scores: list[str] | None, your_tasks: _YourTasks, reading: TableOptions
-) -> Counts | None:
-    """Return the number of examples of each task, or None if no tasks are given."""
+    scores: list[str] | None, your_tasks: _YourTasks, reading: TableOptions, *, per_class: bool
+) -> dict[Any, Counts] | None:
+    """Return the sizes of the tasks, by class if there are any; None if no tasks are given."""
     _check_pairs(scores, your_tasks)
     sizes = [_parse_sizes(your_tasks.sizes)] if your_tasks.sizes else []
     if scores is not None and your_tasks.task is not None:
         with open_table(scores, reading) as (source, progress):
-            from metapac.tables.sizes import count_examples
+            from metapac.tables.sizes import count_by_class, count_examples
 
             progress("counting the examples of each task", 0, None)
+            if per_class and your_tasks.label is not None:
+                return count_by_class(source, task=your_tasks.task, label=your_tasks.label)
             sizes.append(count_examples(source, task=your_tasks.task))
     if your_tasks.equal_tasks is not None:
         tasks, examples = your_tasks.equal_tasks
         count = as_whole_number("tasks", tasks)
         sizes.append(np.full(count, as_whole_number("examples", examples)))
-    return np.concatenate(sizes) if sizes else None
+    return {None: np.concatenate(sizes)} if sizes else None
 
 
 def _check_pairs(scores: list[str] | None, your_tasks: _YourTasks) -> None:

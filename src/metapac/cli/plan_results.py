@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ from rich.table import Table
 from metapac import shortage
 from metapac._types import Counts
 from metapac.cli.console import format_count, make_table, print_json, stdout
-from metapac.demands import Affordable, Demand, round_up
+from metapac.demands import Affordable, Demand, min_tasks_over_levels, round_up
 from metapac.exceptions import Parameter
-from metapac.guarantee import SPLITS
-from metapac.planning import Offer, Option, Plan, compare_splits
+from metapac.guarantee import SPLITS, Guarantee
+from metapac.planning import Offer, Option, Plan, compare_splits, find_offers
 from metapac.planning import plan as make_plan
+from metapac.robustness import count_liars
+
+_SHOWN = 3  # classes, the rarest ones
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,11 @@ class PlanResult:
         The plan of each split.
     affordable : dict of str to Affordable
         The smallest levels of each split, if all tasks have the same size.
-    sizes : array or None
-        Number of examples of each task.
+    sizes : dict from class to array, or None
+        Number of examples of each task; the key is None if all classes are counted together.
     options : dict of str to Option
-        What each split makes of the tasks.
+        What each split makes of the tasks; with several classes, of the class with the fewest
+        examples.
     recommended : Option or None
         The first split that is feasible.
     remedies : str or None
@@ -41,7 +45,7 @@ class PlanResult:
 
     plans: dict[str, Plan]
     affordable: dict[str, Affordable]
-    sizes: Counts | None
+    sizes: dict[Any, Counts] | None
     options: dict[str, Option]
     recommended: Option | None
     remedies: str | None
@@ -51,7 +55,7 @@ class PlanResult:
         cls,
         levels: dict[str, Any],
         classes: int,
-        sizes: Counts | None,
+        sizes: dict[Any, Counts] | None,
         equal_tasks: tuple[int, int] | None,
         *,
         show: Callable[[Parameter], str],
@@ -61,10 +65,10 @@ class PlanResult:
         Parameters
         ----------
         levels : dict
-            Epsilon, alpha and delta.
+            Epsilon, alpha, delta and the checks to skip, as ``plan`` takes them.
         classes : int
             Number of classes.
-        sizes : array or None
+        sizes : dict from class to array, or None
             Number of examples of each task.
         equal_tasks : tuple of int, or None
             Number of tasks and examples in each, if all have the same size.
@@ -83,16 +87,25 @@ class PlanResult:
         if sizes is None:
             return cls(plans, affordable, None, {}, None, None)
         guarantee = plans["joint"].guarantee
-        results = compare_splits(guarantee, sizes)
-        by_split = {option.split: option for option in results if option.delta == guarantee.delta}
-        named = {split: by_split[split] for split in SPLITS}
+        named = {split: _scarcest(guarantee, sizes, split) for split in SPLITS}
         recommended = next((option for option in named.values() if option.feasible), None)
         remedies = None
         if recommended is None:
-            labels = [None] if classes == 1 else range(1, classes + 1)
-            demands = [Demand.from_sizes(guarantee, sizes, label=label) for label in labels]
+            # Without a table, all classes are taken to have as many examples.
+            labels = [*sizes] if classes in (1, len(sizes)) else [*range(1, classes + 1)]
+            demands = [
+                Demand.from_sizes(
+                    guarantee, sizes.get(label, next(iter(sizes.values()))), label=label
+                )
+                for label in labels
+            ]
             remedies = shortage.explain_too_few_tasks(demands, trivial=False).render(show)
         return cls(plans, affordable, sizes, named, recommended, remedies)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks; 0 if none are given."""
+        return 0 if self.sizes is None else len(next(iter(self.sizes.values())))
 
     def too_small(self, option: Option) -> int:
         """Return how many tasks have fewer examples than a split needs.
@@ -107,8 +120,40 @@ class PlanResult:
         int
             Number of tasks.
         """
-        sizes = np.empty(0) if self.sizes is None else self.sizes
-        return int(np.count_nonzero(sizes < option.examples_per_task))
+        every = () if self.sizes is None else self.sizes.values()
+        counts = [np.count_nonzero(sizes < option.examples_per_task) for sizes in every]
+        return int(max(counts, default=0))
+
+
+def _scarcest(guarantee: Guarantee, sizes: dict[Any, Counts], split: str) -> Option:
+    """Return what a split makes of the tasks, for the class that supports the least."""
+    options = []
+    for counts in sizes.values():
+        compared = compare_splits(replace(guarantee, split=split), counts)
+        options.append(next(x for x in compared if (x.split, x.delta) == (split, guarantee.delta)))
+    return min(options, key=lambda option: max(option.nth_lowest, default=0))
+
+
+def find_class_offers(sizes: dict[Any, Counts], classes: int) -> list[Offer]:
+    """Return the smallest epsilon that tasks support for every class, by alpha and delta.
+
+    Parameters
+    ----------
+    sizes : dict from class to array
+        Number of examples of each task.
+    classes : int
+        Number of classes with a guarantee each.
+
+    Returns
+    -------
+    list of Offer
+        One offer for each alpha and delta.
+    """
+    offers = []
+    for same in zip(*(find_offers(x, classes=classes) for x in sizes.values()), strict=True):
+        rates = [offer.epsilon for offer in same if offer.epsilon is not None]
+        offers.append(same[0]._replace(epsilon=max(rates) if len(rates) == len(same) else None))
+    return offers
 
 
 def summarise(result: PlanResult) -> dict[str, Any]:
@@ -128,7 +173,17 @@ def summarise(result: PlanResult) -> dict[str, Any]:
     if result.sizes is not None:
         summary["recommended"] = None if result.recommended is None else result.recommended.split
         summary["ways_out"] = result.remedies
-    return summary
+    return summary | {"dishonest": _count_dishonest(result.plans["joint"])}
+
+
+def _count_dishonest(plan: Plan) -> dict[str, Any]:
+    """Return how many dishonest sites decide the sets: with the fewest tasks, and safer ones."""
+    g = plan.guarantee
+    safer = min_tasks_over_levels(g, [1] * len(g.levels))[0]
+    return {
+        name: {"tasks": tasks, **count_liars(g, tasks)._asdict()}
+        for name, tasks in (("fewest", plan.tasks), ("safer", safer))
+    }
 
 
 def _split_summary(result: PlanResult, split: str) -> dict[str, Any]:
@@ -149,7 +204,7 @@ def _split_summary(result: PlanResult, split: str) -> dict[str, Any]:
 
 
 def print_result(result: PlanResult, classes: int) -> None:
-    """Print the results as tables, and the recommended split.
+    """Print what is needed in a sentence, then tables, and the recommended split.
 
     Parameters
     ----------
@@ -158,28 +213,31 @@ def print_result(result: PlanResult, classes: int) -> None:
     classes : int
         Number of classes.
     """
-    caption = ""
+    stdout.print(_headline(result), markup=False)
+    caption = (
+        "split: how alpha is shared between the two steps of the method. Every split gives the "
+        "same guarantee; joint is the default, and right for most data."
+    )
     if classes > 1:
-        caption = (
-            f"For each of {classes} classes: examples are those of one class, and delta is divided "
-            "among the classes."
+        caption += (
+            f" For each of {classes} classes: examples are those of one class, and delta is "
+            "divided among the classes."
         )
-    _print_table("Minimum data for the guarantee", _needs_table(result), caption)
+    _print_table("Minimum data for the guarantee, by split", _needs_table(result), caption)
     if result.sizes is None:
+        stdout.print(_warn_of_liars(result.plans["joint"]), markup=False)
         return
-    tasks = _describe(result.sizes)
     if result.affordable:
         _print_table(
-            f"Smallest value of each parameter with {tasks}, holding the other two fixed; '-' if "
-            "impossible",
+            "How small each parameter can be with your tasks, if the other two stay as they are",
             _affordable_table(result),
         )
     caption = (
-        "rank: which of the sorted task thresholds becomes the threshold; the higher, the smaller "
-        "the sets. joint has a rank at each of its levels and uses the highest of their "
-        "thresholds. '-' if infeasible."
+        "rank: the threshold is the task threshold of this rank, counted from the lowest; a higher "
+        "rank gives smaller sets. joint takes the highest of several thresholds. A task that is "
+        "too small counts as the lowest."
     )
-    _print_table(f"Rank of each split on {tasks}", _ranks_table(result), caption)
+    _print_table("How each split would use your tasks", _ranks_table(result), caption)
     advice = result.remedies
     if result.recommended is not None:
         split = result.recommended.split
@@ -187,14 +245,38 @@ def print_result(result: PlanResult, classes: int) -> None:
     stdout.print(advice, markup=False)
 
 
-def print_offers(offers: Sequence[Offer], sizes: Counts, *, as_json: bool) -> None:
+def _headline(result: PlanResult) -> str:
+    """Return what the default split needs, and whether the tasks at hand suffice."""
+    plan = result.plans["joint"]
+    ends = dict.fromkeys(need.describe(plan.classes) for need in (plan.needs[0], plan.needs[-1]))
+    between = ", or something in between" if len(plan.needs) > 2 else ""
+    needed = f"You need {', or '.join(ends)}{between}."
+    if result.sizes is None:
+        return needed
+    verdict = "do not suffice" if result.recommended is None else "suffice"
+    return f"{needed} Your {_describe(result.sizes)} {verdict}."
+
+
+def _warn_of_liars(plan: Plan) -> str:
+    """Return what one dishonest site can do with the fewest tasks, and when it takes two."""
+    fewest, safer = _count_dishonest(plan).values()
+    takes = fewest["to_keep_all"]
+    sites = "1 dishonest site" if takes == 1 else f"{takes} dishonest sites"
+    return (
+        f"If tasks are sites that compute their own numbers: with {fewest['tasks']} tasks, {sites} "
+        f"can force every label into every set; with {safer['tasks']}, it takes "
+        f"{safer['to_keep_all']}."
+    )
+
+
+def print_offers(offers: Sequence[Offer], sizes: dict[Any, Counts], *, as_json: bool) -> None:
     """Print the smallest epsilon that the tasks support, by alpha and delta.
 
     Parameters
     ----------
     offers : sequence of Offer
         The guarantees that the tasks support.
-    sizes : array
+    sizes : dict from class to array
         Number of examples of each task.
     as_json : bool
         Whether to print JSON.
@@ -210,7 +292,7 @@ def print_offers(offers: Sequence[Offer], sizes: Counts, *, as_json: bool) -> No
         table.add_row(f"{alpha:g}", *(_number(row[delta]) for delta in deltas))
     caption = (
         "delta none: a weaker guarantee, in expectation. It needs fewer tasks, but if tasks are "
-        "small its epsilon can be larger. '-' if no epsilon is possible."
+        "small its epsilon can be larger. 'no value' if the tasks are too few for any epsilon."
     )
     _print_table(f"Smallest epsilon with {_describe(sizes)}", table, caption)
 
@@ -245,7 +327,8 @@ def _affordable_table(result: PlanResult) -> Table:
 
 
 def _ranks_table(result: PlanResult) -> Table:
-    table = make_table(["split"], ["rank", "examples needed in a task", "tasks with fewer"])
+    headers = ["rank", "examples needed in a task", "tasks with fewer"]
+    table = make_table(["split"], headers)
     for split, option in result.options.items():
         rank = _rank_text(result, option)
         table.add_row(split, rank, str(option.examples_per_task), str(result.too_small(option)))
@@ -253,18 +336,29 @@ def _ranks_table(result: PlanResult) -> Table:
 
 
 def _rank_text(result: PlanResult, option: Option) -> str:
-    if not option.feasible or result.sizes is None:
-        return "-"
+    if not option.feasible:
+        return "infeasible"
     low, high = min(option.nth_lowest), max(option.nth_lowest)
-    return f"{low if low == high else f'{low} to {high}'} of {len(result.sizes)}"
+    return f"{low if low == high else f'{low} to {high}'} of {result.tasks}"
 
 
-def _describe(sizes: Counts) -> str:
+def _describe(sizes: dict[Any, Counts]) -> str:
     """Return the number of tasks and their sizes, in words."""
-    low, high = int(sizes.min()), int(sizes.max())
-    size = f"{low}" if low == high else f"{low} to {high}"
-    return f"{format_count(len(sizes), 'task')} of {size} examples"
+    if len(sizes) == 1:
+        ((label, counts),) = sizes.items()
+        of_class = "" if label is None else f" of class {label!r}"
+        return f"{format_count(len(counts), 'task')} of {_span(counts)} examples{of_class}"
+    rarest = sorted(sizes, key=lambda label: int(sizes[label].sum()))[:_SHOWN]
+    parts = [f"{_span(sizes[label])} of class {label!r}" for label in sizes if label in rarest]
+    more = f", the {_SHOWN} rarest of {len(sizes)} classes" if len(sizes) > _SHOWN else ""
+    tasks = format_count(len(next(iter(sizes.values()))), "task")
+    return f"{tasks} ({', '.join(parts)}{more})"
+
+
+def _span(counts: Counts) -> str:
+    low, high = int(counts.min()), int(counts.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{round_up(value):g}"
+    return "no value" if value is None else f"{round_up(value):g}"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metapac._warnings import warn
 from metapac.cli import options
-from metapac.cli.console import format_count, print_json, print_line
+from metapac.cli.console import format_count, open_data_output, print_json, print_line
 from metapac.cli.sources import open_table
 from metapac.exceptions import InvalidInput
 from metapac.loading import load
+from metapac.set_summary import SetSummary
+
+if TYPE_CHECKING:
+    from metapac.tables.intervals import IntervalSummary
+    from metapac.tables.predict import Sets
+
+_SHOWN = 6  # of many classes, the most and the least frequent
 
 
 def predict(
@@ -20,12 +27,17 @@ def predict(
     *,
     columns: options.CalibrationColumns = None,
     classes: options.Classes = None,
+    classes_column: options.ClassesColumn = None,
+    prediction: options.Prediction = None,
+    scale: options.Scale = None,
     booleans: Annotated[
         bool,
         typer.Option(
             "--booleans", help="Add a column in_CLASS for each class, instead of set and set_size."
         ),
     ] = False,
+    model: options.Model = None,
+    allow: options.Allow = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -41,7 +53,9 @@ def predict(
     """Add a prediction set to each row of a table.
 
     Two columns are added: set, the labels that the row may have, and set_size. In Parquet, set is a
-    list; in CSV it is a JSON list.
+    list; in CSV it is a JSON list. A summary says how many sets are empty, hold one label or all,
+    and how often each class occurs. For regression, the columns lower and upper are added: the ends
+    of an interval.
 
     Example:
 
@@ -56,18 +70,77 @@ def predict(
         sets = write_sets(
             predictor,
             source,
-            sys.stdout if output is None else output,
-            columns=columns,
+            open_data_output() if output is None else output,
+            columns=columns and options.parse_columns(columns),
             classes=options.parse_names(classes),
+            classes_column=classes_column,
+            prediction=prediction,
+            scale=scale,
             booleans=booleans,
+            model=model,
+            allow=options.parse_allowed(allow),
             inputs=[promise],
             progress=progress,
         )
-    if output is None:
-        return
+    if output is not None:
+        from metapac._masking import mask
+
+        _report(sets, mask(output), as_json=as_json)
+        calibrated = predictor.context_.model
+        if not as_json and model is None and calibrated is not None:
+            print_line(f"calibrated for model {calibrated!r}")
+    for warning in sets.warnings:
+        warn(warning)
+
+
+def _report(sets: Sets, output: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"sets": sets.rows, "classes": sets.classes, "output": output})
+        print_json(
+            {"sets": sets.rows, "classes": sets.classes, "output": output}
+            | {"summary": sets.summary.to_json(), "warnings": sets.warnings}
+        )
         return
+    summary = sets.summary
+    if not isinstance(summary, SetSummary):
+        print_line(f"{format_count(sets.rows, 'interval')} written to {output}")
+        _print_widths(summary)
+        return
+    print_line(f"{format_count(sets.rows, 'set')}{_describe_classes(sets)} written to {output}")
+    if sets.rows:
+        _print_summary(summary)
+
+
+def _describe_classes(sets: Sets) -> str:
+    if not sets.classes:  # they differ from row to row
+        return ""
     count = format_count(len(sets.classes), "class", "classes")
-    names = ", ".join(map(str, sets.classes))
-    print_line(f"{format_count(sets.rows, 'set')} of {count} ({names}) written to {output}")
+    names = ", ".join(map(str, sets.classes[:_SHOWN]))
+    names += ", ..." if len(sets.classes) > _SHOWN else ""
+    return f" of {count} ({names})"
+
+
+def _print_widths(summary: IntervalSummary) -> None:
+    if summary.mean_width is not None:
+        print_line(f"width: mean {summary.mean_width:.4g}, median {summary.median_width:.4g}")
+    if summary.infinite:
+        print_line(f"infinite: {summary.infinite} ({summary.infinite / summary.rows:.1%})")
+
+
+def _print_summary(summary: SetSummary) -> None:
+    def share(count: int) -> str:
+        return f"{count} ({count / summary.rows:.1%})"
+
+    print_line(
+        f"one label in {share(summary.single)}, all labels in {share(summary.full)}, empty "
+        f"{share(summary.empty)}; mean size {summary.mean_size:.4g}"
+    )
+    ranked = sorted(summary.by_class.items(), key=lambda item: -item[1])
+    shown = [f"{name} in {share(count)}" for name, count in ranked]
+    if len(shown) > _SHOWN:
+        shown = [*shown[: _SHOWN // 2], "...", *shown[-_SHOWN // 2 :]]
+    if shown:
+        print_line(f"sets that contain each class: {', '.join(shown)}")
+    if summary.full:
+        print_line("All labels: the model cannot tell. Decide without it.")
+    if summary.empty:
+        print_line("Empty: no label is plausible enough. Let a person look at these first.")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich import progress as rich_progress
 
 from metapac._types import Progress
+from metapac._visible import visible as make_visible
 from metapac.cli.console import stderr
 
 
@@ -33,7 +34,7 @@ def progress_bar(
         Called as ``progress(stage, done, total)``.
     """
     bar = rich_progress.Progress(
-        rich_progress.TextColumn("{task.description}"),
+        rich_progress.TextColumn("{task.description}", markup=False),
         rich_progress.BarColumn(),
         counter or rich_progress.MofNCompleteColumn(),
         rich_progress.TimeElapsedColumn(),
@@ -42,7 +43,8 @@ def progress_bar(
         transient=True,
         disable=not (visible and stderr.is_terminal),
     )
-    with bar:
+    # Before rich 14.3, a disabled bar prints an empty line when it stops.
+    with nullcontext() if bar.disable else bar:
         row = bar.add_task("starting", total=None)
         current = ""
 
@@ -52,6 +54,6 @@ def progress_bar(
             if name != current:
                 current = name
                 bar.reset(row)
-            bar.update(row, description=stage, completed=done, total=total)
+            bar.update(row, description=make_visible(stage), completed=done, total=total)
 
         yield advance

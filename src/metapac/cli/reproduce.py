@@ -126,4 +126,5 @@ def _print_text(rows: Rows, experiment: Experiment, folder: Path) -> None:
         print_line("† keeps every label, because there are too few data for its guarantee")
     for claim in check_claims(rows, g):
         print_line(f"{'holds' if claim.holds else 'does not hold'}: {claim.claim}")
-    print_line(f"\nRows and figures are in {folder}")
+    print_line("")
+    print_line(f"Rows and figures are in {folder}")

@@ -28,15 +28,17 @@ def site(
     output: Annotated[Path, typer.Option("--output", "-o", help="Site file to write.")],
     guarantee: options.GuaranteeOptions,
     columns: options.ColumnOptions,
+    id: options.Id = None,
+    allow: options.Allow = None,
     reading: options.TableOptions,
     as_json: options.AsJson = False,
 ) -> None:
     r"""Write the few numbers that a site sends to the coordinator.
 
-    All rows of the table are one task. Only thresholds and the number of examples (of each class,
-    with --per-class) leave the site. There is a threshold for each level, or a single one with
-    --split tight. Every site must use the same options; the
-    coordinator then runs 'metapac combine'.
+    All rows of the table are one task. Only thresholds, the number of examples (of each class, with
+    --per-class) and the names of columns and classes leave the site. There is a threshold for each
+    level, or a single one with --split tight. Every site must use the same options; the coordinator
+    then runs 'metapac combine'.
 
     Example:
 
@@ -48,7 +50,13 @@ def site(
         from metapac.tables import site_table
 
         result = site_table(
-            source, name=name, **columns.parse(), **asdict(stated), progress=progress
+            source,
+            name=name,
+            **columns.parse(),
+            **asdict(stated),
+            id=id,
+            allow=options.parse_allowed(allow),
+            progress=progress,
         )
     result.save(output)
     if as_json:

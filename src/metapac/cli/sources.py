@@ -49,9 +49,12 @@ def open_table(
         The table, and the callback that moves the progress bar.
     """
     from metapac.tables.io.connections import connect
+    from metapac.tables.io.csv_format import CsvFormat
     from metapac.tables.io.output import check_path
     from metapac.tables.io.sources import open_source
 
+    separator = "\t" if options.separator == r"\t" else options.separator
+    csv_format = CsvFormat(separator, options.decimal, options.encoding)
     with _starting(options.engine):
         connection = connect(
             options.engine,
@@ -61,7 +64,13 @@ def open_table(
         )
     try:
         paths = scores[0] if len(scores) == 1 else scores
-        with open_source(paths, table=options.table, connection=connection) as source:
+        with open_source(
+            paths,
+            table=options.table,
+            connection=connection,
+            csv_format=csv_format,
+            views=options.views,
+        ) as source:
             if options.engine == "spark" and source.connection.name != "pyspark":
                 raise InvalidInput(
                     "{} is read by {}, not Spark. Leave {} out.",

@@ -22,7 +22,7 @@ from metapac.tasks.pools import Pools
 if TYPE_CHECKING:
     from metapac.learners.training.history import Epoch, History
 
-RUN = _document.Format("metapac run", written_by="'metapac train'")
+RUN = _document.Format("metapac run", written_by="'metapac train'", shape="run")
 _episode_option = partial(typer.Option, rich_help_panel="Episodes")
 _training_option = partial(typer.Option, rich_help_panel="Training")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -26,6 +27,16 @@ from metapac.tasks.pools import Pools, split_classes, split_groups
 _PREPARED = ("miniimagenet", "cifar10c", "fewrel", "heart")
 _VALIDATION_CLASSES = 8  # of the training classes, to select the best epoch
 _SHARES = {"validation": 0.16, "test": 0.2}  # of the classes or groups, as in mini-ImageNet
+# What zipfile and NumPy raise for headers that make no sense.
+_DAMAGE = (
+    OSError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    SyntaxError,
+    tokenize.TokenError,
+)
 
 
 @dataclass(frozen=True)
@@ -186,5 +197,7 @@ def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> tuple[Array, Arr
                     f"has: {', '.join(arrays)}. Write it with np.savez(path, x=x, y=y)."
                 )
             return arrays["x"], arrays["y"], arrays.get("groups")
-        except (zipfile.BadZipFile, zlib.error) as error:
+        except InvalidInput:
+            raise
+        except (zipfile.BadZipFile, zlib.error, *_DAMAGE) as error:
             raise InvalidInput(f"{data} is damaged ({error}). Write it again.") from error

@@ -8,6 +8,7 @@ from numbers import Integral
 import numpy as np
 
 from metapac import _checks, _optional
+from metapac._runs import lock_folder
 from metapac._types import PathLike, Progress, Seed, ignore_progress
 from metapac.evaluation.draws import Study
 from metapac.evaluation.methods import Method, paper_methods
@@ -63,6 +64,12 @@ def evaluate(
     Rows
         One row for each draw, method and new task.
 
+    Raises
+    ------
+    InvalidInput
+        If an argument is not valid, if the folder holds an evaluation with other settings, or if
+        another process is using it.
+
     Examples
     --------
     >>> from metapac import Guarantee
@@ -76,11 +83,26 @@ def evaluate(
     methods = paper_methods(guarantee) if methods is None else tuple(methods)
     _check_workers(n_jobs)
     _check_names(methods)
-    store = None
-    if folder is not None:
-        seed = _as_integer(rng)
-        settings = describe_evaluation(study, guarantee, methods, draws=draws, rng=seed)
+    if folder is None:
+        return _evaluate(study, methods, draws, rng, None, n_jobs, backend, progress)
+    seed = _as_integer(rng)
+    settings = describe_evaluation(study, guarantee, methods, draws=draws, rng=seed)
+    with lock_folder(folder, "metapac evaluation"):
         store = EvaluationFolder(folder, settings)
+        return _evaluate(study, methods, draws, rng, store, n_jobs, backend, progress)
+
+
+def _evaluate(
+    study: Study,
+    methods: Sequence[Method],
+    draws: int,
+    rng: Seed,
+    store: EvaluationFolder | None,
+    n_jobs: int,
+    backend: str | None,
+    progress: Progress | None,
+) -> Rows:
+    """Return the rows of all draws, of which the store keeps each as soon as it is finished."""
     rows = store.load_draws(draws) if store else {}
     root_seed, report = _seed(rng), progress or ignore_progress
     jobs = [(study, methods, root_seed, i) for i in range(draws) if i not in rows]

@@ -24,6 +24,7 @@ FORMAT = _document.Format(
     "metapac evaluation",
     written_by="evaluate",
     remedy="Restore it from a backup, or evaluate into another folder.",
+    shape="evaluation",
 )
 SETTINGS, TABLE = "evaluation.json", "rows.csv.gz"
 

@@ -9,11 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _ids, _scores, sentences
+from metapac import _checks, _ids, _scores, explanation, sentences
 from metapac._checks import reject_foreign_keywords
 from metapac.base import Calibrated
 from metapac.calibration import check_on_infeasible
-from metapac.exceptions import InfeasibleGuarantee
+from metapac.context import Context, as_context
+from metapac.evidence import as_precision
+from metapac.exceptions import InfeasibleGuarantee, InvalidInput
 from metapac.grouping import Grouped, group
 from metapac.meta_cp import wording
 from metapac.meta_cp.corrections import OVER, Correction, Split, find_correction
@@ -98,6 +100,8 @@ class MetaCP(Calibrated):
         scores: ArrayLike,
         tasks: ArrayLike | Iterable[object],
         quantiles: ArrayLike | Mapping[Any, float],
+        *,
+        context: Context | None = None,
     ) -> Self:
         """Find lambda from labelled examples of the calibration tasks.
 
@@ -110,6 +114,8 @@ class MetaCP(Calibrated):
         quantiles : array_like or mapping from task
             Predicted quantile of nonconformity of each task; an array is in the order in which
             the tasks first appear.
+        context : Context, optional
+            What the guarantee is about.
 
         Returns
         -------
@@ -125,6 +131,7 @@ class MetaCP(Calibrated):
         levels = self._checked_levels()
         grouped = group(scores, tasks)
         grouped.check_no_nan()
+        about = as_context(context, grouped.names.tolist())
         predicted = _ids.as_task_quantiles(quantiles, grouped.names.tolist())
         correction = _correction(levels, grouped.sizes)
         (_, epsilon, _), count = levels, len(grouped.sizes)
@@ -138,6 +145,7 @@ class MetaCP(Calibrated):
         self.tasks_, self.task_sizes_, self.quantiles_ = grouped.names, grouped.sizes, predicted
         self.correction_, self.split_ = correction
         self.lambda_ = offset
+        self.context_ = about
         return self._mark_calibrated(grouped.scores.dtype)
 
     def threshold(self, quantile: float) -> float:
@@ -187,6 +195,29 @@ class MetaCP(Calibrated):
         )
         return sentence if self.lambda_ < math.inf else f"{sentence} {sentences.TRIVIAL}"
 
+    def explain(self) -> str:
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Returns
+        -------
+        str
+            What was checked, what holds, how sure one can be, and what it does not say.
+        """
+        self.check_calibrated()
+        rule = explanation.Rule(
+            None,
+            self.epsilon,
+            -self.lambda_,
+            len(self.tasks_),
+            int(self.task_sizes_.sum()),
+            keeps_all=self.lambda_ == math.inf,
+        )
+        return explanation.explain_average(*self._checked_levels(), rule, self._about())
+
+    def _state(self) -> str:
+        count = explanation.Words.from_context(self._about()).count_units(len(self.tasks_))
+        return f"calibrated on {count}, lambda {self.lambda_:.3g}"
+
     def _checked_levels(self) -> tuple[str, float, float]:
         """Return ``over``, ``epsilon`` and ``delta``, checked."""
         _checks.check_one_of("over", self.over, OVER)
@@ -206,14 +237,19 @@ class MetaCP(Calibrated):
         }
 
     def _restore(self, body: dict[str, Any]) -> None:
-        evidence = body["evidence"]
+        check_on_infeasible(self.on_infeasible)
+        evidence, levels = body["evidence"], self._checked_levels()
         self.tasks_ = _ids.as_task_names(evidence["tasks"])
         self.task_sizes_ = _checks.as_whole_numbers("sizes", evidence["sizes"], minimum=1)
         _checks.check_same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)
         self.quantiles_ = _ids.as_task_quantiles(evidence["quantiles"], self.tasks_.tolist())
-        self.correction_, self.split_ = _correction(self._checked_levels(), self.task_sizes_)
-        self.lambda_ = float(body["lambda"])
-        self._mark_calibrated(np.dtype(body["precision"]))
+        correction = _correction(levels, self.task_sizes_)
+        offset, count = float(body["lambda"]), len(self.tasks_)
+        if offset < math.inf and not correction.leaves_room(levels[1], count):
+            raise InvalidInput(f"lambda is {offset:g}, but {count} tasks are too few for any.")
+        self.correction_, self.split_ = correction
+        self.lambda_ = offset
+        self._mark_calibrated(as_precision(body["precision"]))
 
 
 def _correction(levels: tuple[str, float, float], sizes: NDArray[np.int64]) -> Correction:

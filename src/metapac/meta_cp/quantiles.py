@@ -66,9 +66,9 @@ def leave_one_out(learner: Learner, task: Task) -> Floats:
     for i, label in enumerate(task.support_y.tolist()):
         others = np.arange(len(task.support)) != i
         if label in task.support_y[others]:
-            x, y = task.x[task.support[others]], task.support_y[others]
+            x, y = task.take(task.support[others]), task.support_y[others]
             scorer = learner.adapt(x, y, classes=task.classes)
-            scores[i] = scorer.predict_proba(task.x[task.support[i : i + 1]])[0, label]
+            scores[i] = scorer.predict_proba(task.take(task.support[i : i + 1]))[0, label]
     return scores
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from metapac import _document
+from metapac._runs import lock_folder
 from metapac._types import PathLike, Progress, ignore_progress
 from metapac.datasets.pools import LoadedPools
 from metapac.evaluation import Rows, Study, evaluate
@@ -36,6 +37,7 @@ LEARNER = _document.Format(
     "metapac learner",
     written_by="'metapac reproduce'",
     remedy="Run 'metapac reproduce' again with another folder.",
+    shape="learner",
 )
 
 
@@ -75,21 +77,26 @@ def reproduce(
     -------
     Rows
         One row for each draw, method and test task.
+
+    Raises
+    ------
+    InvalidInput
+        If another process is using the folder.
     """
     run_folder = Path(folder)
-    run_folder.mkdir(parents=True, exist_ok=True)
     report = progress or ignore_progress
-    data = load(experiment, home=home)
-    learner = _train(experiment, data, run_folder, device, report)
-    return evaluate(
-        make_study(experiment, learner, data, report),
-        guarantee=experiment.guarantee,
-        draws=experiment.draws,
-        folder=run_folder,
-        n_jobs=n_jobs,
-        backend=backend,
-        progress=report,
-    )
+    with lock_folder(run_folder, "metapac reproduce"):
+        data = load(experiment, home=home)
+        learner = _train(experiment, data, run_folder, device, report)
+        return evaluate(
+            make_study(experiment, learner, data, report),
+            guarantee=experiment.guarantee,
+            draws=experiment.draws,
+            folder=run_folder,
+            n_jobs=n_jobs,
+            backend=backend,
+            progress=report,
+        )
 
 
 def _train(

@@ -5,8 +5,10 @@ from metapac import _optional
 try:
     from metapac.tables.calibrate import calibrate_table
     from metapac.tables.evaluate import Evaluation, evaluate_table
+    from metapac.tables.explore import explore_table
     from metapac.tables.io.connections import connect
-    from metapac.tables.predict import predict_table
+    from metapac.tables.predict import predict_table, summarise_sets
+    from metapac.tables.reading import open_table
     from metapac.tables.site import site_table
 except ModuleNotFoundError as error:
     raise _optional.missing(error, extra="tables", purpose="reading tables") from error
@@ -16,6 +18,9 @@ __all__ = [
     "calibrate_table",
     "connect",
     "evaluate_table",
+    "explore_table",
+    "open_table",
     "predict_table",
     "site_table",
+    "summarise_sets",
 ]

@@ -13,31 +13,19 @@ from metapac._checks import listed
 from metapac.exceptions import InvalidInput, Parameter
 
 
-def get_column(source: Any, name: str) -> Any:
+def get_column(source: Any, name: str, remedy: str = "") -> Any:
     """Return a column of a source; the error lists the columns of the table."""
     columns = source.table.columns
     if name in columns:
         return source.table[name]
     lower = {column.lower(): column for column in reversed(columns)}
     close = difflib.get_close_matches(name.lower(), lower, 1, 0.75)
-    hint = f" Did you mean {lower[close[0]]!r}?" if close else ""
+    hint = f" Did you mean {lower[close[0]]!r}?" if close else remedy
     if source.is_text and len(columns) == 1:
         hint += " Columns must be separated by commas, in .tsv by tabs."
     raise InvalidInput(
         f"{source.name} has no column {name!r}; it has: {list_columns(source)}.{hint}"
     )
-
-
-def get_id_column(source: Any, name: str, meaning: str) -> Any:
-    """Return a column of strings or integers, which identify tasks or labels."""
-    column = get_column(source, name)
-    kind = column.type()
-    if not (kind.is_string() or kind.is_integer()):
-        raise InvalidInput(
-            f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
-            f"{kind}. Convert it to strings."
-        )
-    return column
 
 
 def list_columns(source: Any) -> str:
@@ -66,6 +54,12 @@ def check_case_collisions(name: str, columns: Sequence[str]) -> None:
                 f"{name} has columns {first!r} and {column!r}, which differ only in case. Rename "
                 "one."
             )
+
+
+def name_type(kind: Any) -> str:
+    """Return the type of a column in words; of one that holds nothing but nulls, say so."""
+    is_empty = kind.is_null() or (kind.is_unknown() and "NULL" in str(kind))
+    return "a column without values" if is_empty else str(kind)
 
 
 def class_names(classes: Sequence[Any]) -> list[Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from metapac._checks import reject_foreign_keywords
 from metapac._types import Progress
 from metapac.calibration import MetaPS, check_on_infeasible
+from metapac.context import Context
 from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.meaning import check_levels
 from metapac.tables.columns import Columns
 from metapac.tables.evidence import collect_evidence
 from metapac.tables.io.sources import open_source
@@ -21,8 +23,12 @@ def calibrate_table(
     task: str,
     score: str | None = None,
     label: str | None = None,
-    columns: str = "p_*",
+    columns: str | Sequence[str] = "p_*",
     classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    prediction: str | None = None,
+    y: str | None = None,
+    scale: str | None = None,
     epsilon: Epsilon,
     alpha: float,
     delta: float | None,
@@ -30,6 +36,9 @@ def calibrate_table(
     per_class: bool = False,
     min_examples: int = 0,
     on_infeasible: str = "raise",
+    context: Context | None = None,
+    id: str | None = None,
+    allow: Iterable[str] = (),
     table: str | None = None,
     connection: Any = None,
     progress: Progress | None = None,
@@ -53,12 +62,23 @@ def calibrate_table(
         Column with the true label. Without ``score``, the score of a row is that of its label
         among the class scores in ``columns``. With ``score``, which needs ``per_class``, it only
         names the class.
-    columns : str, default "p_*"
-        Columns with a score for each class, the star being the name of the class; or one column of
-        lists.
+    columns : str or sequence of str, default "p_*"
+        Columns with a score for each class, the star being the name of the class, or a list of
+        them; or one column of lists.
     classes : sequence, optional
-        Names of the classes: they select some of the columns, or name the positions in the lists,
-        which are 0, 1, ... by default. With ``score`` and ``label``, all labels by default.
+        Names of the classes: they select some of the columns that match, or name the columns that
+        are listed, in the same order, or the positions in the lists, which are 0, 1, ... by
+        default. With ``score`` and ``label``, all labels by default.
+    classes_column : str, optional
+        Column with the list of classes of each row, in the order of the lists of scores in
+        ``columns``; for tasks with different numbers of classes.
+    prediction : str, optional
+        For regression: column with the predicted number. The score is then
+        ``-|y - prediction| / scale``, as in ``residual_scores``, and sets are intervals.
+    y : str, optional
+        Column with the true number, beside ``prediction``.
+    scale : str, optional
+        Column with the scale of each residual, a positive number; 1 by default.
     epsilon : float or mapping from class to float
         Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
     alpha : float
@@ -73,6 +93,13 @@ def calibrate_table(
         Leave out tasks with fewer examples (with ``per_class``, of the class).
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+    context : Context, optional
+        What the guarantee is about: model, training tasks, vocabulary.
+    id : str, optional
+        Column that identifies the examples of a task, in which duplicates are searched. Without
+        it, rows that are equal are.
+    allow : iterable of str, default ()
+        Checks of the data to skip, such as "duplicates"; the message of a check names it.
     table : str, optional
         Table of a database.
     connection : Ibis connection, optional
@@ -116,7 +143,21 @@ def calibrate_table(
         per_class=per_class,
         min_examples=min_examples,
     )
-    used = Columns(task, score, label, columns, classes, per_class)
+    check_levels(epsilon, alpha, delta, allow=allow)
+    used = Columns(
+        task,
+        score,
+        label,
+        columns,
+        classes,
+        per_class,
+        classes_column=classes_column,
+        prediction=prediction,
+        y=y,
+        scale=scale,
+    )
     with open_source(source, table=table, connection=connection) as opened:
-        guarantee, evidence = collect_evidence(opened, used, guarantee, progress)
-    return MetaPS.from_evidence(guarantee, evidence, on_infeasible=on_infeasible)
+        guarantee, evidence = collect_evidence(
+            opened, used, guarantee, progress, id=id, allow=allow
+        )
+    return MetaPS.from_evidence(guarantee, evidence, on_infeasible=on_infeasible, context=context)

@@ -1,124 +1,31 @@
-"""Errors and set sizes on labelled tasks, to compare with a guarantee."""
+"""A guarantee compared with a table of labelled new tasks, counted inside the engine."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-import ibis
 import numpy as np
 from ibis import _
-from numpy.typing import NDArray
 
 from metapac import _ids
-from metapac._types import Array, Counts
+from metapac._types import Array, Counts, Table
+from metapac.assessment import Evaluation, SetCounts, Tally, assess
 from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
-from metapac.guarantee import Epsilon
-from metapac.tables._checks import pluralize
-from metapac.tables.columns import resolve_columns
+from metapac.meaning import check_allowed
+from metapac.tables import _checks
+from metapac.tables.columns import Columns, resolve_columns
 from metapac.tables.io.sources import Source, open_source
-from metapac.tables.keys import Groups
-from metapac.tables.predict import check_class_scores
+from metapac.tables.meaning import check_rows, check_scale
+from metapac.tables.outcomes import row_outcomes
 from metapac.tables.scores import Rows, true_scores
+from metapac.tables.search.census import score_range as find_score_range
 from metapac.tables.search.census import take_census
-from metapac.tables.search.comparison import find_cut, find_cuts, is_kept
-from metapac.tables.search.expressions import add_up, as_int
+from metapac.tables.search.expressions import as_int
+from metapac.tables.set_counts import check_class_scores, lacks_scores, score_range
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
-    """Error and mean set size of each task, from ``evaluate_table``.
-
-    Attributes
-    ----------
-    tasks : ndarray, shape (tasks,)
-        The tasks, in ascending order.
-    examples : ndarray of int, shape (tasks,)
-        Number of examples of each task.
-    errors : ndarray of float, shape (tasks,)
-        Fraction of the examples whose set misses the true label.
-    sizes : ndarray of float, shape (tasks,), or None
-        Mean set size; None if only true labels have scores.
-    epsilon : float or mapping from class to float
-        Miss rate that the guarantee allows.
-    left_out : int
-        Number of tasks with too few examples: fewer than ``min_examples`` of the guarantee, or
-        none.
-    by_class : mapping from class to Evaluation, or None
-        The same for the examples of each class, with a guarantee per class.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from metapac import PS
-    >>> from metapac.tables import evaluate_table
-    >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
-    >>> scores = pd.DataFrame({"site": ["a", "a", "b", "b"], "true": [0.9, 0.5, 0.0, 0.7]})
-    >>> evaluation = evaluate_table(promise, scores, task="site", score="true")
-    >>> evaluation.within
-    0.5
-    >>> evaluation.to_pandas()
-      task  examples  error
-    0    a         2    0.0
-    1    b         2    0.5
-    """
-
-    tasks: NDArray[Any]
-    examples: NDArray[np.int64]
-    errors: NDArray[np.float64]
-    sizes: NDArray[np.float64] | None
-    epsilon: Any
-    left_out: int = 0
-    by_class: Mapping[Any, Evaluation] | None = None
-
-    @property
-    def within(self) -> float:
-        """Fraction of the tasks whose error is at most ``epsilon``; NaN without tasks.
-
-        With a guarantee per class, it is the smallest fraction of all classes that have tasks.
-        """
-        if self.by_class is not None:
-            fractions = [part.within for part in self.by_class.values() if len(part.tasks)]
-            return min(fractions, default=math.nan)
-        return float(np.mean(self.errors <= self.epsilon)) if len(self.tasks) else math.nan
-
-    def to_pandas(self) -> Any:
-        """Return a frame with a row for each task: task, examples, error, set_size.
-
-        With a guarantee per class, there is a row for each class of each task, and the column
-        class.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The frame.
-        """
-        import pandas as pd
-
-        if self.by_class is not None:
-            frames = {label: part.to_pandas() for label, part in self.by_class.items()}
-            for label, frame in frames.items():
-                frame.insert(1, "class", label)
-            return pd.concat(frames.values(), ignore_index=True)
-        columns = {"task": self.tasks, "examples": self.examples, "error": self.errors}
-        return pd.DataFrame(columns | ({} if self.sizes is None else {"set_size": self.sizes}))
-
-    def __repr__(self) -> str:
-        if not len(self.tasks):
-            return f"<Evaluation of 0 tasks ({self.left_out} left out)>"
-        left_out = f" ({self.left_out} left out)" if self.left_out else ""
-        size = "" if self.sizes is None else f", mean set size {np.mean(self.sizes):.4g}"
-        epsilon = "its epsilon" if isinstance(self.epsilon, Mapping) else f"{self.epsilon:g}"
-        share = f"{self.within:.2%} of them"
-        if self.by_class is not None:
-            share = f"at least {share} for each of {len(self.by_class)} classes"
-        return (
-            f"<Evaluation of {len(self.tasks)} tasks{left_out}: error at most {epsilon} on "
-            f"{share}, mean error {np.mean(self.errors):.2%}{size}>"
-        )
+__all__ = ["Evaluation", "evaluate_table"]
 
 
 def evaluate_table(
@@ -128,15 +35,24 @@ def evaluate_table(
     task: str | None = None,
     score: str | None = None,
     label: str | None = None,
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    prediction: str | None = None,
+    y: str | None = None,
+    scale: str | None = None,
+    min_examples: int = 0,
+    false_alarm: float = 0.05,
+    id: str | None = None,
+    model: str | None = None,
+    allow: Iterable[str] = (),
     table: str | None = None,
     connection: Any = None,
 ) -> Evaluation:
-    """Return how often the sets of each task miss the true label, and how large they are.
+    """Compare a guarantee with a table of labelled new tasks: misses, set sizes, the verdict.
 
-    With a guarantee per class, each class is evaluated separately. Tasks with too few
-    examples for the guarantee to cover them are left out.
+    With a guarantee per class, each class is evaluated separately. Tasks with too few examples for
+    the guarantee to cover them are left out, and so are tasks that were calibrated on.
 
     Parameters
     ----------
@@ -152,11 +68,29 @@ def evaluate_table(
     label : str, optional
         Column with the true label. Without ``score``, set sizes are computed too, from the scores
         of the classes.
-    columns : str, optional
-        Columns with a score for each class, the star being the name of the class; or one column of
-        lists. By default those of the calibration, or ``p_*``.
+    columns : str or sequence of str, optional
+        Columns with a score for each class, the star being the name of the class, or a list of
+        them; or one column of lists. By default those of the calibration, or ``p_*``.
     classes : sequence, optional
         Names of the classes; by default those of the calibration.
+    classes_column : str, optional
+        Column with the list of classes of each row; as in ``calibrate_table``.
+    prediction, y, scale : str, optional
+        For regression, the columns of predicted and true numbers and of scales; by default those
+        of the calibration. Widths of intervals are then measured instead of set sizes.
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with a guarantee per class, of the class). The
+        verdict is then about tasks with at least this many.
+    false_alarm : float, default 0.05
+        Probability that the verdict is wrong.
+    id : str, optional
+        Column that identifies the examples of a task, in which duplicates are searched. Without
+        it, rows that are equal are.
+    model : str, optional
+        Name of the model that gave the scores, to be compared with the calibrated one.
+    allow : iterable of str, default ()
+        Checks of the data to skip, such as "duplicates"; the message of a check names it.
+        "overlap" takes tasks with the name of a calibration, training or pilot task for new ones.
     table : str, optional
         Table of a database.
     connection : Ibis connection, optional
@@ -165,12 +99,12 @@ def evaluate_table(
     Returns
     -------
     Evaluation
-        Error and mean set size of each task.
+        Misses and set sizes of each task and class, and the verdict.
 
     Raises
     ------
     InvalidInput
-        If a parameter, a column or a value in it is not valid, or if no task is covered.
+        If a parameter, a column or a value in it is not valid, or if no new task is covered.
     EngineError
         If the engine cannot read the table.
 
@@ -183,125 +117,102 @@ def evaluate_table(
     >>> scores = pd.DataFrame(
     ...     {"site": ["a", "b"], "y": ["cat", "dog"], "p_cat": [0.9, 0.6], "p_dog": [0.1, 0.0]}
     ... )
-    >>> evaluate_table(promise, scores, task="site", label="y").to_pandas()
-      task  examples  error  set_size
-    0    a         1    0.0       2.0
-    1    b         1    1.0       1.0
+    >>> evaluation = evaluate_table(promise, scores, task="site", label="y")
+    >>> evaluation.to_pandas()[["task", "examples", "missed", "set_size"]]
+      task  examples  missed  set_size
+    0    a         1       0       2.0
+    1    b         1       1       1.0
+    >>> [(part.label, part.missed, part.examples) for part in evaluation.classes]
+    [('cat', 0, 1), ('dog', 1, 1)]
     """
     used = resolve_columns(
-        promise, task=task, score=score, label=label, columns=columns, classes=classes
+        promise,
+        task=task,
+        score=score,
+        label=label,
+        columns=columns,
+        classes=classes,
+        classes_column=classes_column,
+        prediction=prediction,
+        y=y,
+        scale=scale,
     )
     if used.task is None:
         raise InvalidInput(
-            "{} must name a column. Pass it: a predictor calibrated on arrays stores no columns.",
+            "{} must name the column with the task of each row. Pass it: a predictor that was "
+            "calibrated on arrays, or combined from sites, stores none.",
             Parameter("task"),
         )
+    promise.context_.check_model(model)
+    allowed = sorted(check_allowed(allow))
     with open_source(source, table=table, connection=connection) as opened:
+        _check_labelled(opened, used)
         rows = true_scores(opened, used)
-        tally = _count(promise, rows)
-    minimum = max(1, getattr(promise, "min_examples", 0))
-    if rows.keys is None:
-        evaluation = tally.evaluate(float(promise.epsilon), minimum)
-    else:
-        by_text = {str(name): name for name in promise.classes_ or ()}
-        labels = [by_text[str(name)] for name in rows.keys.classes]
-        groups = rows.keys.groups(tally.names)
-        evaluation = _evaluate_classes(tally, groups, labels, promise.epsilon, minimum)
-    _check_covered(opened, evaluation, minimum)
-    return evaluation
+        # A missing score is an error here, whatever is allowed: the count below reports it.
+        check_rows(rows, id=id, allow=[*allowed, "missing"])
+        tally = _count(promise, rows, allowed)
+    return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allowed)
 
 
-class _Tally(NamedTuple):
-    """Counts for each task, or for each class in it."""
-
-    names: Array
-    examples: Counts
-    missed: Counts
-    size: Counts | None = None  # number of labels in all sets together
-
-    def take(self, which: Array) -> _Tally:
-        size = None if self.size is None else self.size[which]
-        return _Tally(self.names[which], self.examples[which], self.missed[which], size)
-
-    def evaluate(self, epsilon: Epsilon, minimum: int) -> Evaluation:
-        """Evaluate the tasks with at least ``minimum`` examples."""
-        covered = self.take(self.examples >= minimum)
-        return Evaluation(
-            covered.names,
-            covered.examples,
-            covered.missed / covered.examples,
-            None if covered.size is None else covered.size / covered.examples,
-            epsilon,
-            len(self.names) - len(covered.names),
-        )
+def _check_labelled(source: Source, columns: Columns) -> None:
+    """Raise InvalidInput if the table lacks the truth: unlabelled tables are for prediction."""
+    remedy = " Evaluation needs labels; for sets of examples without them, use predict."
+    for name in (columns.label, columns.score, columns.y):
+        if name is not None:
+            _checks.get_column(source, name, remedy)
 
 
-def _count(promise: ThresholdSets, rows: Rows) -> _Tally:
-    """Count the examples, the misses and the labels in sets, inside the engine."""
-    source = rows.source
-    outcomes = source.table.select(task=rows.task, **_outcomes(promise, rows))
-    if rows.class_scores is not None:
-        check_class_scores(source, rows.class_scores)
+def _count(promise: ThresholdSets, rows: Rows, allowed: list[str]) -> Tally:
+    """Count the examples, misses and sets of each task and class, inside the engine."""
+    source, of_classes = rows.source, rows.class_scores
+    by = {"task": rows.task} | ({} if rows.names is None else {"label": rows.labels})
+    outcomes = row_outcomes(promise, rows)
+    if of_classes is not None:
+        unusable = as_int(lacks_scores(source, of_classes))
+        outcomes |= {"unusable": unusable, "classes": of_classes.width}
+    table = source.table.select(**by, **outcomes)
     with source.reading(rows.score_columns, rows.columns.task):
-        census = take_census(rows)
-        sums = {name: _[name].sum() for name in outcomes.columns if name != "task"}
-        totals = source.run(outcomes.group_by("task").agg(**sums)).to_pydict()
-    order = np.argsort(_ids.as_task_names(totals.pop("task")), kind="stable")
-    ordered = {name: np.array(values)[order] for name, values in totals.items()}
-    return _Tally(census.names, census.sizes, **ordered)
-
-
-def _outcomes(promise: ThresholdSets, rows: Rows) -> dict[str, Any]:
-    """Return whether the set of each row misses its label, and its size, as expressions."""
-    if rows.class_scores is not None:
-        names, scores = rows.class_scores.names, rows.class_scores.scores
-    elif rows.keys is not None:
-        names = list(rows.keys.classes)
-        scores = [rows.score] * len(names)
-    else:
-        return {"missed": as_int(~is_kept(rows.score, find_cut(promise, rows.precision)))}
-    cuts = find_cuts(promise, names, rows.precision)
-    kept = [is_kept(score, cut) for score, cut in zip(scores, cuts, strict=True)]
-    missed = (
-        (rows.labels == str(name), as_int(~is_in_set))
-        for name, is_in_set in zip(names, kept, strict=True)
-    )
-    outcomes = {"missed": ibis.cases(*missed)}
-    if rows.class_scores is not None:
-        outcomes["size"] = add_up([as_int(is_in_set) for is_in_set in kept])
-    return outcomes
-
-
-def _evaluate_classes(
-    tally: _Tally, groups: Groups, labels: Sequence[Any], epsilon: Epsilon, minimum: int
-) -> Evaluation:
-    """Evaluate each class, and together all tasks that are covered for any class."""
-    by_class = {}
-    for index, label in enumerate(labels):
-        members = groups.label == index
-        allowed = float(epsilon[label] if isinstance(epsilon, Mapping) else epsilon)
-        of_class = _sum_by_task(tally.take(members), groups.names, groups.task[members])
-        by_class[label] = of_class.evaluate(allowed, minimum)
-    covered = np.isin(groups.names, np.concatenate([part.tasks for part in by_class.values()]))
-    tasks = _sum_by_task(tally, groups.names, groups.task).take(covered)
-    left_out = int(np.count_nonzero(~covered))
-    return replace(tasks.evaluate(epsilon, 1), left_out=left_out, by_class=by_class)
-
-
-def _sum_by_task(tally: _Tally, names: Array, task: Counts) -> _Tally:
-    """Return the counts of all tasks, summed over groups; 0 for a task without groups."""
-
-    def sum_by_task(column: Counts) -> Counts:
-        return np.bincount(task, weights=column, minlength=len(names)).astype(np.int64)
-
-    size = None if tally.size is None else sum_by_task(tally.size)
-    return _Tally(names, sum_by_task(tally.examples), sum_by_task(tally.missed), size)
-
-
-def _check_covered(source: Source, evaluation: Evaluation, minimum: int) -> None:
-    if not len(evaluation.tasks):
-        raise InvalidInput(
-            f"{source.name} has no task to evaluate: the guarantee covers tasks with at least "
-            f"{pluralize(minimum, 'example')}, and the {pluralize(evaluation.left_out, 'task')} "
-            "here have fewer."
+        counts = table.group_by([*by]).agg(examples=_.count(), **_sums(table))
+        totals = source.run(counts).to_pydict()
+        if of_classes is not None and any(totals.pop("unusable")):
+            check_class_scores(source, of_classes)
+        census = take_census(rows)  # raises if a task or a score is missing
+        check_scale(
+            find_score_range(rows, census), score_range(promise), allow=allowed, where=source.name
         )
+    names, task = _find_tasks(rows, totals.pop("task"))
+    labels, widths = totals.pop("label", None), totals.pop("width", None)
+    numbers = {name: np.array(values, dtype=np.int64) for name, values in totals.items()}
+    tally = Tally(names, task, numbers.pop("examples"), numbers.pop("missed"))
+    if widths is not None:
+        tally = tally._replace(widths=np.array(widths, dtype=np.float64))
+    if numbers:
+        tally = tally._replace(sets=SetCounts(**numbers))
+    if labels is None or rows.names is None:
+        return tally
+    place = {str(name): i for i, name in enumerate(rows.names)}
+    label = np.array([place[text] for text in labels], dtype=np.int64)
+    return tally._replace(classes=rows.names, label=label)
+
+
+def _sums(table: Table) -> dict[str, Any]:
+    """Return the sums: misses, labels in sets, and how many sets are empty, single, full."""
+    summed = ("missed", "width", "unusable")
+    sums = {name: table[name].sum() for name in summed if name in table.columns}
+    if "size" in table.columns:
+        size = table["size"]
+        kinds = {"empty": 0, "single": 1, "full": table["classes"]}
+        sums |= {name: table.count(where=size == number) for name, number in kinds.items()}
+        sums["labels"] = size.sum()
+    return sums
+
+
+def _find_tasks(rows: Rows, values: list[Any]) -> tuple[Array, Counts]:
+    """Return the tasks in ascending order, and the index of the task of each group."""
+    if rows.keys is not None:
+        groups = rows.keys.groups(np.array(values, dtype=object))
+        return groups.names, groups.task
+    distinct = _ids.as_task_names([*dict.fromkeys(values)])
+    names = distinct[np.argsort(distinct, kind="stable")]
+    place = {name: i for i, name in enumerate(names.tolist())}
+    return names, np.array([place[value] for value in values], dtype=np.int64)

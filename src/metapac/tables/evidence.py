@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from metapac.evidence import Evidence, ranks_by_class, ranks_within
 from metapac.guarantee import Guarantee
 from metapac.tables.columns import Columns
 from metapac.tables.io.sources import Source
+from metapac.tables.meaning import check_rows
 from metapac.tables.scores import Rows, check_guessed_classes, true_scores
 from metapac.tables.search.census import score_range, take_census
 from metapac.tables.search.ranks import order_statistics
@@ -20,7 +21,13 @@ from metapac.tables.search.sample import averaging_bounds
 
 
 def collect_evidence(
-    source: Source, columns: Columns, guarantee: Guarantee, progress: Progress | None
+    source: Source,
+    columns: Columns,
+    guarantee: Guarantee,
+    progress: Progress | None,
+    *,
+    id: str | None = None,
+    allow: Iterable[str] = (),
 ) -> tuple[Guarantee, Evidence]:
     """Take the first step: compute a threshold for each task, level and, if needed, class.
 
@@ -34,6 +41,10 @@ def collect_evidence(
         The guarantee.
     progress : callable or None
         Called as ``progress(stage, done, total)``.
+    id : str, optional
+        Column that identifies the examples of a task.
+    allow : iterable of str, default ()
+        Checks of the data to skip.
 
     Returns
     -------
@@ -43,6 +54,7 @@ def collect_evidence(
         The thresholds.
     """
     rows = true_scores(source, columns)
+    check_rows(rows, id=id, allow=allow)
     if rows.keys is not None:
         guarantee = _match_classes(guarantee, rows.keys.classes)
     with source.reading(rows.score_columns, columns.task):

@@ -1,26 +1,28 @@
-"""Prediction sets for every row of a table: a list of labels, or a boolean for each class."""
+"""Prediction sets for every row of a table: labels, a boolean for each class, or intervals."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO, Any, NamedTuple
 
-import ibis
-
-from metapac._checks import listed
 from metapac._types import PathLike, Progress, Table, ignore_progress
+from metapac._warnings import warn
 from metapac.base import ThresholdSets
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import InvalidInput, Parameter
+from metapac.meaning import judge_scale
+from metapac.meaning import report as report_findings
+from metapac.set_summary import SetSummary
 from metapac.tables import _checks
-from metapac.tables.class_scores import ClassScores, find_class_scores, is_usable
+from metapac.tables.class_scores import find_class_scores
 from metapac.tables.columns import Columns, resolve_columns
+from metapac.tables.intervals import IntervalSummary, find_ends, summarise_intervals
 from metapac.tables.io.output import check_output, output_kind, write
 from metapac.tables.io.sources import Source, open_source
-from metapac.tables.search.comparison import find_cuts, is_kept
-from metapac.tables.search.expressions import add_up, as_int
+from metapac.tables.outcomes import KeptLabels
+from metapac.tables.residuals import find_residuals
+from metapac.tables.set_counts import count_sets, score_range
 
 
 class Sets(NamedTuple):
@@ -30,25 +32,47 @@ class Sets(NamedTuple):
     ----------
     table : ibis.Table
         The rows with their sets.
-    rows : int
-        Number of rows.
     classes : list
-        The classes that a set may contain.
+        The classes that a set may contain; empty if they differ from row to row, and for
+        intervals.
+    summary : SetSummary or IntervalSummary
+        What the sets or intervals look like.
+    calibrated : tuple of float or None
+        Lowest and highest score of the true labels in calibration, if known.
+    epsilon : float
+        Miss rate that the guarantee allows, the largest one of any class.
     """
 
     table: Table
-    rows: int
     classes: list[Any]
+    summary: SetSummary | IntervalSummary
+    calibrated: tuple[float, float] | None
+    epsilon: float
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.summary.rows
+
+    @property
+    def warnings(self) -> list[str]:
+        """What looks wrong with the sets."""
+        return self.summary.warnings(self.calibrated, self.epsilon)
 
 
 def predict_table(
     promise: ThresholdSets,
     source: Any,
     *,
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    prediction: str | None = None,
+    scale: str | None = None,
     booleans: bool = False,
     output: PathLike | None = None,
+    model: str | None = None,
+    allow: Iterable[str] = (),
     table: str | None = None,
     connection: Any = None,
 ) -> Table:
@@ -62,17 +86,30 @@ def predict_table(
         The calibrated predictor.
     source : path, list of paths, frame, Ibis table or Ibis connection
         A table with a score for each class in each row; as in ``calibrate_table``.
-    columns : str, optional
-        Columns with a score for each class, the star being the name of the class; or one column of
-        lists. By default those of the calibration, or ``p_*``.
+    columns : str or sequence of str, optional
+        Columns with a score for each class, the star being the name of the class, or a list of
+        them; or one column of lists. By default those of the calibration, or ``p_*``.
     classes : sequence, optional
-        Names of the classes: they select some of the columns, or name the positions in the lists.
-        By default those of the calibration. With a guarantee per class, no others are possible.
+        Names of the classes: they select some of the columns that match, or name the columns that
+        are listed, or the positions in the lists. By default those of the calibration. With a
+        guarantee per class, no others are possible.
+    classes_column : str, optional
+        Column with the list of classes of each row, by default as in the calibration. A set then
+        holds names of its own row.
+    prediction : str, optional
+        For regression: column with the predicted number, by default as in the calibration. The
+        columns ``lower`` and ``upper`` are then added: the ends of an interval for each row.
+    scale : str, optional
+        Column with the scale of each prediction, by default as in the calibration.
     booleans : bool, default False
         Whether to add a column in_CLASS for each class, instead of the columns ``set``, a list of
         labels (JSON text in CSV and in SQLite), and ``set_size``.
     output : path, optional
         Parquet or CSV file to write. It is replaced atomically.
+    model : str, optional
+        Name of the model that gave the scores, to be compared with the calibrated one.
+    allow : iterable of str, default ()
+        Checks of the data to skip; the message of a check names it.
     table : str, optional
         Table of a database.
     connection : Ibis connection, optional
@@ -102,15 +139,35 @@ def predict_table(
     0       [cat]         1
     1  [cat, dog]         2
     """
-    used = resolve_columns(promise, columns=columns, classes=classes)
+    used = resolve_columns(
+        promise,
+        columns=columns,
+        classes=classes,
+        classes_column=classes_column,
+        prediction=prediction,
+        scale=scale,
+    )
     with ExitStack() as on_error:
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
         if output is None:
-            sets = _add_sets(promise, opened, used, booleans=booleans, as_text=False)
+            promise.context_.check_model(model)
+            sets = _add_sets(promise, opened, used, booleans=booleans, as_text=False, allow=allow)
         else:
             sets = write_sets(
-                promise, opened, output, columns=columns, classes=classes, booleans=booleans
+                promise,
+                opened,
+                output,
+                columns=columns,
+                classes=classes,
+                classes_column=classes_column,
+                prediction=prediction,
+                scale=scale,
+                booleans=booleans,
+                model=model,
+                allow=allow,
             )
+        for warning in sets.warnings:
+            warn(warning)
         on_error.pop_all()  # the table returned needs its connection
     return sets.table
 
@@ -120,9 +177,14 @@ def write_sets(
     source: Any,
     output: PathLike | IO[str],
     *,
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    prediction: str | None = None,
+    scale: str | None = None,
     booleans: bool = False,
+    model: str | None = None,
+    allow: Iterable[str] = (),
     inputs: Iterable[PathLike] = (),
     progress: Progress | None = None,
 ) -> Sets:
@@ -136,11 +198,21 @@ def write_sets(
         The table; an open ``Source`` stays open.
     output : path or text file
         Parquet or CSV file to write, which is replaced atomically; an open file receives CSV.
-    columns : str, optional
+    columns : str or sequence of str, optional
         As in ``predict_table``.
     classes : sequence, optional
         As in ``predict_table``.
+    classes_column : str, optional
+        As in ``predict_table``.
+    prediction : str, optional
+        As in ``predict_table``.
+    scale : str, optional
+        As in ``predict_table``.
     booleans : bool, default False
+        As in ``predict_table``.
+    model : str, optional
+        As in ``predict_table``.
+    allow : iterable of str, default ()
         As in ``predict_table``.
     inputs : iterable of path, optional
         Further files that must not be overwritten, such as the promise file.
@@ -152,7 +224,15 @@ def write_sets(
     Sets
         What was written.
     """
-    used = resolve_columns(promise, columns=columns, classes=classes)
+    used = resolve_columns(
+        promise,
+        columns=columns,
+        classes=classes,
+        classes_column=classes_column,
+        prediction=prediction,
+        scale=scale,
+    )
+    promise.context_.check_model(model)
     report = progress or ignore_progress
     as_text = True
     with open_source(source) as opened:
@@ -160,67 +240,118 @@ def write_sets(
             check_output(opened, output, inputs)
             as_text = output_kind(output) == "csv"
         report("checking the scores", 0, None)
-        sets = _add_sets(promise, opened, used, booleans=booleans, as_text=as_text)
+        sets = _add_sets(promise, opened, used, booleans=booleans, as_text=as_text, allow=allow)
         report(f"writing {sets.rows} sets", 0, None)
         write(opened.connection, sets.table, output)
     return sets
 
 
-def check_class_scores(source: Source, of_classes: ClassScores) -> int:
-    """Return the number of rows, or raise InvalidInput if a score of a class is null or NaN.
+def summarise_sets(
+    promise: ThresholdSets,
+    source: Any,
+    *,
+    columns: str | Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    table: str | None = None,
+    connection: Any = None,
+) -> SetSummary:
+    """Return what the prediction sets of a table look like, without writing them.
 
     Parameters
     ----------
-    source : Source
-        The open table.
-    of_classes : ClassScores
-        Its scores.
+    promise : MetaPS or PS
+        The calibrated predictor.
+    source : path, list of paths, frame, Ibis table or Ibis connection
+        A table with a score for each class in each row; as in ``calibrate_table``.
+    columns : str or sequence of str, optional
+        As in ``predict_table``.
+    classes : sequence, optional
+        As in ``predict_table``.
+    classes_column : str, optional
+        As in ``predict_table``.
+    table : str, optional
+        Table of a database.
+    connection : Ibis connection, optional
+        The engine that reads files and frames; see ``connect``. By default DuckDB in this process.
 
     Returns
     -------
-    int
-        Number of rows.
+    SetSummary
+        Number of sets that are empty, hold one label or all, and how often each class occurs.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import PS
+    >>> from metapac.tables import summarise_sets
+    >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+    >>> scores = pd.DataFrame({"p_cat": [0.9, 0.6], "p_dog": [0.02, 0.4]})
+    >>> summarise_sets(promise, scores).by_class
+    {'cat': 2, 'dog': 1}
     """
-    bad = [~is_usable(source, score) for score in of_classes.scores]
-    table = source.table.select(
-        bad=add_up([as_int(is_bad) for is_bad in bad]) > 0,
-        **{f"bad{i}": is_bad for i, is_bad in enumerate(bad)},
-    )
-    with source.reading(of_classes.columns):
-        counts = table.agg(
-            rows=table.count(), **{name: table.count(where=table[name]) for name in table.columns}
-        )
-        rows, bad_rows, *by_class = (column[0].as_py() for column in source.run(counts).columns)
-        if bad_rows:
-            source.check_text(of_classes.columns)
-            pairs = zip(of_classes.names, by_class, strict=True)
-            classes = listed([f"{name!r}: {count}" for name, count in pairs if count])
-            raise InvalidInput(
-                f"{source.name}: the scores of the classes hold nulls or NaN in {bad_rows} of "
-                f"{rows} rows (by class, {classes}); a score that cannot be compared decides no "
-                "set. Give a label without a score inf, so that it is kept."
-            )
-    return int(rows)
+    used = resolve_columns(promise, columns=columns, classes=classes, classes_column=classes_column)
+    if used.prediction is not None:
+        raise InvalidInput("a predictor for numbers gives intervals, not sets. Use predict_table.")
+    with open_source(source, table=table, connection=connection) as opened:
+        return count_sets(opened, KeptLabels(promise, find_class_scores(opened, used)))
 
 
 def _add_sets(
-    promise: ThresholdSets, source: Source, columns: Columns, *, booleans: bool, as_text: bool
+    promise: ThresholdSets,
+    source: Source,
+    columns: Columns,
+    *,
+    booleans: bool,
+    as_text: bool,
+    allow: Iterable[str],
 ) -> Sets:
     """Return the rows with their sets, not computed yet; the scores are checked first."""
+    if columns.prediction is not None:
+        return _add_intervals(promise, source, columns, booleans=booleans)
     of_classes = find_class_scores(source, columns)
-    rows = check_class_scores(source, of_classes)
-    cuts = find_cuts(promise, of_classes.names, of_classes.precision)
-    kept = [is_kept(score, cut) for score, cut in zip(of_classes.scores, cuts, strict=True)]
+    kept = KeptLabels(promise, of_classes)
+    if booleans and of_classes.row_names is not None:
+        raise InvalidInput(
+            "{} needs one fixed list of classes, and {} gives each row its own. Leave one out.",
+            Parameter("booleans", True),
+            Parameter("classes_column"),
+        )
     if booleans:
-        added = {f"in_{name}": k for name, k in zip(of_classes.names, kept, strict=True)}
+        names = [f"in_{name}" for name in of_classes.names]
+        added = dict(zip(names, kept.each, strict=True))
     else:
-        make = _labels_as_text if as_text or not source.traits.has_lists else _labels
-        added = {
-            "set": make(of_classes.names, kept),
-            "set_size": add_up([as_int(is_in_set) for is_in_set in kept]),
-        }
+        is_text = as_text or not source.traits.has_lists
+        added = {"set": kept.as_text() if is_text else kept.as_list(), "set_size": kept.size}
     _check_new_columns(source, list(added))
-    return Sets(source.table.mutate(**added), rows, of_classes.names)
+    summary, calibrated = count_sets(source, kept), score_range(promise)
+    if calibrated is not None and summary.low is not None and summary.high is not None:
+        finding = judge_scale((summary.low, summary.high), calibrated)
+        report_findings([finding], allow, where=source.name)
+    epsilon = _largest_epsilon(promise)
+    return Sets(source.table.mutate(**added), of_classes.names, summary, calibrated, epsilon)
+
+
+def _add_intervals(
+    promise: ThresholdSets, source: Source, columns: Columns, *, booleans: bool
+) -> Sets:
+    """Return the rows with the ends of their intervals, not computed yet."""
+    if booleans:
+        raise InvalidInput(
+            "{} is for classes, and {} for numbers. Leave it out.",
+            Parameter("booleans", True),
+            Parameter("prediction"),
+        )
+    lower, upper = find_ends(promise, find_residuals(source, columns, needs_y=False))
+    added = {"lower": lower, "upper": upper}
+    _check_new_columns(source, list(added))
+    summary = summarise_intervals(source, lower, upper)
+    return Sets(source.table.mutate(**added), [], summary, None, _largest_epsilon(promise))
+
+
+def _largest_epsilon(promise: ThresholdSets) -> float:
+    each = promise.epsilon
+    return float(max(each.values()) if isinstance(each, Mapping) else each)
 
 
 def _check_new_columns(source: Source, names: list[str]) -> None:
@@ -229,21 +360,3 @@ def _check_new_columns(source: Source, names: list[str]) -> None:
     if taken:
         raise InvalidInput(f"{source.name} already has a column {taken[0]!r}. Rename or drop it.")
     _checks.check_case_collisions("the result", names)
-
-
-def _labels(names: list[Any], kept: list[Any]) -> Any:
-    """Return the labels that are kept, as a list."""
-    kind = "int64" if all(isinstance(name, int) for name in names) else "string"
-    labels = [name if kind == "int64" else str(name) for name in names]
-    label_or_null = [
-        is_in_set.ifelse(ibis.literal(label, kind), ibis.null(kind))
-        for is_in_set, label in zip(kept, labels, strict=True)
-    ]
-    return ibis.array(label_or_null).filter(lambda label: label.notnull())
-
-
-def _labels_as_text(names: list[Any], kept: list[Any]) -> Any:
-    """Return the labels that are kept, as JSON text; not every engine has lists."""
-    texts = [json.dumps(name, ensure_ascii=False) for name in names]
-    parts = [is_in_set.ifelse(f", {text}", "") for is_in_set, text in zip(kept, texts, strict=True)]
-    return "[" + add_up(parts).substr(2) + "]"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metapac._checks import reject_foreign_keywords
 from metapac._types import Progress
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.meaning import check_levels
 from metapac.sites import Site
 from metapac.tables.columns import Columns
 from metapac.tables.evidence import collect_evidence
@@ -22,14 +23,20 @@ def site_table(
     name: str,
     score: str | None = None,
     label: str | None = None,
-    columns: str = "p_*",
+    columns: str | Sequence[str] = "p_*",
     classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    prediction: str | None = None,
+    y: str | None = None,
+    scale: str | None = None,
     epsilon: Epsilon,
     alpha: float,
     delta: float | None,
     split: Split = "joint",
     per_class: bool = False,
     min_examples: int = 0,
+    id: str | None = None,
+    allow: Iterable[str] = (),
     table: str | None = None,
     connection: Any = None,
     progress: Progress | None = None,
@@ -48,12 +55,17 @@ def site_table(
         Column with the score of the true label.
     label : str, optional
         Column with the true label; as in ``calibrate_table``.
-    columns : str, default "p_*"
-        Columns with a score for each class, the star being the name of the class; or one column of
-        lists.
+    columns : str or sequence of str, default "p_*"
+        Columns with a score for each class, the star being the name of the class, or a list of
+        them; or one column of lists.
     classes : sequence, optional
         Names of the classes; a site may lack examples of some. They must be passed with
         ``per_class`` and ``score``, unless ``epsilon`` is a mapping that names them.
+    classes_column : str, optional
+        Column with the list of classes of each row; as in ``calibrate_table``.
+    prediction, y, scale : str, optional
+        For regression, the columns of predicted and true numbers and of scales; as in
+        ``calibrate_table``.
     epsilon : float or mapping from class to float
         Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
     alpha : float
@@ -66,6 +78,11 @@ def site_table(
         Whether to bound the miss rate of each class separately. It needs ``label``.
     min_examples : int, default 0
         Leave out sites with fewer examples (with ``per_class``, of the class).
+    id : str, optional
+        Column that identifies the examples, in which duplicates are searched. Without it, rows that
+        are equal are.
+    allow : iterable of str, default ()
+        Checks of the data to skip, such as "duplicates"; the message of a check names it.
     table : str, optional
         Table of a database.
     connection : Ibis connection, optional
@@ -123,7 +140,21 @@ def site_table(
                 Parameter("score"),
             )
         classes = list(epsilon)
-    used = Columns(None, score, label, columns, classes, per_class)
+    check_levels(epsilon, alpha, delta, allow=allow)
+    used = Columns(
+        None,
+        score,
+        label,
+        columns,
+        classes,
+        per_class,
+        classes_column=classes_column,
+        prediction=prediction,
+        y=y,
+        scale=scale,
+    )
     with open_source(source, table=table, connection=connection) as opened:
-        guarantee, evidence = collect_evidence(opened, used, guarantee, progress)
+        guarantee, evidence = collect_evidence(
+            opened, used, guarantee, progress, id=id, allow=allow
+        )
     return Site.from_evidence(name.strip(), guarantee, evidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -166,7 +166,8 @@ class ClassPool:
         return np.stack([_draw(self.positions[c], count, rng) for c in classes])
 
     def __repr__(self) -> str:
-        return f"<ClassPool {self.name!r}: {len(self.names)} classes, {len(self.y)} examples>"
+        classes = f"{len(self.names)} class{'es' * (len(self.names) != 1)}"
+        return f"<ClassPool {self.name!r}: {classes}, {_count(self.y, 'example')}>"
 
 
 def apply_transform(transform: Transform, x: Any, rng: np.random.Generator) -> Any:
@@ -200,7 +201,8 @@ class GroupPool:
     Parameters
     ----------
     x : array_like, shape (n, ...)
-        Examples: a NumPy array, a memory-mapped array or a torch tensor.
+        Examples: a NumPy array, a memory-mapped array, a torch tensor or a pandas frame. The tasks
+        of a frame hold frames, so that a model that was fitted on named columns gets them.
     y : array_like of int, shape (n,)
         Label of each example, from 0.
     groups : array_like, shape (n,)
@@ -216,6 +218,8 @@ class GroupPool:
         The groups, sorted.
     positions : list of ndarray
         Positions of the examples of each group.
+    columns : sequence or None
+        Names of the columns, if ``x`` is a pandas frame.
 
     Examples
     --------
@@ -232,6 +236,9 @@ class GroupPool:
         self, x: Any, y: ArrayLike, groups: Ids, *, name: str = "pool", classes: int | None = None
     ) -> None:
         self.x = _checks.as_examples("x", x)
+        self.columns: Sequence[Any] | None = (
+            getattr(x, "columns", None) if self.x is not x else None
+        )
         self.y = _checks.as_labels("y", y)
         self.groups = _checks.as_ids("groups", groups)
         self.name = name
@@ -252,7 +259,8 @@ class GroupPool:
         count : int, optional
             Number of tasks to draw; by default every group is a task once.
         shots : int
-            Number of support examples, drawn at random from the group.
+            Number of support examples, drawn at random from the group. 0 for a model that does not
+            adapt: all examples are then queries.
         queries : int, optional
             Number of query examples; by default all the rest of the group.
         rng : int, numpy.random.Generator or None
@@ -291,10 +299,12 @@ class GroupPool:
             query=drawn[shots:],
             query_y=labels[shots:],
             classes=self.classes,
+            columns=self.columns,
         )
 
     def __repr__(self) -> str:
-        return f"<GroupPool {self.name!r}: {len(self.names)} groups, {len(self.y)} examples>"
+        groups = _count(self.names, "group")
+        return f"<GroupPool {self.name!r}: {groups}, {_count(self.y, 'example')}>"
 
 
 P = TypeVar("P", ClassPool, GroupPool)
@@ -454,12 +464,13 @@ def split_groups(
     <GroupPool 'test': 2 groups, 6 examples>
     """
     whole = GroupPool(x, y, groups)
+    examples = whole.x if whole.columns is None else x.iloc
     parts = {"train": train, "validation": validation, "calibration": calibration, "test": test}
     rows = _assign("groups", whole.groups, parts, rng)
     return Pools(
         **{
             name: GroupPool(
-                whole.x[i], whole.y[i], whole.groups[i], name=name, classes=whole.classes
+                examples[i], whole.y[i], whole.groups[i], name=name, classes=whole.classes
             )
             for name, i in rows.items()
         }
@@ -481,7 +492,7 @@ class _Tasks(Sequence[Task]):
         return self._count
 
     def __repr__(self) -> str:
-        return f"<{self._count} tasks, drawn when they are accessed>"
+        return f"<{_count(self, 'task')}, drawn when accessed>"
 
     @overload
     def __getitem__(self, i: int) -> Task: ...
@@ -492,6 +503,10 @@ class _Tasks(Sequence[Task]):
             return [self[j] for j in range(self._count)[i]]
         position = range(self._count)[i]
         return self._draw(position, spawn_rng(self._seed, position))
+
+
+def _count(some: Sized, noun: str) -> str:
+    return f"{len(some)} {noun}{'s' * (len(some) != 1)}"
 
 
 def _positions_by_id(ids: Array) -> tuple[list[Any], list[Counts]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ class Task:
         Labels of the query examples.
     classes : int
         Number of labels.
+    columns : sequence, optional
+        Names of the columns of ``x``. Support and query examples are then pandas frames.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Task:
     query: Counts = field(repr=False)
     query_y: Counts = field(repr=False)
     classes: int
+    columns: Sequence[Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for part in ("support", "query"):
@@ -91,12 +95,31 @@ class Task:
     @property
     def support_x(self) -> Any:
         """Support examples, a copy of their rows of ``x``."""
-        return self.x[self.support]
+        return self.take(self.support)
 
     @property
     def query_x(self) -> Any:
         """Query examples, a copy of their rows of ``x``."""
-        return self.x[self.query]
+        return self.take(self.query)
+
+    def take(self, positions: Counts) -> Any:
+        """Return some examples, as a pandas frame if ``columns`` names their columns.
+
+        Parameters
+        ----------
+        positions : ndarray of int
+            Positions in ``x``.
+
+        Returns
+        -------
+        array_like or pandas.DataFrame
+            A copy of their rows of ``x``.
+        """
+        if self.columns is None:
+            return self.x[positions]
+        import pandas as pd  # a caller who passes a frame has it installed
+
+        return pd.DataFrame(self.x[positions], columns=self.columns).infer_objects()
 
     @classmethod
     def from_arrays(

@@ -284,7 +284,7 @@ def test_pools_are_split_by_year(home: Path) -> None:
     assert pools.train.classes == pools.calibration.classes == 2
     large = heart(train=(2011,), calibration=(), test=(2012,), min_size=27, home=home)
     assert repr(large.train) == (
-        "<GroupPool 'train, without 1 state-years of fewer than 27 rows': 1 groups, 30 examples>"
+        "<GroupPool 'train, without 1 state-year of fewer than 27 rows': 1 group, 30 examples>"
     )
     assert repr(large.test) == "<GroupPool 'test': 2 groups, 60 examples>"
 
@@ -326,7 +326,7 @@ def test_random_state_years_are_split(home: Path) -> None:
     assert len({draw(rng).train.names[0] for rng in range(60)}) == 4  # false alarm below 1e-6
     few = draw(0, calibration=1, min_size=27)
     assert few.test is None
-    assert few.train.name == "train, without 1 state-years of fewer than 27 rows"
+    assert few.train.name == "train, without 1 state-year of fewer than 27 rows"
     with pytest.raises(ValueError, match=r"from 1 to 4 groups, .* got train=1 .* = 5\."):
         draw(0, test=1)
     with pytest.raises(ValueError, match="train must .*whole number.* from 1"):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from metapac import BadArtefact
 from metapac._document import checksum
-from metapac._files import temporary_name
+from metapac._files import new_folder, temporary_name
 from metapac.datasets.store import cache
 
 ROWS = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
@@ -140,15 +140,14 @@ def test_a_failure_leaves_nothing_behind_and_the_last_cache_stays(
     cache.open_prepared("set", tmp_path).verify()
 
 
-def test_leftovers_of_killed_processes_are_removed_when_old(tmp_path: Path, source: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, source: Path) -> None:
     parent = tmp_path / "set"
-    old, new = (temporary_name(parent / f"prepared-{'0' * 16}") for _ in range(2))
-    old.mkdir(parents=True)
-    new.mkdir()
-    os.utime(old, (1, 1))
-    cache.prepare("set", [source], fill, home=tmp_path)
-    assert not old.exists()
-    assert new.exists()  # its process may still be running
+    left = temporary_name(parent / f"prepared-{'0' * 16}")
+    left.mkdir(parents=True)
+    with new_folder(parent / f"prepared-{'1' * 16}") as living:
+        cache.prepare("set", [source], fill, home=tmp_path)
+        assert not left.exists()
+        assert living.exists()
 
 
 def test_what_others_put_beside_the_caches_stays(tmp_path: Path, source: Path) -> None:

@@ -780,6 +780,7 @@ def test_a_response_that_is_not_http_is_named(site: Site, tmp_path: Path) -> Non
         ("ftp://host/x", "x", None, r"got 'ftp://host/x'\."),
         ("//host/x", "x", None, "url must start"),
         ("http:///x", "x", None, "and a host, .* got 'http:///x'"),
+        ("http://[::1/x", "x", None, r"url must be a valid address, got 'http://\[::1/x': Invalid"),
         ("https://host/a b", "x", None, "outside ASCII percent-encoded, got 'https://host/a b'"),
         ("https://host/a\r\nX: y", "x", None, "url must start"),
         ("https://host/\N{SNOWMAN}", "x", None, "url must start"),

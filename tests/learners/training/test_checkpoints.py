@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from metapac.exceptions import BadArtefact
-from metapac.learners import MLP, Conv4, ProtoNet
+from metapac.learners import MLP, Conv4, Epoch, ProtoNet
 from metapac.learners.training import checkpoints, weights
 from metapac.learners.training.checkpoints import Checkpoint
 
@@ -23,8 +24,8 @@ def a_checkpoint(epochs: int, learner: ProtoNet | None = None) -> Checkpoint:
     state = learner.module.state_dict()
     return Checkpoint(
         architecture=weights.describe_architecture(learner),
-        config={"ways": 5, "lr": 0.1, "class_weights": [1.0, 10.0], "patience": None},
-        history=[{"epoch": e, "loss": 0.1 * e, "accuracy": 1 / 3} for e in range(1, epochs + 1)],
+        config={"ways": 5, "rng": 0, "lr": 0.1, "class_weights": [1.0, 10.0], "patience": None},
+        history=[asdict(Epoch(e, 0.1 * e, 1 / 3, 0.1, 2.0)) for e in range(1, epochs + 1)],
         weights=state,
         best={name: tensor + 1 for name, tensor in state.items()},
         optimiser={"0/step": torch.tensor(3.0), "0/exp_avg": torch.arange(4.0)},
@@ -72,7 +73,9 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
 def test_every_kind_of_tensor_survives_bit_for_bit(tensor: Tensor, tmp_path: Path) -> None:
     # Twice under two names, since tensors may share memory.
     whole = {"a": tensor, "b": tensor}
-    checkpoints.write(tmp_path, Checkpoint({}, {}, [], weights=whole, best={}, optimiser={}))
+    architecture = {"class": "Other", "weights": 1}
+    written = Checkpoint(architecture, {"rng": 0}, [], weights=whole, best={}, optimiser={})
+    checkpoints.write(tmp_path, written)
     stored = checkpoints.read(tmp_path)
     assert stored is not None
     for name in whole:
@@ -156,7 +159,8 @@ def test_only_leftovers_of_checkpoints_are_cleared(tmp_path: Path) -> None:
     leftover = tmp_path / f".{checkpoints.FILE}.0123456789abcdef.partial"
     others = [tmp_path / ".thesis.pdf.partial", tmp_path / ".promise.json.0123.partial"]
     for path in (leftover, *others):
-        path.write_text("half")
+        path.mkdir()
+        (path / "content").write_text("half")
     checkpoints.write(tmp_path, a_checkpoint(1))
     assert not leftover.exists()
     assert all(path.exists() for path in others)

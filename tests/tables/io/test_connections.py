@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,14 @@ def test_duckdb_respects_its_limits() -> None:
     connection.disconnect()
 
 
+def test_duckdb_downloads_no_code() -> None:
+    connection = connect()
+    for name in ("autoinstall_known_extensions", "autoload_known_extensions"):
+        assert setting(connection, name) is False
+    assert setting(connection, "allow_community_extensions") is False
+    connection.disconnect()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -35,7 +44,8 @@ def test_duckdb_respects_its_limits() -> None:
             {"memory_limit": "much"},
             "memory_limit must be a size such as 4GiB, got 'much'. Pass memory_limit='4GiB'",
         ),
-        ({"threads": 0}, r"threads must be a whole number from 1 to 2\*\*53, got 0"),
+        ({"memory_limit": "\udcff"}, "memory_limit must be a size such as 4GiB, got"),
+        ({"threads": 0}, r"threads must be a whole number from 1 to 10\*\*9, got 0"),
         (
             {"master": "local"},
             "master='local' applies only to Spark, and the engine is DuckDB. Pass engine='spark'",
@@ -116,3 +126,22 @@ def test_a_wrong_master_is_reported() -> None:
     result = python("import metapac.tables as t; t.connect('spark', master='nonsense')")
     assert "InvalidInput: Spark did not start at 'nonsense' (" in result
     assert "a cluster that answers at that address" in result
+
+
+def test_the_spill_folder_is_private_and_goes_with_the_connection() -> None:
+    connection = connect()
+    spill = Path(setting(connection, "temp_directory"))
+    assert spill.stat().st_mode & 0o777 == 0o700
+    connection.disconnect()
+    assert not spill.exists()
+    connection.disconnect()  # harmless
+
+
+def test_the_spill_folder_of_a_connection_left_open_goes_with_the_process(tmp_path: Path) -> None:
+    code = "from metapac.tables import connect; connection = connect(); print('open')"
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="memory_limit"):
+        connect(memory_limit="much")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac.tables.columns import Columns
+from metapac.tables.io.csv_format import CsvFormat
 from metapac.tables.io.csv_text import check_rows, read_common_header, read_header
 from metapac.tables.io.sources import open_source
 from metapac.tables.scores import true_scores
@@ -23,7 +24,16 @@ from tests.helpers.engines import connection
         ("", "is empty; it needs a header line with the column names"),
         ("a,a\n", "has two columns named 'a'. Rename one."),
         ("a,A\n", "has columns 'a' and 'A', which differ only in case. Rename one."),
-        ("a,\n", "has a column without a name. Name it in the header line."),
+        (
+            "site;score\na;1\n",
+            "has only the column 'site;score', which looks like several separated by ';'. Read it "
+            r"with open_table\(..., separator=';'\)\.$",
+        ),
+        (
+            "site;score\na;0,5\n",
+            r"Read it with open_table\(..., decimal=','\) and open_table\(..., separator=';'\)\.",
+        ),
+        ("a\tb\n1\t2\n", r"separated by '\\t'. Read it with open_table\(..., separator='\\t'"),
     ],
 )
 def test_invalid_headers_are_rejected(tmp_path: Path, text: str, message: str) -> None:
@@ -63,10 +73,35 @@ def test_the_first_faulty_line_is_named(tmp_path: Path, rows: str, message: str)
     check_rows(both[:1], ["score"], "task")
 
 
-def test_bytes_that_are_not_text_are_rejected(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"task,score\n\xff,1\n")
-    with pytest.raises(ValueError, match="a.csv is not UTF-8 text .*. Convert it first."):
-        check_rows([tmp_path / "a.csv"], ["score"], "task")
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (",a\n", ["Unnamed: 0", "a"]),
+        ("a,,\n", ["a", "Unnamed: 1", "Unnamed: 2"]),
+        ("Unnamed: 1,\n", ["Unnamed: 1", "Unnamed: 1_"]),
+    ],
+)
+def test_columns_without_a_name_get_one(tmp_path: Path, header: str, names: list[str]) -> None:
+    (tmp_path / "a.csv").write_text(header)
+    assert read_header(tmp_path / "a.csv") == names
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal", "message"),
+    [
+        ("0,5", ".", r"Write numbers like 0.25; .* Read decimal commas with open_table\(..., dec"),
+        ("1,234.5", ".", "thousands separators are not read"),
+        ("1.234,5", ",", "Write numbers like 0,25; .* thousands separators are not read"),
+        ("0.5", ",", "A point is not a decimal comma"),
+        ("1,2,3", ",", "holds '1,2,3', which is not a number"),
+    ],
+)
+def test_numbers_of_another_country_are_explained(
+    tmp_path: Path, text: str, decimal: str, message: str
+) -> None:
+    (tmp_path / "a.csv").write_text(f"task;score\na;{text}\n")
+    with pytest.raises(ValueError, match=message):
+        check_rows([tmp_path / "a.csv"], ["score"], "task", CsvFormat(";", decimal))
 
 
 TEXT = st.text(

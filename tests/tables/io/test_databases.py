@@ -126,3 +126,60 @@ def test_tables_of_another_schema() -> None:
     result = open_source(there, table="wing.t")
     assert result.run(result.table).to_pylist() == [{"task": "a", "score": 0.5}]
     run("postgres", "DROP SCHEMA wing CASCADE")
+
+
+def test_views_of_a_duckdb_file_need_trust(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("hidden\n")
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as there:
+        there.execute(f"CREATE VIEW v AS SELECT content FROM read_text('{tmp_path}/secret.txt')")
+    message = (
+        r"a.duckdb has the view 'v', .* If you trust it, read it with open_table\(..., views=T"
+    )
+    for table in (None, "v"):
+        with pytest.raises(ValueError, match=message):
+            opened(path, table=table)
+    with duckdb.connect(str(path)) as there:
+        there.execute("CREATE TABLE t AS SELECT 1 AS x")
+    assert opened(path).table.columns == ("x",)  # the only table
+    with pytest.raises(ValueError, match="has no table 'w'; it has: t. Pass"):
+        opened(path, table="w")
+    with pytest.raises(ValueError, match=message):
+        opened(path, table="v")
+    trusted = opened(path, table="v", views=True)
+    assert trusted.run(trusted.table)["content"].to_pylist() == ["hidden\n"]
+    with pytest.raises(ValueError, match="holds several tables; it has: t, v. Pass"):
+        opened(path, views=True)
+
+
+def test_views_of_a_sqlite_file_need_trust(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    there = sqlite3.connect(path)
+    there.execute("CREATE TABLE t (x REAL)")
+    there.execute("CREATE VIEW v AS SELECT x FROM t")
+    there.execute("CREATE VIRTUAL TABLE w USING fts5(x)")
+    there.close()
+    with pytest.raises(ValueError, match="a.sqlite has the view 'v', and a view of a file can"):
+        opened(path, table="v")
+    with pytest.raises(ValueError, match="a.sqlite has no table 'w'; it has: t. Pass"):
+        opened(path, table="w")
+    assert opened(path, table="t").table.columns == ("x",)
+    assert opened(path, table="v", views=True).table.columns == ("x",)
+
+
+def test_a_connection_of_ones_own_may_have_views(tmp_path: Path) -> None:
+    there = ibis.duckdb.connect()
+    there.raw_sql("CREATE VIEW v AS SELECT 1 AS x")
+    assert open_source(there, table="v").table.columns == ("x",)
+    there.disconnect()
+
+
+def test_a_sqlite_file_is_not_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "it's 100%?#.sqlite"
+    there = sqlite3.connect(path)
+    there.execute("CREATE TABLE t (x REAL)")
+    there.close()
+    source = opened(path)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        source.connection.con.execute("DROP TABLE t")
+    source.connection.disconnect()

@@ -46,6 +46,14 @@ def test_only_errors_of_engines_are_translated() -> None:
             raise KeyError("a bug")
 
 
+def test_secrets_are_not_shown() -> None:
+    with pytest.raises(EngineError) as caught, errors.reporting("x", secrets=("hunter22",)):
+        raise duckdb.Error("bad 'hunter22' in postgres://u:hunter22@h, password=abc")
+    assert str(caught.value) == "x cannot be read (bad '***' in postgres://***@h, password=***)."
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__  # a traceback would show it
+
+
 def test_the_root_cause_of_a_java_error_is_shown() -> None:
     root = SimpleNamespace(getCause=lambda: None, getMessage=lambda: "\n disk full \n at line 1")
     error: Any = RuntimeError("a long trace")

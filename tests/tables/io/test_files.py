@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS
+from metapac import InvalidInput, MetaPS
 from metapac.tables import calibrate_table
+from metapac.tables.io import files
 from metapac.tables.io.csv_text import check_line_endings
-from metapac.tables.io.files import hide_password, would_match
+from metapac.tables.io.files import find, would_match
 from tests.helpers.engines import connection
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "on_infeasible": "trivial"}
@@ -134,6 +137,44 @@ def test_commas_and_tabs_are_not_mixed(tmp_path: Path) -> None:
         tasks([tmp_path / "a.csv", tmp_path / "b.tsv"], "duckdb")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+@pytest.mark.parametrize("name", [b"\xff.csv", b"folder-\xff/a.csv"])
+def test_paths_that_are_not_utf8_are_rejected(name: bytes, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("site,p\na,0.5\n")
+    with pytest.raises(InvalidInput, match=r"is not valid UTF-8. Rename the file or folder"):
+        find([str(path)])
+
+
+def test_a_folder_with_too_many_entries_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.csv", "d/b.csv", "d/c.txt", ".hidden/x.csv", "_temporary/y.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("g,s\n")
+    monkeypatch.setattr(files, "_MOST_ENTRIES", 6)
+    found = [tmp_path / "a.csv", tmp_path / "d" / "b.csv"]
+    assert find([str(tmp_path)]) == ("csv", found)
+    monkeypatch.setattr(files, "_MOST_ENTRIES", 5)
+    with pytest.raises(InvalidInput, match="holds more than 5 files and folders. Pass a folder"):
+        find([str(tmp_path)])
+
+
+def test_folders_and_files_that_vanish_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "a.csv", "a")
+    walk = os.walk
+
+    def walk_with_ghosts(folder: Path) -> Any:
+        for place, folders, names in walk(folder):
+            yield place, [*folders, "ghost"], [*names, "ghost.csv"]
+
+    monkeypatch.setattr(os, "walk", walk_with_ghosts)
+    assert find([str(tmp_path)]) == ("csv", [tmp_path / "a.csv"])
+
+
 def test_an_address_must_be_the_only_source() -> None:
     with pytest.raises(ValueError, match="s3://a/x.csv is an address, and must be the only source"):
         tasks(["s3://a/x.csv", "s3://a/y.csv"], "duckdb")
@@ -227,9 +268,3 @@ def test_outputs_that_would_be_read_next_time(
     put(Path("in/a.parquet"), "a")
     assert would_match(origin, Path(path)) == expected
     assert would_match(str(tmp_path / origin), Path(path)) == expected
-
-
-def test_passwords_are_not_shown() -> None:
-    assert hide_password("postgres://me:secret@host/db") == "postgres://me:***@host/db"
-    hidden = hide_password("postgres:///db?user=me&password=secret&host=here")
-    assert hidden == "postgres:///db?user=me&password=***&host=here"

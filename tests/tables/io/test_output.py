@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import multiprocessing
+import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from metapac import MetaPS, label_lists
+from metapac._masking import mask
 from metapac.tables import predict_table
+from metapac.tables.io.output import check_output
 from metapac.tables.io.sources import open_source
 from tests.helpers.engines import connection, put
 
@@ -105,6 +109,34 @@ def test_not_every_engine_can_write_to_an_address(promise: MetaPS, frame: pd.Dat
         predict_table(promise, put("sqlite", frame), output="s3://bucket/sets.parquet")
 
 
+SECRET = "https://me:pass-word@host/sets"
+
+
+@pytest.mark.parametrize(
+    ("engine", "address", "reason"),
+    [
+        ("sqlite", f"{SECRET}.parquet", "is an address, to which sqlite cannot write"),
+        ("duckdb", f"{SECRET}.parquet", "cannot be written"),
+        ("duckdb", f"{SECRET}.parquet?sig=pass-word", "must end in .parquet or .csv"),
+    ],
+)
+def test_addresses_are_shown_without_secrets(
+    engine: str, address: str, reason: str, promise: MetaPS, frame: pd.DataFrame
+) -> None:
+    with pytest.raises(ValueError, match=reason) as caught:
+        predict_table(promise, put(engine, frame), output=address)
+    assert "https://***@host/sets.parquet" in str(caught.value)
+    assert "pass-word" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_address_is_not_written_over_itself(frame: pd.DataFrame) -> None:
+    address = f"{SECRET}.parquet"
+    source = replace(open_source(frame), name=mask(address))
+    with pytest.raises(ValueError, match=r"https://\*\*\*@host/sets.parquet is also the input"):
+        check_output(source, address)
+    check_output(source, address.replace("sets", "others"))
+
+
 def test_a_missing_folder_is_reported_first(promise: MetaPS, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="folder does not exist"):
         predict_table(promise, pa.table({"p_a": [None]}), output=tmp_path / "none" / "sets.csv")
@@ -126,7 +158,12 @@ def test_two_processes_writing_one_file(promise: MetaPS, tmp_path: Path) -> None
 
 def write(promise: MetaPS, size: int, path: Path) -> None:
     for _ in range(5):
-        predict_table(promise, pa.table({"p_a": np.linspace(0, 1, size)}), output=path)
+        predict_table(promise, two_classes(size), output=path)
+
+
+def two_classes(size: int) -> pa.Table:
+    scores = np.linspace(0, 1, size)
+    return pa.table({"p_a": scores, "p_b": 1 - scores})
 
 
 def test_inputs_are_not_overwritten(promise: MetaPS, tmp_path: Path) -> None:
@@ -153,7 +190,7 @@ def test_the_output_is_named_if_it_cannot_be_written(
     path = tmp_path / f"full.{suffix}"
     path.symlink_to("/dev/full")
     with pytest.raises(ValueError, match=rf"full.{suffix} cannot be written \("):
-        predict_table(promise, pa.table({"p_a": np.linspace(0, 1, 100_000)}), output=path)
+        predict_table(promise, two_classes(100_000), output=path)
 
 
 def test_all_engines_write_booleans_in_the_same_way(
@@ -179,7 +216,7 @@ def test_inputs_are_recognised_by_their_local_address(promise: MetaPS, tmp_path:
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_blanks_around_text_are_kept(promise: MetaPS, engine: str, tmp_path: Path) -> None:
-    table = put(engine, pd.DataFrame({"site": [" a ", "a"], "p_a": [1.0, 1.0]}))
+    table = put(engine, pd.DataFrame({"site": [" a ", "a"], "p_a": 1.0, "p_b": 0.0}))
     predict_table(promise, table, output=tmp_path / f"{engine}.csv")
     result = open_source(tmp_path / f"{engine}.csv")
     assert sorted(result.run(result.table)["site"].to_pylist()) == [" a ", "a"]

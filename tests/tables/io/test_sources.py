@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyarrow import feather
 
 from metapac import MetaPS
+from metapac.exceptions import InvalidInput, MetapacError
 from metapac.tables import calibrate_table
+from metapac.tables.io.csv_format import CsvFormat
 from metapac.tables.io.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put
+from tests.helpers.workbooks import write_workbook
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 NAMES = ["it's", 'say "x"', "a,b", "line\nbreak", "\N{DOG}", "007", "7", "2020-01-02", "01-02-2020"]
@@ -99,7 +104,7 @@ def test_a_folder_name_may_hold_the_task(
 
 def test_a_password_is_not_shown() -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(ValueError, match=r"postgres://me:\*\*\*@127.0.0.1:1/x cannot be read"):
+    with pytest.raises(ValueError, match=r"postgres://\*\*\*@127.0.0.1:1/x cannot be read"):
         open_source("postgres://me:secret@127.0.0.1:1/x", table="t")
 
 
@@ -148,7 +153,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     for path, message in [
         (tmp_path / "no.parquet", "No such file: .*no.parquet"),
         (tmp_path / "*.parquet", r"no file matches: .*\*.parquet"),
-        (tmp_path, "folder holds no Parquet, CSV or JSON lines files"),
+        (tmp_path, "folder holds no files that are read, such as Parquet, CSV or JSON li"),
     ]:
         with pytest.raises(FileNotFoundError, match=message):
             opened(path)
@@ -183,7 +188,7 @@ def test_a_pipe_is_rejected(tmp_path: Path) -> None:
 def test_a_table_name_for_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("task,score\na,1\n")
     with pytest.raises(
-        ValueError, match="table='x' applies only to databases, and .*a.csv is not one"
+        ValueError, match="table='x' applies only to databases and workbooks, and .*a.csv is n"
     ):
         opened(tmp_path / "a.csv", table="x")
 
@@ -228,10 +233,135 @@ def test_an_empty_list_of_paths_is_rejected() -> None:
 
 @pytest.mark.parametrize("address", ["foo://me:secret@host/db", "mysql://me:secret@host/db"])
 def test_missing_drivers_do_not_reveal_passwords(address: str) -> None:
-    message = r"://me:\*\*\*@host/db (is not an address|needs a driver)"
+    message = r"://\*\*\*@host/db (is not an address|needs a driver)"
     with pytest.raises(ValueError, match=message) as error:
         open_source(address, table="t")
     assert "secret" not in str(error.value)
+
+
+SECRET = "Zq" + "7x" * 4
+ADDRESSES = [
+    "postgres://u:{}@127.0.0.1:1/db",
+    "postgres://u:se/{}@127.0.0.1:1/db",
+    "postgres://u:{}#x@127.0.0.1:1/db",
+    "postgres://u:?{}@127.0.0.1:1/db",
+    "postgres://u:[{}@127.0.0.1:1/db",
+    "postgres://{}@127.0.0.1:1/db",
+    "postgres://127.0.0.1:1/db?password={}&user=me",
+    "postgres://127.0.0.1:1/db?passfile={}",
+    "postgres://u:{}",
+    "http://u:{}@127.0.0.1:1/x.parquet",
+    "https://127.0.0.1:1/x.parquet?X-Amz-Signature={}",
+    "https://127.0.0.1:1/x.parquet?{}",
+    "https://127.0.0.1:1/x.parquet#{}",
+    "s3://bucket/x.csv?s3_secret_access_key={}",
+    "abfss://{}@account/x.parquet",
+    "snowflake://u:p@account/db?token={}",
+    "duckdb://x?motherduck_token={}",
+    "foo://{}:{}@host",
+]
+
+
+NO_ADDRESSES = [
+    " postgres://u:{}@127.0.0.1:1/db",
+    "md:db?motherduck_token={}",
+    "jdbc:postgresql://h/db?user=u&password={}",
+    "host=127.0.0.1 port=1 user=u password={}",
+    "http:/u:{}@h/x.parquet",
+    "http:/u:{}@h/*.parquet",
+]
+
+
+@pytest.mark.parametrize("text", NO_ADDRESSES)
+def test_a_file_that_is_missing_shows_no_secret(text: str) -> None:
+    with pytest.raises(FileNotFoundError, match=r"\*\*\*") as caught:
+        open_source(text.format(SECRET))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["u:se@cr/et@127.0.0.1:1/db", "u:cr@@127.0.0.1:1/db", "h/db?x=@"])
+def test_addresses_that_programs_split_differently_are_rejected(place: str) -> None:
+    with pytest.raises(InvalidInput, match="is not an address that .* %40 for @") as caught:
+        open_source(f"postgres://{place}", table="t")
+    assert "cr" not in str(caught.value).split()[0]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_part_of_an_error_shows_a_secret(address: str) -> None:
+    with pytest.raises(MetapacError) as caught:
+        open_source(address.replace("{}", SECRET), table="t" if "postgres" in address else None)
+    printed = "".join(traceback.format_exception(caught.value, chain=True))
+    lines = [line for line in printed.splitlines() if "open_source(" not in line]
+    assert SECRET not in str(caught.value)
+    assert SECRET not in "\n".join(lines)
+    assert "\n" not in str(caught.value)
+
+
+def test_remote_files_need_an_extension_that_is_not_downloaded() -> None:
+    with pytest.raises(ValueError, match=r"https://host/a.parquet needs DuckDB's extension httpfs"):
+        open_source("https://host/a.parquet")
+    with pytest.raises(ValueError, match=r"az://box/a.parquet needs DuckDB's extension azure, whi"):
+        open_source("az://box/a.parquet", connection=connection("duckdb"))
+
+
+def test_remote_files_that_are_read_into_memory_are_rejected() -> None:
+    with pytest.raises(ValueError, match=r"https://host/a.xlsx must be downloaded first"):
+        open_source("https://host/a.xlsx")
+
+
+def test_options_of_csv_apply_only_to_csv(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source in (tmp_path / "a.parquet", frame):
+        with pytest.raises(ValueError, match="decimal applies only to CSV files, and .* is not on"):
+            open_source(source, csv_format=CsvFormat(decimal=","))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("encoding", ["utf-8", "windows-1252", "utf-16"])
+def test_foreign_csv_gives_the_same_threshold(
+    frame: pd.DataFrame, expected: MetaPS, engine: str, encoding: str, tmp_path: Path
+) -> None:
+    written = frame.replace({"\N{DOG}": "K\xf6ln \u20ac"})
+    written.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",", encoding=encoding)
+    source = open_source(
+        tmp_path / "a.csv",
+        connection=connection(engine),
+        csv_format=CsvFormat(";", ",", encoding),
+    )
+    result = calibrate_table(source, task="task", score="score", **PROMISE)
+    assert "K\xf6ln \u20ac" in result.tasks_.tolist()
+    assert sorted(result.task_thresholds_) == sorted(expected.task_thresholds_)
+    assert result.threshold_ == expected.threshold_
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_index_columns_of_pandas_are_ignored(
+    frame: pd.DataFrame, expected: MetaPS, engine: str, tmp_path: Path
+) -> None:
+    frame.to_csv(tmp_path / "a.csv")
+    frame.to_parquet(tmp_path / "a.parquet", index=True)
+    for name in ("a.csv", "a.parquet"):
+        check(expected, tmp_path / name, connection=connection(engine))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_workbooks_and_arrow_files(
+    frame: pd.DataFrame, expected: MetaPS, engine: str, tmp_path: Path
+) -> None:
+    feather.write_feather(pa.Table.from_pandas(frame), tmp_path / "a.feather")
+    check(expected, tmp_path / "a.feather", connection=connection(engine))
+    finite = frame.replace({-np.inf: -1.0})
+    rows = [list(finite.columns), *finite.to_numpy().tolist()]
+    write_workbook(tmp_path / "a.xlsx", {"scores": rows})
+    result = calibrate_table(
+        tmp_path / "a.xlsx", task="task", score="score", **PROMISE, connection=connection(engine)
+    )
+    assert result.threshold_ == expected.threshold_
+
+
+def test_addresses_of_database_files_are_paths() -> None:
+    with pytest.raises(ValueError, match="sqlite://a.db is the address of a file. Pass its path"):
+        open_source("sqlite://a.db")
 
 
 def test_subclasses_of_frames_are_frames() -> None:

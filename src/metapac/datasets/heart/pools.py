@@ -82,7 +82,8 @@ class StateYears:
         count = len(np.unique(self.codes[chosen & ~self._is_large]))
         if not count:
             return pool
-        return f"{pool}, without {count} state-years of fewer than {self._min_size} rows"
+        state_years = f"{count} state-year{'s' * (count != 1)}"
+        return f"{pool}, without {state_years} of fewer than {self._min_size} rows"
 
     def pools(self, rows: Mapping[str, Counts], names: Mapping[str, str]) -> Pools[GroupPool]:
         """Return pools, standardised with the mean and deviation of the training pool.

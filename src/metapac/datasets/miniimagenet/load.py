@@ -59,7 +59,7 @@ def miniimagenet(*, validation: int = 0, home: cache.Home = None) -> Pools[Class
     ...     _ = get_data_set("miniimagenet").prepare(pathlib.Path(home, "images"), home=home)
     ...     pools = miniimagenet(validation=1, home=home)
     >>> pools.calibration
-    <ClassPool 'calibration': 1 classes, 1 examples>
+    <ClassPool 'calibration': 1 class, 1 example>
     """
     data = cache.open_prepared(NAME, home)
     classes = data.facts["classes"]

@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from metapac._files import private_folder
 from metapac._types import PathLike, Progress, ignore_progress
 from metapac.exceptions import BadArchive, InvalidInput
 
@@ -208,8 +208,8 @@ def _scratch_folder(folder: Path) -> Iterator[Path]:
     created = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as name:
-            yield Path(name)
+        with private_folder(".unpacking", folder) as scratch:
+            yield scratch
     finally:
         if created:
             with suppress(OSError):  # not empty: the archive was unpacked

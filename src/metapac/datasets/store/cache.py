@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from metapac import _document
-from metapac._files import new_folder, temporary_name
+from metapac._files import clear_leftovers, new_folder, temporary_name
 from metapac._types import Array, PathLike
 from metapac.exceptions import BadArtefact, InvalidInput
 
@@ -25,7 +25,7 @@ Home = PathLike | None
 
 _DAY = 24 * 3600 * 10**9  # nanoseconds; a folder unused for a day is not in use by any process
 _CACHE = re.compile(r"prepared-[0-9a-f]{16}")
-_LEFTOVER = re.compile(rf"\.{_CACHE.pattern}\.[0-9a-f]{{16}}\.partial")  # see temporary_name
+_LEFTOVER = rf"\.{_CACHE.pattern}\.[0-9a-f]{{16}}\.partial"  # see temporary_name
 
 
 def data_home(home: Home = None) -> Path:
@@ -323,7 +323,7 @@ def _modified(folder: Path) -> int:
 
 def _format(name: str) -> _document.Format:
     remedy = f"Run 'metapac data prepare {name}' again, or delete that folder."
-    return _document.Format("metapac data", "'metapac data prepare'", remedy)
+    return _document.Format("metapac data", "'metapac data prepare'", remedy, shape="data")
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def _open(folder: Path) -> Prepared:
     for name, recorded in document["arrays"].items():
         try:
             array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # NumPy parses the header as Python: errors of many types
             raise _damaged(folder, f"{name}.npy cannot be read ({error})") from error
         if [array.dtype.str, [*array.shape]] != [recorded["dtype"], recorded["shape"]]:
             raise _damaged(folder, f"{name}.npy is not the array that was written")
@@ -364,19 +364,16 @@ def _is_intact(folder: Path) -> bool:
 
 
 def _delete_unused(parent: Path, keep: Path) -> None:
-    """Delete caches and leftovers of killed processes that were not used for a day.
+    """Delete caches that were not used for a day, and leftovers of killed processes.
 
     Files, links, and folders with any other name belong to someone else and stay.
     """
     for old in parent.iterdir():
         if old == keep or old.is_symlink() or not old.is_dir():
             continue
-        if time.time_ns() - _modified(old) <= _DAY:
-            continue
-        if _CACHE.fullmatch(old.name):
+        if _CACHE.fullmatch(old.name) and time.time_ns() - _modified(old) > _DAY:
             _delete(old)
-        elif _LEFTOVER.fullmatch(old.name):
-            shutil.rmtree(old, ignore_errors=True)
+    clear_leftovers(parent, _LEFTOVER)
 
 
 def _delete(folder: Path) -> None:

@@ -59,6 +59,10 @@ class Download:
                 "url must start with http:// or https:// and a host, with all characters outside "
                 f"ASCII percent-encoded, got {self.url!r}."
             )
+        try:
+            urlsplit(self.url)
+        except ValueError as error:  # such as a bracket that is not closed
+            raise InvalidInput(f"url must be a valid address, got {self.url!r}: {error}.") from None
         if self.name in ("", ".", "..") or set(self.name) & set("/\\:\0"):
             raise InvalidInput(f"name must be a file name without folders, got {self.name!r}.")
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):

@@ -141,13 +141,13 @@ class Pixels(nn.Module):
 
 
 def _channel_tensor(name: str, value: PerChannel, channels: int) -> Tensor:
-    values = torch.tensor(per_channel(value, channels), dtype=torch.get_default_dtype())
-    if len(values) != channels or (name == "std" and not bool((values > 0).all())):
+    values = per_channel(value, channels)
+    if len(values) != channels or (name == "std" and not all(each > 0 for each in values)):
         rule = "positive numbers" if name == "std" else "numbers"
         raise InvalidInput(
             f"{name} must be one number or {channels} {rule}, one for each channel, got {value!r}."
         )
-    return values.view(-1, 1, 1)
+    return torch.tensor(values, dtype=torch.get_default_dtype()).view(-1, 1, 1)
 
 
 def per_channel(value: PerChannel, channels: int) -> list[float]:

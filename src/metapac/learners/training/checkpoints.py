@@ -16,7 +16,11 @@ from metapac import _document
 from metapac._types import PathLike
 from metapac.exceptions import BadArtefact, InvalidInput, Message, Parameter
 from metapac.learners.protocols import Trainable
-from metapac.learners.training.weights import check_same_architecture, detached_copy
+from metapac.learners.training.weights import (
+    check_same_architecture,
+    check_tensors,
+    detached_copy,
+)
 
 FILE = "checkpoint.safetensors"
 CHECKPOINT = _document.Format(
@@ -25,6 +29,7 @@ CHECKPOINT = _document.Format(
     remedy="Restore it from a backup, or choose another folder to train from the start.",
     schema=2,
     oldest=2,
+    shape="checkpoint",
 )
 _OLD_INDEX = "checkpoint.json"  # of metapac 0.1, beside a file of tensors for each epoch
 _PARTS = ("weights", "best", "optimiser")
@@ -70,13 +75,7 @@ def write(folder: PathLike, checkpoint: Checkpoint) -> None:
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for leftover in target.glob(f".{FILE}.*.partial"):  # of a process that was killed
-        leftover.unlink(missing_ok=True)
-    tensors = {
-        f"{part}/{name}": detached_copy(tensor)
-        for part in _PARTS
-        for name, tensor in getattr(checkpoint, part).items()
-    }
+    tensors = {name: detached_copy(tensor) for name, tensor in _name_tensors(checkpoint).items()}
     body = {name: getattr(checkpoint, name) for name in ("architecture", "config", "history")}
     _document.write_tensors(target / FILE, tensors, body, CHECKPOINT, framework="torch")
 
@@ -109,9 +108,14 @@ def read(folder: PathLike) -> Checkpoint | None:
     if not path.exists():
         return None
     document, tensors = _document.read_tensors(path, CHECKPOINT, framework="torch")
+    epochs = [epoch["epoch"] for epoch in document["history"]]
+    if epochs != list(range(1, len(epochs) + 1)):
+        raise _document.inconsistent(path, CHECKPOINT, "its history skips or repeats an epoch")
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in _PARTS}
     for key, tensor in tensors.items():
         part, _, name = key.partition("/")
+        if part not in parts:
+            raise _document.inconsistent(path, CHECKPOINT, f"tensor {key!r} belongs to no part")
         parts[part][name] = tensor
     return Checkpoint(document["architecture"], document["config"], document["history"], **parts)
 
@@ -156,6 +160,47 @@ def check_same_run(
             Parameter("epochs", epochs),
             Parameter("epochs", len(stored.history)),
         )
+
+
+def check_same_tensors(
+    folder: PathLike, stored: Checkpoint, learner: Trainable, optimiser: Optimizer
+) -> None:
+    """Raise if the tensors of a checkpoint do not fit a learner and its optimiser.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the run, for the message.
+    stored : Checkpoint
+        The checkpoint.
+    learner : Trainable
+        Learner to train.
+    optimiser : torch.optim.Optimizer
+        Adam, with the parameters to train.
+
+    Raises
+    ------
+    BadArtefact
+        If a tensor is missing, unknown or of another shape.
+    """
+    state = learner.module.state_dict()
+    like = {f"{part}/{name}": state[name] for part in ("weights", "best") for name in state}
+    started = {key.partition("/")[0] for key in stored.optimiser}  # those that had a gradient
+    for i, parameter in enumerate(optimiser.param_groups[0]["params"]):
+        if str(i) in started:
+            moments = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter)
+            needed = {"step": torch.zeros(()), **moments}
+            like |= {f"optimiser/{i}/{name}": tensor for name, tensor in needed.items()}
+    check_tensors(Path(folder) / FILE, CHECKPOINT, _name_tensors(stored), like)
+
+
+def _name_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """Return all tensors of a checkpoint by their name in its file."""
+    return {
+        f"{part}/{name}": tensor
+        for part in _PARTS
+        for name, tensor in getattr(checkpoint, part).items()
+    }
 
 
 def get_optimiser_state(optimiser: Optimizer) -> dict[str, Tensor]:

@@ -87,6 +87,7 @@ class Trainer:
         history = History()
         if folder is not None and stored is not None:
             checkpoints.check_same_run(folder, stored, self.learner, asdict(self.config), epochs)
+            checkpoints.check_same_tensors(folder, stored, self.learner, self.optimiser)
             history = self._restore(stored)
         if self.ranks.broadcast(len(history.epochs)) != len(history.epochs):
             raise InvalidInput(

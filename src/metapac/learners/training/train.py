@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
 
 from metapac._checks import as_whole_number
+from metapac._runs import lock_folder
 from metapac._types import PathLike, Seed
 from metapac.exceptions import InvalidInput
 from metapac.learners._inference import eval_mode
 from metapac.learners.protocols import Trainable
-from metapac.learners.training.distributed import choose_device, process_group
+from metapac.learners.training.distributed import Ranks, choose_device, process_group
 from metapac.learners.training.episodes import EpisodeSampler, Pool, fingerprint
 from metapac.learners.training.history import Epoch, History, TrainingConfig
 from metapac.learners.training.loop import Trainer, training_context
@@ -95,8 +97,8 @@ def train(
     Raises
     ------
     InvalidInput
-        If an argument is not valid, if the loss diverges, or if the checkpoint is of a run with
-        other arguments.
+        If an argument is not valid, if the loss diverges, if the checkpoint is of a run with
+        other arguments, or if another process is training in its folder.
     BadArtefact
         If the checkpoint is damaged.
 
@@ -141,16 +143,24 @@ def train(
     where = choose_device(device)
     with process_group(where) as ranks, training_context(learner.module, where, ranks):
         trainer = Trainer(learner, train_pool, validation_pool, config, where, ranks, compile)
-        history = trainer.start(checkpoint, epochs, any_rng=rng is None)
-        try:
-            while len(history.epochs) < epochs and not history.has_stalled(patience):
-                history = trainer.train_epoch(history)
-                trainer.save(checkpoint, history)
-                if on_epoch is not None and ranks.is_first:
-                    on_epoch(history.epochs[-1])
-        finally:  # even after an error, the learner has its best weights so far
-            learner.module.load_state_dict(trainer.best)
+        with _lock(checkpoint, ranks):
+            history = trainer.start(checkpoint, epochs, any_rng=rng is None)
+            try:
+                while len(history.epochs) < epochs and not history.has_stalled(patience):
+                    history = trainer.train_epoch(history)
+                    trainer.save(checkpoint, history)
+                    if on_epoch is not None and ranks.is_first:
+                        on_epoch(history.epochs[-1])
+            finally:  # even after an error, the learner has its best weights so far
+                learner.module.load_state_dict(trainer.best)
     return history
+
+
+def _lock(folder: PathLike | None, ranks: Ranks) -> AbstractContextManager[None]:
+    """Keep other runs out of a folder; the first process locks it for all that train together."""
+    if folder is None or not ranks.is_first:
+        return nullcontext()
+    return lock_folder(folder, "metapac train")
 
 
 def accuracy(

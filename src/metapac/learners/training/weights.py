@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metapac import _document
+from metapac import _document, _schema
 from metapac._types import PathLike
 from metapac.exceptions import InvalidInput
 from metapac.learners.maml import MAML
@@ -24,6 +24,7 @@ WEIGHTS = _document.Format(
     written_by="save_weights or metapac train",
     remedy="Restore it from a backup, or train again.",
     unsigned=True,
+    shape="weights",
 )
 
 
@@ -80,6 +81,7 @@ def load_weights(learner: Trainable, path: PathLike) -> None:
     """
     architecture, state = _read(path)
     check_same_architecture(path, architecture, learner)
+    check_tensors(path, WEIGHTS, state, learner.module.state_dict())
     learner.module.load_state_dict(state)
 
 
@@ -119,7 +121,11 @@ def load_learner(path: PathLike) -> ProtoNet | MAML:
     file = Path(path)
     file = file / "model.safetensors" if file.is_dir() else file
     architecture, state = _read(file)
-    learner = _build(file, architecture)
+    _check_rebuildable(file, architecture)
+    with torch.device("meta"):  # no memory is spent on sizes that the tensors do not bear out
+        blank = _build(file, architecture, state)
+        check_tensors(file, WEIGHTS, state, blank.module.state_dict())
+    learner = _build(file, architecture, state)
     check_same_architecture(file, architecture, learner)
     learner.module.load_state_dict(state)
     learner.module.eval()
@@ -165,6 +171,34 @@ def check_same_architecture(path: PathLike, stored: Mapping[str, Any], learner: 
         )
 
 
+def check_tensors(
+    path: PathLike, kind: _document.Format, found: Mapping[str, Tensor], like: Mapping[str, Tensor]
+) -> None:
+    """Raise if the tensors of a file do not have the names and shapes that its learner needs.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, for the message.
+    kind : Format
+        Its format.
+    found : mapping of Tensor
+        Its tensors.
+    like : mapping of Tensor
+        Tensors of these names and shapes are needed.
+
+    Raises
+    ------
+    BadArtefact
+        If a tensor is missing, unknown or of another shape.
+    """
+    for name in sorted({*found, *like}):
+        shape, needed = (list(each[name].shape) if name in each else None for each in (found, like))
+        if shape != needed:
+            reason = f"tensor {name!r} has shape {shape}, and its architecture needs {needed}"
+            raise _document.inconsistent(path, kind, reason)
+
+
 def detached_copy(tensor: Tensor) -> Tensor:
     """Return a copy that a file can hold: contiguous, on the host, sharing no memory.
 
@@ -197,22 +231,45 @@ def _as_call(description: Mapping[str, Any]) -> str:
     return f"{description.get('class')}({arguments})"
 
 
-def _build(file: Path, architecture: Mapping[str, Any]) -> ProtoNet | MAML:
-    if architecture["class"] == "ProtoNet":
-        return ProtoNet(_build_backbone(file, architecture["backbone"]))
-    if architecture["class"] == "MAML":
+def _check_rebuildable(file: Path, architecture: Mapping[str, Any]) -> None:
+    """Raise unless metapac knows the classes of a learner and of its backbone."""
+    if architecture["class"] not in ("ProtoNet", "MAML"):
+        raise _unknown_class(file, architecture["class"])
+    try:
+        _schema.check(architecture, _schema.load_schema("architecture"))
+    except _schema.Fault as fault:
+        raise _document.inconsistent(file, WEIGHTS, fault.inside("architecture")) from fault
+    name = _backbone(architecture)["class"]
+    if name not in {backbone.__name__ for backbone in BACKBONES.values()}:
+        raise _unknown_class(file, name)
+
+
+def _backbone(architecture: Mapping[str, Any]) -> Mapping[str, Any]:
+    described: Mapping[str, Any] = architecture.get("model", architecture)["backbone"]
+    return described
+
+
+def _build(
+    file: Path, architecture: Mapping[str, Any], state: Mapping[str, Tensor]
+) -> ProtoNet | MAML:
+    backbone = _backbone(architecture)
+    if backbone.get("depth", 0) > len(state):
+        raise _document.inconsistent(file, WEIGHTS, "it has fewer tensors than layers")
+    try:
+        network = _build_backbone(backbone)
+        if architecture["class"] == "ProtoNet":
+            return ProtoNet(network)
         options = {name: architecture[name] for name in ("steps", "step_size", "second_order")}
-        model = architecture["model"]
-        return MAML(_build_backbone(file, model["backbone"]), model["classes"], **options)
-    raise _unknown_class(file, architecture["class"])
+        return MAML(network, architecture["model"]["classes"], **options)
+    except (InvalidInput, TypeError, RuntimeError) as error:  # arguments that the class refuses
+        reason = f"{_as_call(architecture)} cannot be built ({error})"
+        raise _document.inconsistent(file, WEIGHTS, " ".join(reason.split())) from error
 
 
-def _build_backbone(file: Path, description: Mapping[str, Any]) -> Backbone:
+def _build_backbone(description: Mapping[str, Any]) -> Backbone:
     options = dict(description)
     class_name = options.pop("class")
     classes = {backbone.__name__: backbone for backbone in BACKBONES.values()}
-    if class_name not in classes:
-        raise _unknown_class(file, class_name)
     if class_name == "SentenceCNN":  # the word vectors are among the weights
         options["words"] = torch.zeros(options["words"])
     return classes[class_name](**options, rng=0)

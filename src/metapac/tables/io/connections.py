@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import tempfile
-from pathlib import Path
+import weakref
+from contextlib import ExitStack
 from typing import Any
 
 import ibis
 
 from metapac import _checks, _optional
+from metapac._files import private_folder
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tables.io.errors import reason
 
 _ENGINES = ("duckdb", "spark")
+# DuckDB would otherwise download and run code that a query or an address calls for.
+_NO_DOWNLOADS = {
+    "allow_community_extensions": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
 
 
 def connect(
@@ -77,11 +82,15 @@ def connect(
 
 def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
     duckdb = _optional.require("duckdb", extra="tables", purpose="reading tables")
-    spill = Path(tempfile.gettempdir()) / f"metapac-{os.getpid()}-{secrets.token_hex(4)}"
+    scratch = ExitStack()
+    spill = scratch.enter_context(private_folder("metapac-spill"))
     config = {"temp_directory": str(spill), "threads": threads, "memory_limit": memory_limit}
     try:
-        return ibis.duckdb.connect(**{k: v for k, v in config.items() if v is not None})
-    except duckdb.Error as error:
+        given = {name: value for name, value in config.items() if value is not None}
+        connection = ibis.duckdb.connect(**given, **_NO_DOWNLOADS)
+        return _close_with(connection, scratch)
+    except (duckdb.Error, RuntimeError) as error:  # RuntimeError for text that is not UTF-8
+        scratch.close()
         raise InvalidInput(
             "{} must be a size such as 4GiB, got {!r}. Pass {}.",
             Parameter("memory_limit"),
@@ -99,9 +108,14 @@ def _connect_spark(master: str | None, memory_limit: str | None, threads: int | 
     builder = sql.SparkSession.builder.appName("metapac").master(master)
     for name, value in _spark_settings(master, memory_limit).items():
         builder = builder.config(name, value)
+    scratch = ExitStack()
+    if master.startswith("local"):  # by default, a folder in the working directory
+        warehouse = scratch.enter_context(private_folder("metapac-spark"))
+        builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     try:
         session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
+        scratch.close()
         no_answer = "stopped SparkContext" in reason(error)
         why = "no master answered" if no_answer else reason(error)
         raise InvalidInput(
@@ -109,7 +123,22 @@ def _connect_spark(master: str | None, memory_limit: str | None, threads: int | 
             "newer on this machine and, unless it runs here, a cluster that answers at that "
             "address."
         ) from error
-    return ibis.pyspark.connect(session)
+    return _close_with(ibis.pyspark.connect(session), scratch)
+
+
+def _close_with(connection: Any, scratch: ExitStack) -> Any:
+    """Return the connection, whose scratch folder goes with it, or at the end of the process."""
+    delete = weakref.finalize(connection, scratch.close)
+    disconnect = connection.disconnect
+
+    def close() -> None:
+        try:
+            disconnect()
+        finally:
+            delete()
+
+    connection.disconnect = close
+    return connection
 
 
 def _spark_settings(master: str, memory_limit: str | None) -> dict[str, str]:

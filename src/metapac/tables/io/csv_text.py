@@ -6,41 +6,27 @@ Engines read the rows. This slow reader is used only to explain why an engine fa
 from __future__ import annotations
 
 import csv
-import gzip
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import InvalidInput, Message
 from metapac.tables._checks import check_case_collisions
+from metapac.tables.io.csv_format import PLAIN, CsvFormat, OpenOption
+
+_SEPARATORS = (";", "\t", "|", ",")
 
 
-def delimiter(path: Path) -> str:
-    """Return the separator of the columns: a tab in .tsv files, a comma in all others.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    str
-        The separator.
-    """
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return "\t" if suffixes[-1:] == [".tsv"] else ","
-
-
-def read_header(path: Path) -> list[str]:
+def read_header(path: Path, csv_format: CsvFormat = PLAIN) -> list[str]:
     """Return the column names of a file.
 
     Parameters
     ----------
     path : Path
         The file.
+    csv_format : CsvFormat, optional
+        How it is written.
 
     Returns
     -------
@@ -50,28 +36,61 @@ def read_header(path: Path) -> list[str]:
     Raises
     ------
     InvalidInput
-        If a name is missing or repeated, or if two differ only in case.
+        If a name is repeated, if two differ only in case, or if the columns seem to have another
+        separator.
     """
-    with _open(path) as file:
-        columns = next(csv.reader(file, delimiter=delimiter(path)), [])
+    with csv_format.open(path) as file:
+        columns = next(csv.reader(file, delimiter=csv_format.separator_of(path)), [])
+        first = next(file, "")
     if not columns:
         raise InvalidInput(f"{path} is empty; it needs a header line with the column names.")
-    for name in columns:
-        if not name:
-            raise InvalidInput(f"{path} has a column without a name. Name it in the header line.")
+    if len(columns) == 1 and csv_format.separator is None:
+        _check_separator(path, columns[0], first)
+    return name_columns(str(path), columns)
+
+
+def name_columns(title: str, columns: Sequence[str]) -> list[str]:
+    """Return the names of columns, such as "Unnamed: 0" for one without a name, as pandas does.
+
+    Parameters
+    ----------
+    title : str
+        Name of the table in messages.
+    columns : sequence of str
+        The header.
+
+    Returns
+    -------
+    list of str
+        Distinct names.
+
+    Raises
+    ------
+    InvalidInput
+        If a name is repeated, or if two differ only in case.
+    """
+    for name in filter(None, columns):
         if columns.count(name) > 1:
-            raise InvalidInput(f"{path} has two columns named {name!r}. Rename one.")
-    check_case_collisions(str(path), columns)
-    return columns
+            raise InvalidInput(f"{title} has two columns named {name!r}. Rename one.")
+    taken, names = set(columns), []
+    for i, name in enumerate(columns):
+        unnamed = f"Unnamed: {i}"
+        while not name and unnamed in taken:
+            unnamed += "_"
+        names.append(name or unnamed)
+    check_case_collisions(title, names)
+    return names
 
 
-def read_common_header(paths: Sequence[Path]) -> list[str]:
+def read_common_header(paths: Sequence[Path], csv_format: CsvFormat = PLAIN) -> list[str]:
     """Return the column names that all files share, in one order.
 
     Parameters
     ----------
     paths : sequence of Path
         The files.
+    csv_format : CsvFormat, optional
+        How they are written.
 
     Returns
     -------
@@ -83,11 +102,12 @@ def read_common_header(paths: Sequence[Path]) -> list[str]:
     InvalidInput
         If the files have different headers or separators.
     """
-    columns = read_header(paths[0])
+    separator_of = csv_format.separator_of
+    columns = read_header(paths[0], csv_format)
     for path in paths[1:]:
-        if delimiter(path) != delimiter(paths[0]):
+        if separator_of(path) != separator_of(paths[0]):
             raise InvalidInput(f"{paths[0]} and {path} must both be separated by commas or tabs.")
-        header = read_header(path)
+        header = read_header(path, csv_format)
         if header != columns:
             raise InvalidInput(
                 f"{path} has other columns than {paths[0]}: {', '.join(header)} instead of "
@@ -96,7 +116,12 @@ def read_common_header(paths: Sequence[Path]) -> list[str]:
     return columns
 
 
-def check_rows(paths: Sequence[Path], numbers: Sequence[str], task: str | None) -> None:
+def check_rows(
+    paths: Sequence[Path],
+    numbers: Sequence[str],
+    task: str | None,
+    csv_format: CsvFormat = PLAIN,
+) -> None:
     """Raise InvalidInput for the first row with a wrong number of fields, no task or no score.
 
     Parameters
@@ -107,11 +132,13 @@ def check_rows(paths: Sequence[Path], numbers: Sequence[str], task: str | None) 
         Columns that must hold numbers.
     task : str or None
         Column with the task.
+    csv_format : CsvFormat, optional
+        How they are written.
     """
     for path in paths:
-        columns = read_header(path)
-        with _open(path) as file:
-            reader = csv.reader(file, delimiter=delimiter(path))
+        columns = read_header(path, csv_format)
+        with csv_format.open(path) as file:
+            reader = csv.reader(file, delimiter=csv_format.separator_of(path))
             next(reader)
             for row in filter(None, reader):
                 where = f"{path}, line {reader.line_num}"
@@ -123,26 +150,46 @@ def check_rows(paths: Sequence[Path], numbers: Sequence[str], task: str | None) 
                     )
                 for name in numbers:
                     if name in columns:  # a folder may hold it instead
-                        _check_number(where, name, row[columns.index(name)], task)
+                        text = row[columns.index(name)]
+                        _check_number(where, name, text, task, csv_format.decimal)
 
 
-def check_line_endings(paths: Sequence[Path]) -> None:
+def check_line_endings(paths: Sequence[Path], csv_format: CsvFormat = PLAIN) -> None:
     """Raise InvalidInput if rows of a file end in LF and in CRLF; quoted line breaks are ignored.
 
     Parameters
     ----------
     paths : sequence of Path
         The files.
+    csv_format : CsvFormat, optional
+        How they are written.
     """
     for path in paths:
         endings, is_quoted = set(), False
-        with _open(path) as file:
+        with csv_format.open(path) as file:
             for line in file:
                 is_quoted ^= line.count('"') % 2 == 1
                 if not is_quoted and line.endswith("\n"):
                     endings.add(line.endswith("\r\n"))
         if len(endings) > 1:
             raise InvalidInput(f"{path} mixes rows that end in CRLF and in LF. Use one of them.")
+
+
+def _check_separator(path: Path, header: str, row: str) -> None:
+    """Raise InvalidInput if the only column of a header looks like several."""
+    separator = next((character for character in _SEPARATORS if character in header), None)
+    if separator is None:
+        return
+    options = [OpenOption("separator", separator)]
+    if re.search(r"\d,\d", row) and separator != ",":
+        options.insert(0, OpenOption("decimal", ","))
+    raise InvalidInput(
+        "{} has only the column {!r}, which looks like several separated by {!r}. Read it with {}.",
+        path,
+        header,
+        separator,
+        Message.join(" and ", options),
+    )
 
 
 def _check_length(where: str, row: list[str], columns: list[str]) -> None:
@@ -153,29 +200,34 @@ def _check_length(where: str, row: list[str], columns: list[str]) -> None:
         )
 
 
-def _check_number(where: str, column: str, text: str, task: str | None) -> None:
+def _check_number(where: str, column: str, text: str, task: str | None, decimal: str) -> None:
+    foreign = "_" in text or (decimal == "," and "." in text)
     try:
-        number = math.nan if "_" in text else float(text)
+        number = math.nan if foreign else float(text.replace(decimal, "."))
     except ValueError:
         number = math.nan
-    if math.isnan(number):
-        # Without a task, sets are predicted: the cautious score is then the one that is kept.
-        remedy = "drop rows without a score, or give them -inf"
-        if task is None:
-            remedy = "give a label without a score inf, so that it is kept"
-        raise InvalidInput(
-            f"{where}: column {column!r} holds {text!r}, which is not a number. Write numbers like "
-            f"0.25; {remedy}."
-        )
+    if not math.isnan(number):
+        return
+    # Without a task, sets are predicted: the cautious score is then the one that is kept.
+    remedy = "drop rows without a score"
+    if task is None:
+        remedy = "give a label without a score inf, so that it is kept"
+    raise InvalidInput(
+        "{}: column {!r} holds {!r}, which is not a number. Write numbers like {}; {}.{}",
+        where,
+        column,
+        text,
+        f"0{decimal}25",
+        remedy,
+        _decimal_hint(text, decimal),
+    )
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[IO[str]]:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            yield file
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8 text ({error}). Convert it first.") from error
-    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
-        raise InvalidInput(f"{path} is not readable as CSV ({error}).") from error
+def _decimal_hint(text: str, decimal: str) -> Message:
+    """Return what to do about the commas or points of a number of another country."""
+    if decimal == "." and re.search(r"\d,\d", text):
+        option = OpenOption("decimal", ",")
+        return Message(" Read decimal commas with {}; thousands separators are not read.", option)
+    if decimal == "," and re.search(r"\d\.\d", text):
+        return Message(" A point is not a decimal comma, and thousands separators are not read.")
+    return Message("")

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ibis
 
 from metapac._types import Table
 from metapac.exceptions import InvalidInput, Parameter
+from metapac.tables.io.csv_format import OpenOption
 from metapac.tables.io.engines import DUCKDB
 
 _MEMTABLE = r"ibis_\w+_memtable_"  # frames that Ibis registered in the database
 
 
-def pick_table(connection: Any, name: str, table: str | None, catalog: str | None = None) -> Table:
+class _Place(NamedTuple):
+    """Where a table is, and whether it is computed from others."""
+
+    schema: Any
+    name: str
+    is_view: bool = False
+
+
+def pick_table(
+    connection: Any,
+    name: str,
+    table: str | None,
+    catalog: str | None = None,
+    *,
+    views: bool = True,
+) -> Table:
     """Return a table of a database: the one named, or the only one.
 
     Parameters
@@ -28,6 +45,8 @@ def pick_table(connection: Any, name: str, table: str | None, catalog: str | Non
         Name of the table, as schema.table if it is not in the default schema.
     catalog : str, optional
         Name of an attached DuckDB file.
+    views : bool, default True
+        Whether views count as tables. Those of a file from elsewhere may read other files.
 
     Returns
     -------
@@ -37,18 +56,21 @@ def pick_table(connection: Any, name: str, table: str | None, catalog: str | Non
     Raises
     ------
     InvalidInput
-        If there is no such table, or if several could be meant.
+        If there is no such table, if several could be meant, or if it is a view.
     """
     places = _list_tables(connection, catalog)
-    if table is None and len(places) == 1:
-        (table,) = places
+    hidden = [] if views else sorted(key for key, place in places.items() if place.is_view)
+    tables = {key: place for key, place in places.items() if key not in hidden}
+    if table is None and len(tables) == 1:
+        (table,) = tables
     if table is not None and table not in places and "." in table and connection.name != DUCKDB:
         schema, _, plain = table.rpartition(".")
-        places[table] = (schema, plain)
-    if table is None or table not in places:
-        raise _not_found(name, table, sorted(places))
-    schema, plain = places[table]
-    return connection.table(plain, database=schema)
+        tables[table] = _Place(schema, plain)
+    if table in hidden or (hidden and not tables):
+        raise _is_view(name, hidden[0] if table is None else table)
+    if table is None or table not in tables:
+        raise _not_found(name, table, sorted(tables))
+    return connection.table(tables[table].name, database=tables[table].schema)
 
 
 def attach(connection: Any, path: Path) -> str:
@@ -72,25 +94,61 @@ def attach(connection: Any, path: Path) -> str:
     return alias
 
 
-def _list_tables(connection: Any, catalog: str | None) -> dict[str, tuple[Any, str]]:
-    """Return the schema and table for each name that may be passed."""
+def open_sqlite(path: Path) -> Any:
+    """Open a SQLite file, read-only.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    Ibis connection
+        A connection to it.
+    """
+    return ibis.sqlite.from_connection(
+        sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    )
+
+
+def _list_tables(connection: Any, catalog: str | None) -> dict[str, _Place]:
+    """Return the place of each table by the name that may be passed."""
     if connection.name == DUCKDB:
         return _list_duckdb_tables(connection, catalog)
-    names = connection.list_tables()
-    return {name: (None, name) for name in names if not re.match(_MEMTABLE, name)}
+    names = [name for name in connection.list_tables() if not re.match(_MEMTABLE, name)]
+    views = _list_sqlite_views(connection) if connection.name == "sqlite" else set()
+    return {name: _Place(None, name, name in views) for name in names}
 
 
-def _list_duckdb_tables(connection: Any, catalog: str | None) -> dict[str, tuple[Any, str]]:
+def _list_sqlite_views(connection: Any) -> set[str]:
+    rows = connection.con.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+    return {name for (name,) in rows}
+
+
+def _list_duckdb_tables(connection: Any, catalog: str | None) -> dict[str, _Place]:
     """List the tables in SQL, since Ibis 12 cannot list those of DuckDB 2."""
     catalogs = [connection.current_catalog, "temp"] if catalog is None else [catalog]
     rows = connection.raw_sql(
-        "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+        "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables"
     ).fetchall()
     return {
-        name if schema == "main" else f"{schema}.{name}": ((place, schema), name)
-        for place, schema, name in rows
+        name if schema == "main" else f"{schema}.{name}": _Place(
+            (place, schema), name, kind == "VIEW"
+        )
+        for place, schema, name, kind in rows
         if place in catalogs and not (place == "temp" and name.startswith("ibis_"))
     }
+
+
+def _is_view(name: str, view: str) -> InvalidInput:
+    return InvalidInput(
+        "{} has the view {!r}, and a view of a file can read other files. If you trust it, read it "
+        "with {}.",
+        name,
+        view,
+        OpenOption("views", True),
+    )
 
 
 def _not_found(name: str, table: str | None, names: list[str]) -> InvalidInput:

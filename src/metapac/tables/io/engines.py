@@ -30,6 +30,12 @@ class Traits:
         A column of numbers may hold text.
     parses_java_numbers : bool
         It parses text such as 1d and 0x1p3 as a number.
+    has_positions : bool
+        A function of the entries of a list may use their positions to look into another list.
+    has_median : bool
+        It computes medians.
+    has_timezone_function : bool
+        Its function ``timezone`` gives the local time of a moment.
     """
 
     ignores_case: bool = False
@@ -40,17 +46,29 @@ class Traits:
     has_collations: bool = False
     mixes_types: bool = False
     parses_java_numbers: bool = False
+    has_positions: bool = False
+    has_median: bool = False
+    has_timezone_function: bool = False
 
 
 _TRAITS = {
-    DUCKDB: Traits(ignores_case=True, nan_is_largest=True, overflows_to_infinity=True),
+    DUCKDB: Traits(
+        ignores_case=True,
+        nan_is_largest=True,
+        overflows_to_infinity=True,
+        has_positions=True,
+        has_median=True,
+        has_timezone_function=True,
+    ),
     SPARK: Traits(
         ignores_case=True,
         nan_is_largest=True,
         overflows_to_infinity=True,
         parses_java_numbers=True,
+        has_positions=True,
+        has_median=True,
     ),
-    "postgres": Traits(nan_is_largest=True),
+    "postgres": Traits(nan_is_largest=True, has_median=True, has_timezone_function=True),
     "sqlite": Traits(
         ignores_case=True, has_lists=False, has_nan=False, has_collations=True, mixes_types=True
     ),

@@ -6,29 +6,35 @@ import errno
 import fnmatch
 import glob
 import gzip
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import ibis
 from ibis.backends.sql.datatypes import DuckDBType
 
+from metapac._masking import mask
 from metapac._types import Table
 from metapac.exceptions import InvalidInput
-from metapac.tables.io import csv_text, spark_files
+from metapac.tables.io import csv_text, spark_files, workbooks
+from metapac.tables.io.csv_format import PLAIN, CsvFormat, recode
 from metapac.tables.io.engines import SPARK
+from metapac.tables.io.kinds import kind_of, suffix_kind
 
-_TEXT = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
-_GZIPPED = {f"{suffix}.gz": kind for suffix, kind in _TEXT.items()}
-_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", **_TEXT, **_GZIPPED}
 _STORES = ("abfs", "abfss", "az", "file", "gcs", "gs", "hdfs", "http", "https", "r2", "s3", "s3a")
+_MOST_ENTRIES = 100_000  # of a folder that is searched: one such as / is a slip
 # site=007 in a path is a name, not a number.
 _HIVE = {"hive_types_autocast": False}
 _PARQUET = {**_HIVE, "union_by_name": True}
-_CSV = {**_HIVE, "quote": '"', "escape": '"'}
+_CSV = {**_HIVE, "quote": '"', "escape": '"', "header": True}
 _JSON = {**_HIVE, "format": "newline_delimited"}
-_MAGIC = {"parquet": (0, b"PAR1"), "sqlite": (0, b"SQLite format 3\0"), "duckdb": (8, b"DUCK")}
+_EXTENSIONS = {  # of DuckDB, by scheme
+    **dict.fromkeys(("gcs", "gs", "http", "https", "r2", "s3", "s3a"), "httpfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
+}
 
 
 def scheme(text: str) -> str | None:
@@ -64,24 +70,6 @@ def is_remote(text: str) -> bool:
     return scheme(text) in _STORES
 
 
-def hide_password(address: str) -> str:
-    """Return an address with stars in place of its password.
-
-    Parameters
-    ----------
-    address : str
-        The address of a database.
-
-    Returns
-    -------
-    str
-        The address to show in messages.
-    """
-    password = urlsplit(address).password
-    address = address.replace(f":{password}@", ":***@") if password else address
-    return re.sub(r"(password=)[^&]*", r"\1***", address, flags=re.IGNORECASE)
-
-
 def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
     """Return the kind of the files at some paths, globs or folders, and the files.
 
@@ -92,7 +80,7 @@ def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
 
     Returns
     -------
-    kind : {"parquet", "csv", "json", "duckdb", "sqlite"}
+    kind : {"parquet", "csv", "json", "arrow", "excel", "duckdb", "sqlite"}
         Kind of all files.
     files : list of Path
         The files.
@@ -108,16 +96,18 @@ def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
     files = list(distinct.values())
     if not files:
         raise InvalidInput("source is an empty list of paths. Pass at least one.")
+    _check_names(files)
     name = display_name(paths)
-    kinds = {_kind(file): file for file in reversed(files)}
+    kinds = {kind_of(file): file for file in reversed(files)}
     if len(kinds) > 1:
         examples = " and ".join(f"{kind} ({file})" for kind, file in kinds.items())
         raise InvalidInput(
             f"{name} holds files of several kinds: {examples}. Pass files of one kind."
         )
     (kind,) = kinds
-    if len(files) > 1 and kind in ("duckdb", "sqlite"):
-        raise InvalidInput(f"{name} matches {len(files)} databases. Pass one.")
+    if len(files) > 1 and kind in ("duckdb", "excel", "sqlite"):
+        noun = "workbooks" if kind == "excel" else "databases"
+        raise InvalidInput(f"{name} matches {len(files)} {noun}. Pass one.")
     return kind, files
 
 
@@ -177,17 +167,19 @@ def local_path(text: str) -> Path | None:
     return None if scheme(text) else Path(text)
 
 
-def read(connection: Any, kind: str, paths: list[Path]) -> Table:
+def read(connection: Any, kind: str, paths: list[Path], csv_format: CsvFormat = PLAIN) -> Table:
     """Return files of one kind as one table; the columns of CSV files are text.
 
     Parameters
     ----------
     connection : Ibis connection
         The engine that reads them.
-    kind : {"parquet", "csv", "json"}
+    kind : {"parquet", "csv", "json", "arrow"}
         Kind of the files.
     paths : list of Path
         The files.
+    csv_format : CsvFormat, optional
+        How CSV files are written.
 
     Returns
     -------
@@ -197,18 +189,24 @@ def read(connection: Any, kind: str, paths: list[Path]) -> Table:
     if kind == "json":
         for path in paths:
             _check_json_lines(path)
+    if kind == "arrow":
+        return ibis.memtable(workbooks.read_arrow(paths))
+    columns = csv_text.read_common_header(paths, csv_format) if kind == "csv" else []
+    separator = csv_format.separator_of(paths[0])
+    if kind == "csv" and not csv_format.is_utf8:
+        paths = recode(paths, csv_format, connection)
     if connection.name == SPARK:
-        return spark_files.read(connection, kind, paths)
+        return spark_files.read(connection, kind, paths, columns, separator)
     names = [glob.escape(str(path.absolute())) for path in paths]
     if kind == "parquet":
         return connection.read_parquet(names, **_PARQUET)
     if kind == "json":
         return _read_json(connection, names)
-    columns = dict.fromkeys(csv_text.read_common_header(paths), "VARCHAR")
-    return connection.read_csv(names, columns=columns, delim=csv_text.delimiter(paths[0]), **_CSV)
+    types = dict.fromkeys(columns, "VARCHAR")
+    return connection.read_csv(names, columns=types, delim=separator, **_CSV)
 
 
-def read_remote(connection: Any, address: str) -> tuple[str, Table]:
+def read_remote(connection: Any, address: str, csv_format: CsvFormat = PLAIN) -> tuple[str, Table]:
     """Return the kind and the table of files that only the engine can find.
 
     Parameters
@@ -217,6 +215,8 @@ def read_remote(connection: Any, address: str) -> tuple[str, Table]:
         The engine that reads them.
     address : str
         Their address; without a known suffix, they are Parquet files.
+    csv_format : CsvFormat, optional
+        How CSV files are written.
 
     Returns
     -------
@@ -224,48 +224,96 @@ def read_remote(connection: Any, address: str) -> tuple[str, Table]:
         Kind of the files.
     table : ibis.Table
         The table.
+
+    Raises
+    ------
+    InvalidInput
+        If DuckDB has no extension for such an address; none is downloaded.
     """
-    kind = _suffix_kind(Path(address)) or "parquet"
+    path = Path(re.split("[?#]", address)[0])
+    kind = suffix_kind(path) or "parquet"
+    if kind in ("arrow", "excel") or not csv_format.is_utf8:
+        raise InvalidInput(f"{mask(address)} must be downloaded first, and passed as a file.")
+    separator = csv_format.separator_of(path)
     if connection.name == SPARK:
-        return kind, spark_files.load(connection, kind, [address])
+        return kind, spark_files.load(connection, kind, [address], separator=separator)
+    _load_extension(connection, address)
     if kind == "csv":
-        delim = csv_text.delimiter(Path(address))
-        return kind, connection.read_csv(address, all_varchar=True, delim=delim, **_CSV)
+        return kind, connection.read_csv(address, all_varchar=True, delim=separator, **_CSV)
     if kind == "json":
         return kind, _read_json(connection, [address])
     return kind, connection.read_parquet(address, **_PARQUET)
+
+
+def _load_extension(connection: Any, address: str) -> None:
+    """Load the extension of DuckDB that reads an address, if the user has installed it."""
+    extension = _EXTENSIONS.get(str(scheme(address)))
+    if extension is None:  # file:// needs none
+        return
+    (is_loaded, is_installed), *_ = connection.raw_sql(
+        f"SELECT loaded, installed FROM duckdb_extensions() WHERE extension_name = '{extension}'"
+    ).fetchall() or [(False, False)]
+    if is_loaded:
+        return
+    if not is_installed:
+        raise InvalidInput(
+            f"{mask(address)} needs DuckDB's extension {extension}, which is not installed, and "
+            "metapac downloads no code. Download the file and pass its path, or install the "
+            f"extension once: python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\"."
+        )
+    connection.raw_sql(f"LOAD {extension}")
+
+
+def _check_names(files: list[Path]) -> None:
+    """Raise for a path that is not UTF-8: Linux allows any bytes, and engines do not."""
+    for file in files:
+        if any("\ud800" <= character <= "\udfff" for character in str(file.absolute())):
+            raise InvalidInput(f"the path of {file} is not valid UTF-8. Rename the file or folder.")
 
 
 def _expand(path: str) -> list[Path]:
     """Return the files that a path, glob or folder stands for."""
     target = Path(path)
     if target.is_dir():
-        files = [file for file in sorted(target.rglob("*")) if _is_data(file, target)]
-        problem = "folder holds no Parquet, CSV or JSON lines files"
+        files = sorted(_walk(target))
+        problem = "folder holds no files that are read, such as Parquet, CSV or JSON lines"
     elif target.exists():
         return [target]
     elif scheme(path):
-        raise InvalidInput(f"{path} is an address, and must be the only source.")
+        raise InvalidInput(f"{mask(path)} is an address, and must be the only source.")
     else:
         names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (from anywhere, not a folder)
         files = [file for name in names for file in _expand_match(Path(name))]
         problem = "no file matches" if glob.has_magic(path) else "No such file"
     if not files:
-        raise FileNotFoundError(errno.ENOENT, problem, path)
+        raise FileNotFoundError(errno.ENOENT, problem, mask(path))
     return files
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the data files of a folder, at any depth; hidden ones and those that vanish are not."""
+    seen = 0
+    for place, folders, names in os.walk(folder):
+        seen += len(folders) + len(names)
+        if seen > _MOST_ENTRIES:
+            raise InvalidInput(
+                f"{folder} holds more than {_MOST_ENTRIES:,} files and folders. Pass a folder that "
+                "holds the table alone, or a glob."
+            )
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        yield from (Path(place, name) for name in names if _is_data(Path(place, name)))
 
 
 def _expand_match(path: Path) -> list[Path]:
     """Return the file that a glob matched, or the parts of a folder that Spark wrote."""
     if path.is_dir():
-        return _expand(str(path)) if _suffix_kind(path) else []
+        return _expand(str(path)) if suffix_kind(path) else []
     return [path] if path.is_file() else []
 
 
-def _is_data(path: Path, folder: Path) -> bool:
+def _is_data(path: Path) -> bool:
     """Return whether a file holds data, unlike files such as _SUCCESS that engines add."""
-    is_hidden = any(part[0] in "._" for part in path.relative_to(folder).parts)
-    return _suffix_kind(path) is not None and path.is_file() and not is_hidden
+    return path.name[0] not in "._" and suffix_kind(path) is not None and path.is_file()
 
 
 def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
@@ -304,22 +352,3 @@ def _read_json(connection: Any, names: list[str]) -> Table:
     columns = {name: DuckDBType.to_string(kind) for name, kind in schema.items()}
     columns |= dict.fromkeys(guessed, "VARCHAR")
     return connection.read_json(names, columns=columns, **_JSON)
-
-
-def _kind(path: Path) -> str:
-    if not path.is_file():
-        raise InvalidInput(
-            f"{path} is not a regular file, and a table is read more than once. Write it to a file "
-            "first."
-        )
-    with path.open("rb") as file:
-        start = file.read(16)
-    for kind, (offset, magic) in _MAGIC.items():
-        if start[offset : offset + len(magic)] == magic:
-            return kind
-    return _suffix_kind(path) or "csv"
-
-
-def _suffix_kind(path: Path) -> str | None:
-    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
-    return _SUFFIXES.get("".join(suffixes)) or _SUFFIXES.get("".join(suffixes[-1:]))

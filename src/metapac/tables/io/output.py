@@ -6,14 +6,22 @@ import csv
 import errno
 import os
 import shutil
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from metapac._files import check_folder, check_not_input, new_folder, replacing, replacing_path
+from metapac._files import (
+    check_folder,
+    check_not_input,
+    new_folder,
+    private_folder,
+    replacing,
+    replacing_path,
+)
+from metapac._masking import find_secrets, mask
 from metapac._types import PathLike, Table
-from metapac.exceptions import InvalidInput, Parameter
+from metapac.exceptions import EngineError, InvalidInput, Parameter
 from metapac.tables.io import errors, files
 from metapac.tables.io.engines import DUCKDB, SPARK
 from metapac.tables.io.sources import Source
@@ -49,7 +57,7 @@ def output_kind(path: PathLike) -> str:
     kind = _KINDS.get(Path(path).suffix.lower())
     if kind is None:
         raise InvalidInput(
-            "{} must end in .parquet or .csv, got {!r}.", Parameter("output"), os.fspath(path)
+            "{} must end in .parquet or .csv, got {!r}.", Parameter("output"), mask(os.fspath(path))
         )
     return kind
 
@@ -89,8 +97,9 @@ def check_path(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()) 
     """
     local = files.local_path(os.fspath(path))
     if local is None:
-        if os.fspath(path) == source.name:
-            raise InvalidInput(f"{path} is also the input. Write to another place.")
+        address = mask(os.fspath(path))
+        if address == source.name:
+            raise InvalidInput(f"{address} is also the input. Write to another place.")
         return
     check_folder(local.absolute().parent)
     read = files.local_path(source.name)
@@ -127,7 +136,7 @@ def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
             _write_csv(connection, table, output)
         return
     kind, name = output_kind(output), os.fspath(output)
-    with errors.reporting(name, "written"):
+    with errors.reporting(mask(name), "written", secrets=find_secrets(name)):
         if files.is_remote(name):
             _write_remote(connection, table, kind, name)
         elif connection.name == SPARK:
@@ -144,8 +153,8 @@ def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
 
 def _write_csv(connection: Any, table: Table, file: IO[str]) -> None:
     if connection.name == DUCKDB:  # through a file, which DuckDB writes on all cores
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "table.csv"
+        with private_folder("metapac-table") as folder:
+            path = folder / "table.csv"
             connection.to_csv(table, path)
             with path.open(encoding="utf-8", newline="") as written:
                 shutil.copyfileobj(written, file)
@@ -170,7 +179,7 @@ def _write_remote(connection: Any, table: Table, kind: str, address: str) -> Non
     else:
         raise InvalidInput(
             "{} is an address, to which {} cannot write. Pass a path.",
-            Parameter("output", address),
+            Parameter("output", mask(address)),
             connection.name,
         )
 
@@ -179,14 +188,26 @@ def _write_with_duckdb(connection: Any, table: Table, kind: str, path: PathLike)
     write_file = connection.to_csv if kind == "csv" else connection.to_parquet
     absolute = str(Path(path).resolve())
     if repr(absolute) == f"'{absolute}'":
-        with replacing_path(path) as temporary:
+        with replacing_path(path) as temporary, _naming(path, temporary):
             write_file(table, temporary)
         return
     # Ibis quotes a path as Python does, which SQL rejects if it contains quotation marks.
-    with tempfile.TemporaryDirectory() as folder, replacing(path, binary=True) as file:
-        write_file(table, Path(folder) / "table")
-        with (Path(folder) / "table").open("rb") as written:
+    with private_folder("metapac-table") as folder, replacing(path, binary=True) as file:
+        write_file(table, folder / "table")
+        with (folder / "table").open("rb") as written:
             shutil.copyfileobj(written, file)
+
+
+@contextmanager
+def _naming(path: PathLike, temporary: Path) -> Iterator[None]:
+    """Let errors of an engine name the output instead of its hidden temporary."""
+    try:
+        yield
+    except Exception as error:
+        if str(temporary) not in str(error):
+            raise
+        why = errors.reason(error).replace(str(temporary), os.fspath(path))
+        raise EngineError(f"{os.fspath(path)} cannot be written ({why}).") from error
 
 
 def _write_parquet(connection: Any, table: Table, path: PathLike) -> None:

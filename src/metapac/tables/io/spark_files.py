@@ -11,12 +11,17 @@ import ibis
 
 from metapac._types import Table
 from metapac.exceptions import InvalidInput
-from metapac.tables.io import csv_text
 
 _CSV = {"header": True, "inferSchema": False, "multiLine": True, "escape": '"', "mode": "FAILFAST"}
 
 
-def read(connection: Any, kind: str, paths: Sequence[Path]) -> Table:
+def read(
+    connection: Any,
+    kind: str,
+    paths: Sequence[Path],
+    columns: Sequence[str] = (),
+    separator: str = ",",
+) -> Table:
     """Return files as one table.
 
     Parameters
@@ -27,6 +32,10 @@ def read(connection: Any, kind: str, paths: Sequence[Path]) -> Table:
         Kind of the files.
     paths : sequence of Path
         The files.
+    columns : sequence of str, optional
+        Columns of CSV files.
+    separator : str, default ","
+        Separator of the columns of CSV files.
 
     Returns
     -------
@@ -41,12 +50,18 @@ def read(connection: Any, kind: str, paths: Sequence[Path]) -> Table:
     absolute = [path.absolute() for path in paths]
     # Hadoop would expand these characters as a pattern.
     names = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path)) for path in absolute]
-    columns = csv_text.read_common_header(paths) if kind == "csv" else None
-    return load(connection, kind, names, columns, **_partition_options(absolute))
+    options = _partition_options(absolute)
+    return load(connection, kind, names, columns, separator=separator, **options)
 
 
 def load(
-    connection: Any, kind: str, names: list[str], columns: list[str] | None = None, **options: Any
+    connection: Any,
+    kind: str,
+    names: list[str],
+    columns: Sequence[str] = (),
+    *,
+    separator: str = ",",
+    **options: Any,
 ) -> Table:
     """Return all files under some names as one table.
 
@@ -58,8 +73,10 @@ def load(
         Kind of the files.
     names : list of str
         Paths or addresses, in the syntax of Hadoop.
-    columns : list of str, optional
+    columns : sequence of str, optional
         Columns of CSV files; by default those of their header.
+    separator : str, default ","
+        Separator of the columns of CSV files.
     **options : object
         Further options of Spark's reader.
 
@@ -69,18 +86,18 @@ def load(
         The table.
     """
     if kind == "csv":
-        options |= {**_CSV, "sep": csv_text.delimiter(Path(names[0]))}
+        options |= {**_CSV, "sep": separator}
     if kind == "parquet":
         options["mergeSchema"] = True
     reader = connection._session.read.options(**options)
-    if columns is not None:
+    if columns:
         reader = reader.schema(_text_schema(columns))
     view = ibis.util.gen_name("read")
     reader.format(kind).load(names).createOrReplaceTempView(view)
     return connection.table(view)
 
 
-def _text_schema(columns: list[str]) -> Any:
+def _text_schema(columns: Sequence[str]) -> Any:
     from pyspark.sql.types import StringType, StructField, StructType
 
     return StructType([StructField(name, StringType()) for name in columns])

@@ -179,5 +179,5 @@ def _missing_scores(rows: Rows, count: int) -> InvalidInput:
     return InvalidInput(
         f"{name}: the scores hold {' and '.join(problems)} out of {count} values (by task, "
         f"{listed([f'{task}: {bad}' for task, bad in tasks])}); a score that cannot be compared "
-        "cannot be certified. Drop those rows or give them -inf."
+        "cannot be certified. Drop those rows."
     )

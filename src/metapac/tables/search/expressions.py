@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -90,6 +91,60 @@ def add_up(terms: list[Any]) -> Any:
     while len(terms) > 1:
         terms = [reduce(lambda a, b: a + b, terms[i : i + 8]) for i in range(0, len(terms), 8)]
     return terms[0]
+
+
+def constant_list(texts: Sequence[str]) -> Any:
+    """Return a list of texts as one constant, however long it is.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The texts, at least one.
+
+    Returns
+    -------
+    Ibis expression
+        The list, the same in every row.
+    """
+    used = {*"".join(texts)}
+    separator = next(mark for mark in map(chr, range(0x1F, 0, -1)) if mark not in used)
+    return ibis.literal(separator.join(texts)).split(separator)
+
+
+def constant_floats(values: Sequence[float]) -> Any:
+    """Return a list of numbers as one constant; text is converted without rounding.
+
+    Parameters
+    ----------
+    values : sequence of float
+        The numbers, possibly infinite; at least one.
+
+    Returns
+    -------
+    Ibis expression
+        The list, the same in every row.
+    """
+    texts = [repr(float(value)).replace("inf", "Infinity") for value in values]
+    return constant_list(texts).map(lambda text: text.cast("float64"))
+
+
+def pick(lists: Any, position: Any) -> Any:
+    """Return the entry of a list at a position; null if the position is null or negative.
+
+    Parameters
+    ----------
+    lists : Ibis expression
+        Lists.
+    position : Ibis expression
+        Positions, counted from 0.
+
+    Returns
+    -------
+    Ibis expression
+        The entries.
+    """
+    # Spark takes positions of 32 bits only.
+    return (position >= 0).ifelse(lists[position.cast("int32")], ibis.null())
 
 
 def _split_exponent(exponent: int) -> list[int]:

@@ -1,0 +1,820 @@
+"""A guarantee compared with labelled new tasks: misses, set sizes, and the verdict."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from metapac import _checks, _ids, _scores, meaning
+from metapac._types import Array, Counts, PathLike
+from metapac._visible import visible
+from metapac.base import ThresholdSets
+from metapac.class_matrix import ClassMatrix, read_class_matrix
+from metapac.exceptions import InvalidInput, Parameter
+from metapac.explanation import inflect
+from metapac.verdict import Verdict, clopper_pearson_interval, judge, judge_classes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# A class is reported as neglected if it is missed this many times as often as epsilon, and its
+# exact interval lies above epsilon.
+_FAR = 2
+
+
+class SetCounts(NamedTuple):
+    """How large the sets are, as counts for each task or group of examples.
+
+    Attributes
+    ----------
+    labels : ndarray of int
+        Number of labels in all sets together.
+    empty : ndarray of int
+        Number of sets without a label.
+    single : ndarray of int
+        Number of sets with one label.
+    full : ndarray of int
+        Number of sets with every label.
+    """
+
+    labels: Counts
+    empty: Counts
+    single: Counts
+    full: Counts
+
+    def sum_by(self, index: Counts, length: int) -> SetCounts:
+        """Return the sums over groups with the same index.
+
+        Parameters
+        ----------
+        index : ndarray of int
+            Index of each group.
+        length : int
+            Number of sums.
+
+        Returns
+        -------
+        SetCounts
+            The sums.
+        """
+        return SetCounts(*(_sum_by(column, index, length) for column in self))
+
+    def take(self, which: Array) -> SetCounts:
+        """Return the counts of some groups.
+
+        Parameters
+        ----------
+        which : ndarray
+            Indices or booleans.
+
+        Returns
+        -------
+        SetCounts
+            Their counts.
+        """
+        return SetCounts(*(column[which] for column in self))
+
+
+class ClassMisses(NamedTuple):
+    """How often the examples of one class are missed, over all tasks evaluated.
+
+    Attributes
+    ----------
+    label : object
+        The class.
+    examples : int
+        Number of examples of the class.
+    missed : int
+        Number of them whose set lacks the class.
+    low : float
+        Lower end of the exact 95% interval of the miss rate.
+    high : float
+        Upper end.
+    """
+
+    label: Any
+    examples: int
+    missed: int
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Fraction of the examples that is missed; NaN without examples."""
+        return self.missed / self.examples if self.examples else math.nan
+
+
+class Tally(NamedTuple):
+    """Counts for each group of examples of one task and, if labels are known, one class.
+
+    Attributes
+    ----------
+    names : ndarray, shape (tasks,)
+        The tasks.
+    task : ndarray of int, shape (groups,)
+        Index of the task of each group.
+    examples : ndarray of int, shape (groups,)
+        Number of examples.
+    missed : ndarray of int, shape (groups,)
+        Number of them whose set misses the true label.
+    sets : SetCounts or None
+        Sizes of the sets; None if only true labels have scores.
+    classes : sequence or None
+        The classes; None if labels are not known.
+    label : ndarray of int, shape (groups,), or None
+        Index of the class of each group.
+    widths : ndarray of float, shape (groups,), or None
+        Sum of the widths of intervals; None if there are no intervals.
+    """
+
+    names: Array
+    task: Counts
+    examples: Counts
+    missed: Counts
+    sets: SetCounts | None = None
+    classes: Sequence[Any] | None = None
+    label: Counts | None = None
+    widths: NDArray[np.float64] | None = None
+
+    def take(self, which: NDArray[np.bool_]) -> Tally:
+        """Return the groups that are chosen, with all tasks.
+
+        Parameters
+        ----------
+        which : ndarray of bool, shape (groups,)
+            Which groups.
+
+        Returns
+        -------
+        Tally
+            Their counts.
+        """
+        return self._replace(
+            task=self.task[which],
+            examples=self.examples[which],
+            missed=self.missed[which],
+            sets=None if self.sets is None else self.sets.take(which),
+            label=None if self.label is None else self.label[which],
+            widths=None if self.widths is None else self.widths[which],
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """How a guarantee fares on labelled new tasks, from ``evaluate`` and ``evaluate_table``.
+
+    Tasks that were calibrated or trained on, and pilot tasks, are left out of everything but
+    ``overlap``.
+
+    Attributes
+    ----------
+    tasks : ndarray, shape (tasks,)
+        The tasks, in ascending order.
+    examples : ndarray of int, shape (tasks,)
+        Number of examples of each task.
+    missed : ndarray of int, shape (tasks,)
+        Number of them whose set misses the true label.
+    errors : ndarray of float, shape (tasks,)
+        ``missed`` divided by ``examples``.
+    low, high : ndarray of float, shape (tasks,)
+        Exact 95% interval of each task's miss rate.
+    sizes : ndarray of float, shape (tasks,), or None
+        Mean set size; None if only true labels have scores.
+    sets : SetCounts or None
+        Number of labels in sets, and of empty, single and full sets, of each task.
+    epsilon : float or mapping from class to float
+        Miss rate that the guarantee allows.
+    min_examples : int
+        Tasks with fewer examples are left out.
+    left_out : int
+        Number of tasks left out for that reason.
+    overlap : tuple
+        Tasks left out because they have the name of a calibration task.
+    classes : tuple of ClassMisses, or None
+        How often each class is missed; None if labels are not known.
+    verdict : Verdict or None
+        Whether the guarantee holds; None for a single class.
+    by_class : mapping from class to Evaluation, or None
+        The same for the examples of each class, with a guarantee per class.
+    widths : ndarray of float, shape (tasks,), or None
+        Mean width of the intervals of each task; None if there are no intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import PS, evaluate
+    >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+    >>> evaluation = evaluate(promise, [0.9, 0.5, 0.0, 0.7], ["a", "a", "b", "b"])
+    >>> evaluation.within
+    0.5
+    >>> evaluation.verdict.status
+    'cannot tell yet'
+    >>> evaluation.to_pandas()[["task", "examples", "missed", "error"]]
+      task  examples  missed  error
+    0    a         2       0    0.0
+    1    b         2       1    0.5
+    """
+
+    tasks: NDArray[Any]
+    examples: NDArray[np.int64]
+    missed: NDArray[np.int64]
+    sets: SetCounts | None
+    epsilon: Any
+    min_examples: int = 1
+    left_out: int = 0
+    overlap: tuple[Any, ...] = ()
+    classes: tuple[ClassMisses, ...] | None = None
+    verdict: Verdict | None = None
+    by_class: Mapping[Any, Evaluation] | None = None
+    widths: NDArray[np.float64] | None = None
+
+    @cached_property
+    def errors(self) -> NDArray[np.float64]:
+        """Fraction of the examples of each task whose set misses the true label."""
+        return np.asarray(self.missed / self.examples)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.float64] | None:
+        """Mean set size of each task; None if only true labels have scores."""
+        return None if self.sets is None else np.asarray(self.sets.labels / self.examples)
+
+    @cached_property
+    def _interval(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return clopper_pearson_interval(self.missed, self.examples)
+
+    @property
+    def low(self) -> NDArray[np.float64]:
+        """Lower end of the exact 95% interval of each task's miss rate."""
+        return self._interval[0]
+
+    @property
+    def high(self) -> NDArray[np.float64]:
+        """Upper end of the exact 95% interval of each task's miss rate."""
+        return self._interval[1]
+
+    @property
+    def within(self) -> float:
+        """Fraction of the tasks whose error is at most ``epsilon``; NaN without tasks.
+
+        With a guarantee per class, it is the smallest fraction of all classes that have tasks.
+        """
+        if self.by_class is not None:
+            fractions = [part.within for part in self.by_class.values() if len(part.tasks)]
+            return min(fractions, default=math.nan)
+        return float(np.mean(self.errors <= self.epsilon)) if len(self.tasks) else math.nan
+
+    @property
+    def set_shares(self) -> dict[str, float] | None:
+        """Fractions of empty, single and full sets; None if only true labels have scores."""
+        if self.sets is None or not len(self.tasks):
+            return None
+        total = int(self.examples.sum())
+        names = ("empty", "single", "full")
+        return {name: int(getattr(self.sets, name).sum()) / total for name in names}
+
+    @property
+    def neglected(self) -> list[ClassMisses]:
+        """Classes missed far more often than epsilon, the most often first.
+
+        Their miss rate is at least twice epsilon and its exact interval lies above epsilon. A
+        guarantee for all classes together does not rule this out.
+        """
+        if self.by_class is not None or isinstance(self.epsilon, Mapping):
+            return []
+        far = [
+            part
+            for part in self.classes or ()
+            if part.low > self.epsilon and part.error >= _FAR * self.epsilon
+        ]
+        return sorted(far, key=lambda part: -part.error)
+
+    def worst(self, number: int = 5) -> list[dict[str, Any]]:
+        """Return the tasks with the strongest evidence of a miss rate above epsilon.
+
+        They are ordered by the probability that a task with miss rate epsilon shows as many
+        misses, the smallest first. A small task with one miss is not worse than a large one with
+        many.
+
+        Parameters
+        ----------
+        number : int, default 5
+            How many to return at most.
+
+        Returns
+        -------
+        list of dict
+            Task, with a guarantee per class the class, then the columns of ``to_pandas``.
+        """
+        parts = {None: self} if self.by_class is None else self.by_class
+        chosen = [(key, label, i) for label, part in parts.items() for i, key in part._order()]
+        chosen.sort(key=lambda entry: entry[0])
+        return [parts[label]._row(i, label) for _key, label, i in chosen[:number]]
+
+    def _order(self) -> list[tuple[int, tuple[float, float]]]:
+        """Return for each task its index, and a key that is small for bad tasks."""
+        tail = special.bdtrc(self.missed - 1.0, self.examples, self.epsilon)
+        chances = np.where(self.missed > 0, tail, 1.0).tolist()
+        keys = zip(chances, (-self.errors).tolist(), strict=True)
+        return list(enumerate(keys))
+
+    def _row(self, index: int, label: Any = None) -> dict[str, Any]:
+        columns = self._columns()
+        row = {"task": self.tasks.tolist()[index]} | ({} if label is None else {"class": label})
+        return row | {name: column[index].item() for name, column in columns.items()}
+
+    def _columns(self) -> dict[str, Array]:
+        """Return the columns of each task, but for its name."""
+        columns: dict[str, Array] = {
+            "examples": self.examples,
+            "missed": self.missed,
+            "error": self.errors,
+            "low": self.low,
+            "high": self.high,
+        }
+        if self.sets is not None and self.sizes is not None:
+            columns |= {"set_size": self.sizes}
+            columns |= {name: getattr(self.sets, name) for name in ("empty", "single", "full")}
+        return columns if self.widths is None else columns | {"width": self.widths}
+
+    def to_pandas(self) -> Any:
+        """Return a frame with a row for each task.
+
+        Its columns are task, examples, missed, error, low and high (the exact 95% interval of the
+        miss rate) and, if every class has scores, set_size, empty, single and full (numbers of
+        sets); for intervals, their mean width. With a guarantee per class, there is a row for each
+        class of each task, and the column class.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The frame.
+        """
+        import pandas as pd
+
+        if self.by_class is not None:
+            frames = {label: part.to_pandas() for label, part in self.by_class.items()}
+            for label, frame in frames.items():
+                frame.insert(1, "class", label)
+            return pd.concat(frames.values(), ignore_index=True)
+        return pd.DataFrame({"task": self.tasks} | self._columns())
+
+    def plot(self, path: PathLike | None = None) -> Figure:
+        """Draw the miss rate of each task with its interval, the set sizes and the classes.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            File to write, in the format of its extension.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        MissingExtra
+            If Matplotlib is not installed.
+        """
+        from metapac import plots
+
+        return plots.draw_evaluation(self, path=path)
+
+    def __repr__(self) -> str:
+        unit, units = inflect("task" if self.verdict is None else self.verdict.unit)
+        if not len(self.tasks):
+            return f"<Evaluation of 0 {units} ({self.left_out} left out)>"
+        count = f"{len(self.tasks)} {unit if len(self.tasks) == 1 else units}"
+        left_out = f" ({self.left_out} left out)" if self.left_out else ""
+        status = "" if self.verdict is None else f" {self.verdict.status};"
+        size = "" if self.sizes is None else f", mean set size {np.mean(self.sizes):.4g}"
+        size += "" if self.widths is None else f", mean width {np.mean(self.widths):.4g}"
+        epsilon = "its epsilon" if isinstance(self.epsilon, Mapping) else f"{self.epsilon:g}"
+        share = f"{format_share(self.within)} of them"
+        if self.by_class is not None:
+            share = f"at least {share} for each of {len(self.by_class)} classes"
+        missed = "".join(
+            f", class {part.label} missed in {part.missed} of {part.examples}"
+            for part in self.neglected[:1]
+        )
+        return (
+            f"<Evaluation of {count}{left_out}:{status} error at most {epsilon} on {share}, mean "
+            f"error {format_share(float(np.mean(self.errors)))}{size}{missed}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the misses of each class for notebooks."""
+        if self.verdict is None:
+            return f"<p>{html.escape(repr(self))}</p>"
+        rows = [
+            f"<tr><td>{html.escape(str(part.label))}</td><td>{part.missed} of {part.examples}</td>"
+            f"<td>{format_share(part.error)}</td>"
+            f"<td>{format_share(part.low)} to {format_share(part.high)}</td></tr>"
+            for part in sorted(self.classes or (), key=lambda part: -part.low)[:20]
+        ]
+        head = "<tr><th>class</th><th>missed</th><th>share</th><th>95% interval</th></tr>"
+        table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
+        return (
+            f"<p><b>{html.escape(self.verdict.sentence())}</b></p>"
+            f"<p>{html.escape(repr(self)[1:-1])}</p>{table}"
+        )
+
+
+def evaluate(
+    promise: ThresholdSets,
+    scores: ArrayLike,
+    tasks: ArrayLike | Iterable[object],
+    labels: ArrayLike | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+    min_examples: int = 0,
+    false_alarm: float = 0.05,
+    model: str | None = None,
+    allow: Iterable[str] = (),
+) -> Evaluation:
+    """Compare a guarantee with labelled new tasks: misses, set sizes, and the verdict.
+
+    Parameters
+    ----------
+    promise : MetaPS or PS
+        The calibrated predictor.
+    scores : array_like, shape (n,) or (n, classes)
+        Scores of the true labels; or scores of every class, which needs ``labels`` and gives set
+        sizes too.
+    tasks : array_like, shape (n,)
+        Task of each example.
+    labels : array_like, shape (n,), optional
+        True label of each example, for misses per class.
+    classes : sequence, optional
+        Names of the columns of ``scores``; by default those of the calibration, or 0, 1, ...
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with a guarantee per class, of the class). The
+        verdict is then about tasks with at least this many.
+    false_alarm : float, default 0.05
+        Probability that the verdict is wrong.
+    model : str, optional
+        Name of the model that gave the scores, to be compared with the calibrated one.
+    allow : iterable of str, default ()
+        Checks of the data to skip, such as "duplicates"; the message of a check names it.
+        "overlap" takes tasks with the name of a calibration, training or pilot task for new ones.
+
+    Returns
+    -------
+    Evaluation
+        The comparison.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays do not match, if a check objects, or if no new task is left.
+
+    Examples
+    --------
+    >>> from metapac import PS, evaluate
+    >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+    >>> scores = [[0.9, 0.1], [0.6, 0.0]]
+    >>> result = evaluate(promise, scores, ["a", "b"], ["cat", "dog"], classes=["cat", "dog"])
+    >>> [(part.label, part.missed, part.examples) for part in result.classes]
+    [('cat', 0, 1), ('dog', 1, 1)]
+    >>> result.sizes
+    array([2., 1.])
+    """
+    promise.check_calibrated()
+    promise.context_.check_model(model)
+    allowed = sorted(meaning.check_allowed(allow))
+    ids = _ids.as_task_ids(tasks)
+    matrix = _read_matrix(promise, scores, labels, classes)
+    array = _scores.as_calibration_scores("scores", scores)
+    _checks.check_same_length("scores", array, "tasks", ids)
+    names, task = _number(ids)
+    if matrix is not None:
+        tally = _count_sets(_keep(promise, scores), matrix, names, task)
+        codes, columns = matrix.codes, matrix.classes
+    else:
+        known, label = _match_labels(promise, labels, array)
+        tally = _count(names, task, known, label, _find_missed(promise, scores, label))
+        codes, columns = None, None
+    meaning.check_examples(
+        names.tolist(),
+        ids,
+        array,
+        codes,
+        classes=columns,
+        calibration=promise._score_range,
+        allow=allowed,
+    )
+    return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allowed)
+
+
+def _keep(promise: ThresholdSets, scores: Any) -> Array:
+    """Return the sets of ``predict_set``, without its warning: the scale is checked anyway."""
+    promise._check_order(scores, None)
+    return promise._at_least(scores, promise._result()[1])
+
+
+def _read_matrix(
+    promise: ThresholdSets, scores: Any, labels: Any, classes: Sequence[Any] | None
+) -> ClassMatrix | None:
+    """Return the scores of all classes; None if scores are those of true labels."""
+    array = _scores.as_calibration_scores("scores", scores)
+    if array.ndim == 1:
+        if classes is not None:
+            text = "{} names the columns of a matrix, got scores of shape {}. Leave it out."
+            raise InvalidInput(text, Parameter("classes"), array.shape)
+        return None
+    if labels is None:
+        text = "{} must hold the true label of each example, since scores has shape {}."
+        raise InvalidInput(text, Parameter("labels"), array.shape)
+    known = promise.classes_ or (promise.columns_ or {}).get("classes")
+    return read_class_matrix(scores, labels, known if classes is None else classes)
+
+
+def _number(ids: Array) -> tuple[Array, Counts]:
+    """Return the distinct ids in ascending order, and the index of each id in them."""
+    listed = ids.tolist()
+    names = _ids.as_task_names([*dict.fromkeys(listed)])
+    names = names[np.argsort(names, kind="stable")]
+    place = {name: i for i, name in enumerate(names.tolist())}
+    return names, np.array([place[name] for name in listed], dtype=np.int64)
+
+
+def _match_labels(
+    promise: ThresholdSets, labels: Any, scores: Array
+) -> tuple[Sequence[Any] | None, Counts | None]:
+    """Return the classes, and for each example the index of its class; None without labels."""
+    if labels is None:
+        return None, None
+    present, codes = _ids.as_class_codes(labels)
+    _checks.check_same_length("labels", codes, "scores", scores)
+    classes = promise.classes_ or present
+    place = {str(name): i for i, name in enumerate(classes)}
+    unknown = [name for name in present if str(name) not in place]
+    if unknown:
+        text = "{} must be among the calibrated classes {}, got {}."
+        names = (_checks.listed([*map(repr, some)]) for some in (classes, unknown))
+        raise InvalidInput(text, Parameter("labels"), *names)
+    return classes, np.array([place[str(name)] for name in present])[codes]
+
+
+def _find_missed(promise: ThresholdSets, scores: Any, label: Counts | None) -> Array:
+    """Return which examples are missed, by the scores of their true labels."""
+    if promise.classes_ is None:
+        return ~_keep(promise, scores)
+    if label is None:
+        text = "{} must hold the true label of each example, since each class has its guarantee."
+        raise InvalidInput(text, Parameter("labels"))
+    return ~promise._at_least(scores, promise.thresholds_[label])
+
+
+def _count_sets(sets: Array, matrix: ClassMatrix, names: Array, task: Counts) -> Tally:
+    """Count the examples, misses and set sizes of each task and class."""
+    missed = ~sets[np.arange(len(sets)), matrix.codes]
+    size = np.count_nonzero(sets, axis=1)
+    kinds = SetCounts(*map(np.asarray, (size, size == 0, size == 1, size == sets.shape[1])))
+    return _count(names, task, matrix.classes, matrix.codes, missed, kinds)
+
+
+def _count(
+    names: Array,
+    task: Counts,
+    classes: Sequence[Any] | None,
+    label: Counts | None,
+    missed: Array,
+    sets: SetCounts | None = None,
+) -> Tally:
+    """Sum over the examples of each task and class that occur together."""
+    width = 1 if classes is None else len(classes)
+    key = task * width + (0 if label is None else label)
+    groups, place = np.unique(key, return_inverse=True)
+    length = len(groups)
+    return Tally(
+        names,
+        groups // width,
+        _sum_by(np.ones(len(task), np.int64), place, length),
+        _sum_by(missed, place, length),
+        None if sets is None else sets.sum_by(place, length),
+        classes,
+        None if label is None else groups % width,
+    )
+
+
+def assess(
+    promise: ThresholdSets,
+    tally: Tally,
+    *,
+    min_examples: int = 0,
+    false_alarm: float = 0.05,
+    allow: Iterable[str] = (),
+) -> Evaluation:
+    """Compare a guarantee with counts of misses.
+
+    Parameters
+    ----------
+    promise : MetaPS or PS
+        The calibrated predictor.
+    tally : Tally
+        The counts; with a guarantee per class, for each class.
+    min_examples : int, default 0
+        As in ``evaluate``.
+    false_alarm : float, default 0.05
+        As in ``evaluate``.
+    allow : iterable of str, default ()
+        As in ``evaluate``.
+
+    Returns
+    -------
+    Evaluation
+        The comparison.
+
+    Raises
+    ------
+    InvalidInput
+        If no new task is left.
+    """
+    chosen = _checks.as_whole_number("min_examples", min_examples, minimum=0)
+    minimum = max(chosen, getattr(promise, "min_examples", 0))
+    overlap = () if "overlap" in meaning.check_allowed(allow) else _find_overlap(promise, tally)
+    new = _without(tally, overlap)
+    if promise.classes_ is None:
+        evaluation = _assess_tasks(promise, new, minimum, false_alarm)
+    else:
+        evaluation = _assess_classes(promise, new, minimum, false_alarm)
+    _check_any_left(promise, evaluation, overlap, max(1, minimum))
+    return replace(evaluation, overlap=overlap, min_examples=max(1, minimum))
+
+
+def _find_overlap(promise: ThresholdSets, tally: Tally) -> tuple[Any, ...]:
+    """Return the tasks that have the name of a calibration, training or pilot task."""
+    context = promise.context_
+    calibrated = getattr(promise, "tasks_", np.empty(0)).tolist()
+    known = {*map(str, [*calibrated, *(context.trained_on or ()), *(context.pilot or ())])}
+    return tuple(name for name in tally.names.tolist() if str(name) in known)
+
+
+def _without(tally: Tally, tasks: tuple[Any, ...]) -> Tally:
+    """Return the counts of all other tasks."""
+    drop = {*tasks}
+    kept = np.array([name not in drop for name in tally.names.tolist()], dtype=bool)
+    place = np.cumsum(kept) - 1
+    rest = tally.take(kept[tally.task])
+    return rest._replace(names=tally.names[kept], task=place[rest.task])
+
+
+def _assess_tasks(
+    promise: ThresholdSets, tally: Tally, minimum: int, false_alarm: float
+) -> Evaluation:
+    """Assess one guarantee for the examples of all classes."""
+    epsilon = float(promise.epsilon)
+    evaluation = _evaluate(tally, epsilon, max(1, minimum))
+    verdict = judge(
+        evaluation.examples,
+        evaluation.missed,
+        epsilon=epsilon,
+        alpha=getattr(promise, "alpha", None),
+        delta=promise.delta,
+        false_alarm=false_alarm,
+    )
+    covered = np.isin(tally.names, evaluation.tasks)[tally.task]
+    return replace(
+        evaluation,
+        verdict=_in_words(verdict, promise),
+        classes=_class_misses(tally.take(covered)),
+    )
+
+
+def _assess_classes(
+    promise: ThresholdSets, tally: Tally, minimum: int, false_alarm: float
+) -> Evaluation:
+    """Assess each class, and together all tasks that are covered for any class."""
+    assert tally.classes is not None
+    assert tally.label is not None
+    by_text = {str(name): name for name in promise.classes_ or ()}
+    labels = [by_text[str(name)] for name in tally.classes]
+    by_class, counts = {}, {}
+    for index, label in enumerate(labels):
+        members = tally.take(tally.label == index)
+        rate = promise.epsilon[label] if isinstance(promise.epsilon, Mapping) else promise.epsilon
+        by_class[label] = _evaluate(members, float(rate), max(1, minimum))
+        examples, missed = (
+            _sum_by(column, members.task, len(tally.names))
+            for column in (members.examples, members.missed)
+        )
+        counts[label] = examples[examples >= minimum], missed[examples >= minimum]
+    verdict = judge_classes(
+        counts,
+        epsilon=promise.epsilon,
+        alpha=promise.alpha,
+        delta=promise.delta,
+        false_alarm=false_alarm,
+    )
+    covered = np.isin(tally.names, np.concatenate([part.tasks for part in by_class.values()]))
+    together = _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1)
+    return replace(
+        together,
+        left_out=int(np.count_nonzero(~covered)),
+        verdict=_in_words(verdict, promise),
+        by_class=by_class,
+        classes=tuple(
+            _interval_of(label, part.examples, part.missed) for label, part in by_class.items()
+        ),
+    )
+
+
+def _in_words(verdict: Verdict, promise: ThresholdSets) -> Verdict:
+    """Return the verdict in the words of the promise."""
+    context = promise.context_
+    return verdict.named(unit=visible(context.unit), example=visible(context.example))
+
+
+def _evaluate(tally: Tally, epsilon: Any, minimum: int) -> Evaluation:
+    """Evaluate the tasks with at least ``minimum`` examples, without a verdict."""
+    length = len(tally.names)
+    examples, missed = (_sum_by(c, tally.task, length) for c in (tally.examples, tally.missed))
+    sets = None if tally.sets is None else tally.sets.sum_by(tally.task, length)
+    covered = examples >= minimum
+    widths = None
+    if tally.widths is not None:
+        sums = np.bincount(tally.task, weights=tally.widths, minlength=length)
+        widths = sums[covered] / examples[covered]
+    return Evaluation(
+        tally.names[covered],
+        examples[covered],
+        missed[covered],
+        None if sets is None else sets.take(covered),
+        epsilon,
+        left_out=int(np.count_nonzero(~covered)),
+        widths=widths,
+    )
+
+
+def _class_misses(tally: Tally) -> tuple[ClassMisses, ...] | None:
+    if tally.classes is None or tally.label is None:
+        return None
+    length = len(tally.classes)
+    examples, missed = (_sum_by(c, tally.label, length) for c in (tally.examples, tally.missed))
+    low, high = clopper_pearson_interval(missed, examples)
+    columns = (tally.classes, examples.tolist(), missed.tolist(), low.tolist(), high.tolist())
+    return tuple(ClassMisses(*row) for row in zip(*columns, strict=True))
+
+
+def _interval_of(label: Any, examples: Counts, missed: Counts) -> ClassMisses:
+    total, misses = int(examples.sum()), int(missed.sum())
+    low, high = clopper_pearson_interval(misses, total)
+    return ClassMisses(label, total, misses, float(low), float(high))
+
+
+def _sum_by(column: Array, index: Counts, length: int) -> Counts:
+    return np.bincount(index, weights=column, minlength=length).astype(np.int64)
+
+
+def _check_any_left(
+    promise: ThresholdSets, evaluation: Evaluation, overlap: tuple[Any, ...], minimum: int
+) -> None:
+    if len(evaluation.tasks):
+        return
+    if overlap and not evaluation.left_out:
+        is_apart = promise.context_.trained_on or promise.context_.pilot
+        kind = "calibration, training or pilot" if is_apart else "calibration"
+        text = (
+            "every task has the name of a {} task ({}), and a guarantee is for new tasks. "
+            "Evaluate other tasks; if these only share the names, pass {}."
+        )
+        raise InvalidInput(
+            text, kind, _checks.listed([*map(repr, overlap)]), Parameter("allow", ("overlap",))
+        )
+    count = f"{evaluation.left_out} task{'s' * (evaluation.left_out != 1)}"
+    raise InvalidInput(
+        f"there is no task to evaluate: tasks need at least {minimum} "
+        f"example{'s' * (minimum != 1)}, and the {count} here "
+        f"{'have' if evaluation.left_out != 1 else 'has'} fewer."
+    )
+
+
+def format_share(fraction: float) -> str:
+    """Return a measured fraction in percent; only an exact 0 or 1 is shown as 0% or 100%.
+
+    Parameters
+    ----------
+    fraction : float
+        Number between 0 and 1.
+
+    Returns
+    -------
+    str
+        The percentage, such as "5.9%" or "99.97%".
+    """
+    if fraction in (0, 1):
+        return f"{fraction:.0%}"
+    for digits in range(1, 6):
+        shown = f"{fraction:.{digits}%}"
+        if 0 < float(shown[:-1]) < 100:
+            return shown
+    return "<0.001%" if fraction < 0.5 else ">99.999%"

@@ -1,0 +1,198 @@
+"""What a guarantee is about: the model, tasks that must not be calibrated on, the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from metapac import _ids
+from metapac._checks import brief, listed
+from metapac._warnings import warn
+from metapac.exceptions import InvalidInput, Parameter
+
+# Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
+_APART = {
+    "trained_on": "the model knows their labels",
+    "pilot": "the levels were chosen on them",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a guarantee is about. It is stored in the promise file and changes no threshold.
+
+    Parameters
+    ----------
+    model : str, optional
+        Name and version of the model that gave the scores. Prediction and evaluation compare it.
+    trained_on : iterable, optional
+        Tasks that the model was trained on. None of them may be a calibration task.
+    pilot : iterable, optional
+        Tasks on which epsilon or alpha were chosen. None of them may be a calibration task.
+    unit : str, default "task"
+        What a task is called in explanations, such as "hospital". For an irregular plural, give
+        both: "person/people".
+    example : str, default "example"
+        What an example is called in explanations, such as "patient".
+
+    Raises
+    ------
+    InvalidInput
+        If a name is not a non-empty string, or tasks are not strings or integers.
+
+    Examples
+    --------
+    >>> from metapac import Context
+    >>> context = Context(model="triage 3.1", unit="hospital", example="patient")
+    >>> context.model
+    'triage 3.1'
+    """
+
+    model: str | None = None
+    trained_on: Iterable[Any] | None = None
+    pilot: Iterable[Any] | None = None
+    unit: str = "task"
+    example: str = "example"
+
+    def __post_init__(self) -> None:
+        for name in ("model", "unit", "example"):
+            _check_name(name, getattr(self, name), optional=name == "model")
+        for name in _APART:
+            object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
+
+    def check_calibration_tasks(self, tasks: Iterable[Any]) -> None:
+        """Raise InvalidInput if a calibration task was trained on, or is a pilot task.
+
+        Parameters
+        ----------
+        tasks : iterable
+            Names of the calibration tasks. 7 and "7" are the same name.
+        """
+        calibrated = {str(task) for task in tasks}
+        for name, reason in _APART.items():
+            shared = [task for task in getattr(self, name) or () if str(task) in calibrated]
+            if shared:
+                one = len(shared) == 1
+                raise InvalidInput(
+                    "{} and the calibration tasks share {}: {}. The guarantee does not hold if {}. "
+                    "Leave {} out of the calibration data.",
+                    Parameter(name),
+                    "1 task" if one else f"{len(shared)} tasks",
+                    listed([*map(repr, shared)]),
+                    reason.replace("their", "its").replace("them", "it") if one else reason,
+                    "it" if one else "them",
+                )
+
+    def check_model(self, model: str | None) -> None:
+        """Raise InvalidInput if scores are of another model; warn if that cannot be told.
+
+        Parameters
+        ----------
+        model : str or None
+            Name of the model that gave the scores; None if it is not known.
+        """
+        if model is None:
+            return
+        _check_name("model", model)
+        if self.model is None:
+            warn(
+                f"The guarantee names no model, so it cannot be compared with {model!r}. Name it "
+                "when you calibrate."
+            )
+        elif model != self.model:
+            raise InvalidInput(
+                "{} must be {!r}, the model that was calibrated, got {!r}. A guarantee holds for "
+                "one model: calibrate the other one.",
+                Parameter("model"),
+                self.model,
+                model,
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the context as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            What was given, without defaults.
+        """
+        default = Context()
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if value != getattr(default, name)
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any] | None) -> Context:
+        """Return the context in a promise file.
+
+        Parameters
+        ----------
+        body : mapping or None
+            What ``to_json`` returned; None in a file of an older version.
+
+        Returns
+        -------
+        Context
+            The context.
+        """
+        names = cls.__dataclass_fields__
+        given = {} if body is None else {k: v for k, v in body.items() if k in names}
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+def as_context(context: Context | None, tasks: Iterable[Any] = ()) -> Context:
+    """Return a context that fits the calibration tasks.
+
+    Parameters
+    ----------
+    context : Context or None
+        What was passed; None for the default.
+    tasks : iterable, default ()
+        Names of the calibration tasks.
+
+    Returns
+    -------
+    Context
+        The context.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a context, or forbids one of the tasks.
+    """
+    if context is None:
+        return Context()
+    if not isinstance(context, Context):
+        raise InvalidInput(
+            f"context must be a metapac.Context, got {brief(context)}. Pass Context(model=...)."
+        )
+    context.check_calibration_tasks(tasks)
+    return context
+
+
+def _check_name(name: str, value: Any, *, optional: bool = False) -> None:
+    if optional and value is None:
+        return
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput("{} must be a non-empty string, got {!r}.", Parameter(name), value)
+
+
+def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
+    """Return distinct names of tasks in the order given."""
+    if tasks is None:
+        return None
+    if isinstance(tasks, str | bytes) or not isinstance(tasks, Iterable):
+        raise InvalidInput(
+            "{} must be a list of task names, got {}.", Parameter(name), brief(tasks)
+        )
+    values = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
+    plain = [_ids.as_plain_label(task) for task in values]
+    for task in plain:
+        if type(task) not in (str, int):
+            raise InvalidInput("{} must hold strings or integers, got {!r}.", Parameter(name), task)
+    return tuple(dict.fromkeys(plain))

@@ -1,0 +1,101 @@
+"""Columns that name tasks and labels: text, integers, and what can be written as either."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ibis
+import ibis.expr.datatypes as dt
+
+from metapac.exceptions import InvalidInput
+from metapac.tables import _checks
+from metapac.tables.io.sources import Source
+
+_LARGEST = 2**53  # beyond it, a float may stand for several integers
+
+
+def get_id_column(source: Source, name: str, meaning: str) -> Any:
+    """Return a column of tasks or labels as strings or integers, named as in the array route.
+
+    Booleans become "True" and "False". Dates and timestamps become ISO text, at midnight without
+    the time; those with a time zone are in UTC. Floats become integers if all are whole numbers,
+    as in a pandas column of integers that had missing values.
+
+    Parameters
+    ----------
+    source : Source
+        The open table.
+    name : str
+        The column.
+    meaning : str
+        What it names, for messages.
+
+    Returns
+    -------
+    Ibis expression
+        Strings or integers; null where the column is null or NaN.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such column, or its type cannot name anything.
+    """
+    column = _checks.get_column(source, name)
+    kind = column.type()
+    if kind.is_string() or kind.is_integer():
+        return column
+    if kind.is_boolean():
+        return ibis.cases((column, "True"), (~column, "False"))
+    if kind.is_date():
+        return column.cast("string")
+    if kind.is_timestamp() and (kind.timezone is None or source.traits.has_timezone_function):
+        return _as_iso_text(source, column)
+    if kind.is_floating() or kind.is_decimal():
+        return _as_whole_numbers(source, name, column, meaning)
+    raise InvalidInput(
+        f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
+        f"{_checks.name_type(kind)}. Convert it to strings, or pass another column."
+    )
+
+
+def _local_time(zone: str, moment: Any) -> Any:
+    """Stand for the engine's function ``timezone``."""
+
+
+def _as_iso_text(source: Source, column: Any) -> Any:
+    """Return timestamps as ``_ids.as_date_name`` writes them."""
+    if column.type().timezone is not None:
+        moment, local = column.type(), dt.Timestamp()
+        timezone = ibis.udf.scalar.builtin(
+            _local_time, name="timezone", signature=((dt.string, moment), local)
+        )
+        column = timezone("UTC", column)
+    text = column.cast("string").replace(" ", "T")
+    if source.traits.mixes_types:  # the text is stored as it was written, perhaps with zeros
+        text = text.re_replace(r"(\.[0-9]*[1-9])0+$", r"\1").re_replace(r"\.0+$", "")
+    midnight = "T00:00:00"
+    return text.endswith(midnight).ifelse(text.left(text.length() - len(midnight)), text)
+
+
+def _as_whole_numbers(source: Source, name: str, column: Any, meaning: str) -> Any:
+    is_number = column.notnull()
+    if column.type().is_floating() and source.traits.has_nan:
+        is_number &= ~column.isnan()
+    if source.traits.mixes_types:
+        is_number &= column.typeof().isin(["real", "integer"])
+    value = is_number.ifelse(column.cast("float64"), ibis.null("float64"))
+    bounded = value.between(-_LARGEST, _LARGEST).ifelse(value, ibis.null("float64"))
+    whole = (bounded.floor() == bounded).ifelse(bounded, ibis.null("float64"))
+    with source.reading((), name):
+        table = source.table.select(value=value, whole=whole)
+        bad = table.filter(table.value.notnull() & table.whole.isnull())
+        first = source.run(bad.agg(rows=bad.count(), value=bad.value.min()))
+    rows, example = (first[part][0].as_py() for part in ("rows", "value"))
+    if rows:
+        raise InvalidInput(
+            f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
+            f"{column.type()} with fractions or very large numbers in "
+            f"{_checks.pluralize(rows, 'row')}, such as {example:g}. Round it, convert it to "
+            "strings, or pass another column."
+        )
+    return whole.cast("int64")

@@ -1,0 +1,393 @@
+"""The questions of ``metapac.meaning``, asked of a table inside its engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import ibis
+import numpy as np
+import pyarrow as pa
+from ibis import _
+
+from metapac import meaning
+from metapac._types import Counts, Floats
+from metapac.meaning import Finding
+from metapac.tables import _checks
+from metapac.tables.class_scores import ClassScores, as_floats, is_usable
+from metapac.tables.columns import Columns
+from metapac.tables.ids import get_id_column
+from metapac.tables.io.sources import Source
+from metapac.tables.scores import Rows, as_written, true_scores
+from metapac.tables.search.expressions import add_up, as_int
+
+# Copies are searched in whole tasks, with at most this many rows in total.
+MAX_GROUPED = 500_000
+_MAX_VALUES = 2_000_000  # of the sample in which pairs of examples are compared
+
+
+def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) -> None:
+    """Check labelled examples in a table, for all that ``meaning.CHECKS`` can see in them.
+
+    Tasks, missing scores and sums are exact. Copies are searched in as many whole tasks as have
+    `MAX_GROUPED` rows together, and the direction in a sample of ``meaning.MAX_ROWS`` rows. An id
+    is compared in all rows. The class scores of a small table are fetched and judged at once.
+
+    Parameters
+    ----------
+    rows : Rows
+        The examples.
+    id : str, optional
+        Column that identifies the examples of a task.
+    allow : iterable of str, default ()
+        Checks to skip.
+
+    Raises
+    ------
+    InvalidInput
+        If a finding is an error.
+    """
+    source, skipped = rows.source, meaning.check_allowed(allow)
+    _checks.check_column_names(id=id)
+    check_score_column(source, rows.columns, allow=skipped)
+    with source.reading(rows.score_columns, rows.columns.task):
+        tasks = _count_tasks(rows)
+        if not tasks.rows or None in tasks.names:
+            return  # reported by the census
+        findings: list[Finding | None] = []
+        if rows.columns.task is not None:
+            texts = sorted(name for name in tasks.names if isinstance(name, str))
+            findings.append(meaning.judge_task_names(texts))
+            findings.append(meaning.judge_task_column(len(tasks.names), tasks.rows))
+        search_copies = id is None and "duplicates" not in skipped
+        if _is_small(rows, tasks.rows):
+            findings += _judge_at_once(rows, skipped, search_copies)
+        else:
+            findings += _judge_class_scores(rows, tasks.rows, skipped)
+            findings += [_judge_copies(rows, tasks)] if search_copies else []
+        if id is not None and "duplicates" not in skipped:
+            findings.append(_judge_ids(rows, id))
+        meaning.report(findings, skipped, where=source.name)
+
+
+def check_scale(
+    scores: tuple[float, float],
+    calibration: tuple[float, float] | None,
+    *,
+    allow: Iterable[str] = (),
+    where: str = "",
+) -> None:
+    """Check that scores are fractions, or percentages, as in calibration.
+
+    Parameters
+    ----------
+    scores : tuple of float
+        Lowest and highest score of a true label.
+    calibration : tuple of float, or None
+        The same in calibration; None if it is not known.
+    allow : iterable of str, default ()
+        Checks to skip.
+    where : str, default ""
+        Name of the table, for messages.
+
+    Raises
+    ------
+    InvalidInput
+        If one are fractions and the others percentages.
+    """
+    if calibration is not None:
+        meaning.report([meaning.judge_scale(scores, calibration)], allow, where=where)
+
+
+def check_rare_classes(
+    source: Source, columns: Columns, epsilon: float, *, allow: Iterable[str] = ()
+) -> None:
+    """Warn of classes that are rarer than the miss rate of one guarantee for all classes.
+
+    Without labels, or if classes differ from row to row, there is nothing to warn of.
+
+    Parameters
+    ----------
+    source : Source
+        The open table.
+    columns : Columns
+        Its columns.
+    epsilon : float
+        The miss rate.
+    allow : iterable of str, default ()
+        Checks to skip.
+    """
+    if columns.label is None or columns.classes_column is not None or "rare-class" in allow:
+        return
+    rows = true_scores(source, columns)
+    if rows.labels is None:
+        return
+    table = source.table.select(label=rows.labels)
+    counts = source.run(table.group_by("label").agg(size=table.count())).to_pydict()
+    known = dict(sorted(zip(counts["label"], counts["size"], strict=True)))
+    meaning.report([meaning.judge_rare_classes(known, epsilon)], where=source.name)
+
+
+def check_score_column(source: Source, columns: Columns, *, allow: Iterable[str] = ()) -> None:
+    """Check that the score column is not one of the class columns.
+
+    Parameters
+    ----------
+    source : Source
+        The open table.
+    columns : Columns
+        Its columns.
+    allow : iterable of str, default ()
+        Checks to skip.
+
+    Raises
+    ------
+    InvalidInput
+        If it is, unless it holds the score of one of the other class columns in every row.
+    """
+    skipped = meaning.check_allowed(allow)
+    others = [] if "score-column" in skipped else _matching_beside_score(source, columns)
+    if not others or columns.score is None:
+        return
+    (score, *rest), _precision = as_floats(source, [columns.score, *others])
+    is_equal = add_up([as_int(score == other) for other in rest]) > 0
+    with source.reading([columns.score, *others]):
+        table = source.table.select(is_equal=is_equal)
+        counts = source.run(table.agg(rows=table.count(), equal=table.count(where=table.is_equal)))
+    rows, equal = (counts[name][0].as_py() for name in ("rows", "equal"))
+    if rows:
+        finding = meaning.judge_score_column(columns.score, others, rows=rows, equal=equal)
+        meaning.report([finding], where=source.name)
+
+
+class _Tasks(NamedTuple):
+    """The distinct tasks and their sizes."""
+
+    names: list[Any]
+    sizes: Counts
+
+    @property
+    def rows(self) -> int:
+        return int(self.sizes.sum())
+
+
+def _count_tasks(rows: Rows) -> _Tasks:
+    table = rows.source.table.select(task=_task(rows))
+    counts = rows.source.run(table.group_by("task").agg(size=table.count()))
+    return _Tasks(counts["task"].to_pylist(), counts["size"].to_numpy())
+
+
+def _task(rows: Rows) -> Any:
+    """Return the task of each row, also with a guarantee per class."""
+    if rows.columns.task is None:
+        return ibis.literal("all")
+    return as_written(rows.source, get_id_column(rows.source, rows.columns.task, "tasks"))
+
+
+def _is_small(rows: Rows, count: int) -> bool:
+    """Return whether the scores of all classes are few enough to be fetched."""
+    of_classes = rows.class_scores
+    return of_classes is not None and of_classes.row_names is None and count <= _wanted(of_classes)
+
+
+def _wanted(of_classes: ClassScores) -> int:
+    """Return how many rows to fetch at most."""
+    return min(meaning.MAX_ROWS, max(1, _MAX_VALUES // len(of_classes.names)))
+
+
+def _judge_at_once(
+    rows: Rows, skipped: frozenset[str], search_copies: bool
+) -> list[Finding | None]:
+    """Judge the class scores of a small table by a single query, since it names every column."""
+    of_classes = rows.class_scores
+    assert of_classes is not None
+    if {"missing", "percentages", "direction"} <= skipped and not search_copies:
+        return []
+    tasks, labels, scores = _sample(rows, 0)
+    has_true = ~np.isnan(scores[np.arange(len(labels)), labels])  # otherwise, see the census
+    bad = np.isnan(scores) & has_true[:, None]
+    affected = int(bad.any(axis=1).sum())
+    if affected:
+        rows.source.check_text(rows.score_columns, rows.columns.task)
+    missing = dict(zip(of_classes.names, bad.sum(axis=0).tolist(), strict=True))
+    sums = scores.sum(axis=1)
+    near = [int(np.sum(meaning.sums_to(sums, total))) for total in (1, 100)]
+    return [
+        meaning.judge_missing(len(scores), missing, affected=affected),
+        meaning.judge_percentages(len(scores), *near),
+        meaning.judge_direction(*meaning.count_swaps(tasks, labels, scores), rows.score_columns),
+        meaning.judge_duplicates(meaning.count_repeats(tasks, labels, scores))
+        if search_copies
+        else None,
+    ]
+
+
+def _judge_class_scores(rows: Rows, count: int, skipped: frozenset[str]) -> list[Finding | None]:
+    findings: list[Finding | None] = []
+    if rows.class_scores is None:
+        return findings
+    if not {"missing", "percentages"} <= skipped:
+        findings += _survey(rows)
+    if "direction" not in skipped:
+        swaps = meaning.count_swaps(*_sample(rows, count))
+        findings.append(meaning.judge_direction(*swaps, rows.score_columns))
+    return findings
+
+
+def _survey(rows: Rows) -> list[Finding | None]:
+    """Judge missing scores and the sums of rows, in one pass."""
+    source, of_classes = rows.source, rows.class_scores
+    assert of_classes is not None
+    has_true = is_usable(source, rows.score)  # otherwise reported by the census
+    bad = _missing_by_class(source, of_classes)
+    total = _sum(of_classes)
+    table = source.table.select(
+        fractions=meaning.sums_to(total, 1),
+        percentages=meaning.sums_to(total, 100),
+        **{f"bad{i}": has_true & is_bad for i, is_bad in enumerate(bad)},
+        affected=has_true & (add_up([as_int(is_bad) for is_bad in bad]) > 0),
+    )
+    counts = {name: table.count(where=table[name]) for name in table.columns}
+    result = source.run(table.agg(rows=table.count(), **counts))
+    count, fractions, percentages, *by_class, affected = (
+        column[0].as_py() for column in result.columns
+    )
+    if affected:
+        source.check_text(rows.score_columns, rows.columns.task)
+    missing = (
+        {} if of_classes.lists is not None else dict(zip(of_classes.names, by_class, strict=True))
+    )
+    return [
+        meaning.judge_missing(count, missing, affected=affected),
+        meaning.judge_percentages(count, fractions, percentages),
+    ]
+
+
+def _missing_by_class(source: Source, of_classes: ClassScores) -> list[Any]:
+    """Return whether the score of each class is missing; with lists, of any class."""
+    if of_classes.lists is None:
+        return [~is_usable(source, score) for score in of_classes.scores]
+    return [of_classes.lists.filter(lambda score: ~is_usable(source, score)).length() > 0]
+
+
+def _sum(of_classes: ClassScores) -> Any:
+    if of_classes.lists is None:
+        return add_up([score.cast("float64") for score in of_classes.scores])
+    return of_classes.lists.sums()
+
+
+def _sample(rows: Rows, count: int) -> tuple[Counts, Counts, Floats]:
+    """Return task, label and class scores of some rows, without those of an unknown label."""
+    of_classes = rows.class_scores
+    assert of_classes is not None
+    if of_classes.row_names is not None:
+        return _sample_lists(rows, count, of_classes)
+    if of_classes.lists is None:
+        scores = {f"score{i}": score for i, score in enumerate(of_classes.scores)}
+    else:
+        scores = {"scores": of_classes.lists}
+    classes = [str(name) for name in of_classes.names]
+    wanted = _wanted(of_classes)
+    table = rows.source.table
+    if count > wanted:
+        table = table.filter(ibis.random() < wanted / count)
+    table = table.select(task=_task(rows), label=rows.labels, **scores)
+    result = rows.source.run(table)
+    index = {name: i for i, name in enumerate(classes)}
+    labels = np.array([index.get(name, -1) for name in result["label"].to_pylist()], np.int64)
+    matrix = np.stack([_as_floats(result[name]) for name in scores], axis=1)
+    matrix = matrix.reshape(len(labels), len(classes))
+    is_known = labels >= 0
+    tasks = meaning.number_tasks(result["task"].to_pylist())
+    return tasks[is_known], labels[is_known], matrix[is_known]
+
+
+def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> tuple[Counts, Counts, Floats]:
+    """Return the same where classes differ from row to row: a column is a class within a task."""
+    table = rows.source.table
+    if count > meaning.MAX_ROWS:
+        table = table.filter(ibis.random() < meaning.MAX_ROWS / count)
+    table = table.select(
+        task=_task(rows), label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
+    )
+    result = rows.source.run(table).to_pydict()
+    tasks = meaning.number_tasks(result["task"])
+    index: dict[tuple[int, str], int] = {}
+    sizes: Counter[int] = Counter()
+    columns = []
+    for task, names in zip(tasks.tolist(), result["names"], strict=True):
+        for name in map(str, names):
+            if (task, name) not in index:
+                index[task, name] = sizes[task]
+                sizes[task] += 1
+        columns.append([index[task, str(name)] for name in names])
+    matrix = np.full((len(tasks), max(sizes.values(), default=1)), np.nan)
+    for i, places in enumerate(columns):
+        matrix[i, places] = [np.nan if x is None else x for x in result["scores"][i]]
+    pairs = zip(tasks.tolist(), result["label"], strict=True)
+    labels = np.array([index.get(pair, -1) for pair in pairs], np.int64)
+    is_known = labels >= 0
+    return tasks[is_known], labels[is_known], matrix[is_known]
+
+
+def _as_floats(column: Any) -> Floats:
+    """Return a column of numbers, or the entries of a column of lists; null becomes NaN."""
+    flat = column.combine_chunks()
+    flat = flat.flatten() if pa.types.is_nested(flat.type) else flat
+    return np.asarray(flat.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _judge_copies(rows: Rows, tasks: _Tasks) -> Finding | None:
+    """Judge how often equal rows occur, in whole tasks."""
+    table, label = rows.source.table, rows.columns.label
+    names = [*dict.fromkeys([*rows.score_columns, *([] if label is None else [label])])]
+    columns = {f"column{i}": table[name] for i, name in enumerate(names)}
+    used = table.select(task=_task(rows), **columns)
+    if tasks.rows > MAX_GROUPED:
+        fitting = np.cumsum(tasks.sizes) <= MAX_GROUPED
+        chosen = [name for name, fits in zip(tasks.names, fitting, strict=True) if fits]
+        if not chosen:
+            return None
+        used = used.filter(used.task.isin(chosen))
+    equal = used.group_by(used.columns).agg(repeats=used.count())
+    by_task = equal.group_by("task", "repeats").agg(rows=_.count())
+    result = rows.source.run(by_task).to_pydict()
+    size_of = dict(zip(tasks.names, tasks.sizes.tolist(), strict=True))
+    repeats: Counter[tuple[int, int]] = Counter()
+    for task, times, count in zip(*result.values(), strict=True):
+        repeats[size_of[task], times] += count
+    return meaning.judge_duplicates(repeats)
+
+
+def _judge_ids(rows: Rows, id: str) -> Finding | None:
+    """Judge whether an id occurs twice in a task."""
+    source = rows.source
+    column = as_written(source, get_id_column(source, id, "examples"))
+    table = source.table.select(task=_task(rows), id=column)
+    pairs = table.group_by("task", "id").agg(repeats=table.count())
+    counts = source.run(pairs.agg(rows=pairs.repeats.sum(), distinct=pairs.count()))
+    count, distinct = (counts[name][0].as_py() for name in ("rows", "distinct"))
+    if count == distinct:
+        return None
+    first = source.run(pairs.filter(pairs.repeats > 1).order_by("task", "id").limit(3))
+    examples = zip(first["id"].to_pylist(), first["task"].to_pylist(), strict=True)
+    seen = [repr(name) if task is None else f"{name!r} in {task!r}" for name, task in examples]
+    return meaning.judge_ids(count, distinct, seen)
+
+
+def _matching_beside_score(source: Source, columns: Columns) -> list[str]:
+    """Return the other class columns, if the score column looks like one."""
+    score, pattern = columns.score, columns.pattern
+    if score is None or not isinstance(pattern, str) or pattern.count("*") != 1:
+        return []
+    head, tail = pattern.split("*")
+    reserved = columns.not_classes - {score}
+    alike = [
+        name
+        for name in source.table.columns
+        if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
+        if name not in reserved
+        if source.is_text or source.table[name].type().is_numeric()
+    ]
+    return [name for name in alike if name != score] if score in alike else []

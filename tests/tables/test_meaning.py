@@ -1,0 +1,270 @@
+"""Tables that are right in form and wrong in meaning are refused, on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metapac import InvalidInput, MetaPS, meaning
+from metapac.meaning import CHECKS, CheckWarning
+from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
+from metapac.tables import meaning as table_meaning
+from tests.helpers.engines import ENGINES, put
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+USED: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS
+
+
+def patients(seed: int = 0, sites: int = 30, size: int = 100) -> pd.DataFrame:
+    """Return an honest table: a rare class, and a fair model."""
+    rng = np.random.default_rng(seed)
+    n = sites * size
+    is_ill = rng.random(n) < 0.1
+    ill = 1 / (1 + np.exp(2 - rng.normal(size=n) - 2 * is_ill))
+    return pd.DataFrame(
+        {
+            "site": [f"site {i}" for i in np.repeat(np.arange(sites), size)],
+            "patient": np.tile(np.arange(size), sites),
+            "y": np.where(is_ill, "yes", "no"),
+            "p_no": 1 - ill,
+            "p_yes": ill,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return patients()
+
+
+@pytest.fixture(scope="module")
+def promise(frame: pd.DataFrame) -> MetaPS:
+    return calibrate_table(frame, **USED)
+
+
+@pytest.fixture(params=["fetched", "in the engine"])
+def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Judge small tables at once, and then as if they were large."""
+    if request.param == "in the engine":
+        monkeypatch.setattr(table_meaning, "_is_small", lambda *_: False)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_honest_tables_pass_on_every_engine(engine: str) -> None:
+    frame = patients()
+    calibrate_table(put(engine, frame), **USED, id="patient")
+    calibrate_table(put(engine, frame), **USED)
+
+
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_copies_are_found_on_every_engine(engine: str) -> None:
+    frame = patients().astype({"site": object, "y": object})
+    twice = pd.concat([frame, frame], ignore_index=True)
+    with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(6000 rows, 3000 distinct"):
+        calibrate_table(put(engine, twice), **USED)
+    with pytest.raises(
+        InvalidInput, match=r"id occurs twice .* in 3000 of 6000 rows \(first: 0 in"
+    ):
+        calibrate_table(put(engine, twice), **USED, id="patient")
+    with pytest.raises(InvalidInput, match="every row occurs 2 times"):
+        calibrate_table(put(engine, twice), task="site", score="p_no", columns="q_*", **LEVELS)
+
+
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_direction_is_found_on_every_engine(engine: str) -> None:
+    frame = patients()
+    wrong = frame.assign(p_no=-np.log(frame.p_no), p_yes=-np.log(frame.p_yes))
+    with pytest.raises(InvalidInput, match="the true label scores lower.* in 30 of 30 tasks"):
+        calibrate_table(put(engine, wrong), **USED)
+
+
+@pytest.mark.usefixtures("route")
+def test_some_copies_are_a_warning_and_may_be_allowed(frame: pd.DataFrame) -> None:
+    some = pd.concat([frame, frame[:1000]])
+    with pytest.warns(CheckWarning, match="1000 of 4000 rows are copies of another row"):
+        calibrate_table(some, **USED)
+    calibrate_table(some, **USED, allow=("duplicates",))
+
+
+@pytest.mark.usefixtures("route")
+def test_ids_may_be_numbered_within_each_task(frame: pd.DataFrame) -> None:
+    calibrate_table(frame, **USED, id="patient")
+    with pytest.raises(InvalidInput, match="has no column 'patients'.* Did you mean 'patient'"):
+        calibrate_table(frame, **USED, id="patients")
+    coarse = frame.assign(p_yes=frame.p_yes.round(1), p_no=1 - frame.p_yes.round(1))
+    calibrate_table(coarse, **USED)
+
+
+def test_one_site_under_two_names(frame: pd.DataFrame) -> None:
+    odd = frame.index % 2 == 1
+    with pytest.raises(
+        InvalidInput, match="names of tasks differ only in spaces.* 'site 0' and 'si"
+    ):
+        calibrate_table(frame.assign(site=frame.site.mask(odd, frame.site + " ")), **USED)
+    with pytest.warns(CheckWarning, match="names of tasks differ only in case"):
+        calibrate_table(frame.assign(site=frame.site.mask(odd, frame.site.str.upper())), **USED)
+
+
+def test_the_score_of_one_class_is_not_that_of_the_true_label(frame: pd.DataFrame) -> None:
+    used = LEVELS | {"task": "site"}
+    with pytest.raises(InvalidInput, match="score='p_yes' looks like the score of one class, besi"):
+        calibrate_table(frame, **used, score="p_yes")
+    calibrate_table(frame, **used, score="p_yes", allow=("score-column",))
+    calibrate_table(frame, **used, score="p_yes", columns="q_*")
+    true = frame.assign(p_true=frame.p_yes.where(frame.y == "yes", frame.p_no))
+    calibrate_table(true, **used, score="p_true")
+    calibrate_table(frame.drop(columns="p_no"), **used, score="p_yes")
+
+
+def test_a_score_that_is_missing_for_another_label(
+    frame: pd.DataFrame, tmp_path: Path, route: str
+) -> None:
+    gaps = frame.assign(p_yes=frame.p_yes.mask((frame.y == "no") & (frame.index < 5)))
+    count = int(gaps.p_yes.isna().sum())
+    with pytest.raises(InvalidInput, match=rf"missing in {count} of 3000 rows \(by class, 'yes': "):
+        calibrate_table(gaps, **USED)
+    calibrate_table(gaps, **USED, allow=("missing",))
+    lists = pd.DataFrame(
+        {"site": gaps.site, "y": gaps.y, "p": gaps[["p_no", "p_yes"]].values.tolist()}
+    )
+    by_class = rf" \(by class, 'yes': {count}\)" if route == "fetched" else ""
+    with pytest.raises(
+        InvalidInput, match=rf"missing in {count} of 3000 rows{by_class}\. Prediction refuses"
+    ):
+        calibrate_table(lists, **USED, columns="p", classes=["no", "yes"])
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    with pytest.raises(InvalidInput, match="line 2: column 'p_yes' holds ''"):
+        calibrate_table(tmp_path / "gaps.csv", **USED)
+
+
+@pytest.mark.usefixtures("route")
+def test_a_score_that_is_missing_for_the_true_label_is_reported_as_such(
+    frame: pd.DataFrame,
+) -> None:
+    first = frame.index == 0
+    assert frame.y[0] == "no"
+    with pytest.raises(InvalidInput, match="the scores hold 1 NaN or null out of 3000 values"):
+        calibrate_table(frame.assign(p_no=frame.p_no.mask(first)), **USED)
+    both = frame.assign(p_no=frame.p_no.mask(first), p_yes=frame.p_yes.mask(first))
+    both.loc[frame.index[frame.y == "no"][1], "p_yes"] = np.nan
+    with pytest.raises(InvalidInput, match=r"missing in 1 of 3000 rows \(by class, 'yes': 1\)"):
+        calibrate_table(both, **USED)
+
+
+@pytest.mark.usefixtures("route")
+def test_labels_that_are_no_classes_are_reported_as_such() -> None:
+    is_known = np.tile([True, False], 1500)
+    noise = np.random.default_rng(0).random(3000) / 100
+    table = pd.DataFrame(
+        {
+            "site": np.repeat(np.arange(30), 100),
+            "y": np.where(is_known, "a", "other"),
+            "p_a": 1.0,
+            "p_b": noise + is_known / 2,
+        }
+    )
+    with pytest.raises(InvalidInput, match="must hold one of the classes 'a', 'b', got 'other' in"):
+        calibrate_table(table, **USED)
+
+
+def test_a_label_column_that_matches_the_pattern_is_no_class(frame: pd.DataFrame) -> None:
+    table = frame.assign(p_y=(frame.y == "yes").astype(int), p_true=frame.p_no)
+    used = USED | {"label": "p_y", "score": "p_true", "per_class": True}
+    table = table.drop(columns=["p_no", "p_yes"])
+    calibrate_table(table, **used, on_infeasible="trivial", min_examples=1, allow=())
+
+
+@pytest.mark.usefixtures("route")
+def test_percentages(frame: pd.DataFrame, promise: MetaPS) -> None:
+    scores = ["p_no", "p_yes"]
+    percent = frame.assign(**{name: 100 * frame[name] for name in scores})
+    mixed = pd.concat([frame[:1500], percent[1500:]])
+    with pytest.raises(InvalidInput, match="sum to 1 in 1500 rows and to 100 in 1500"):
+        calibrate_table(mixed, **USED)
+    in_percent = calibrate_table(percent, **USED)
+    new = patients(1).assign(site=lambda table: "new " + table.site)
+    new_percent = new.assign(**{name: 100 * new[name] for name in scores})
+    for run in (evaluate_table, predict_table):
+        with pytest.raises(InvalidInput, match="these are percentages and those fractions"):
+            run(promise, new_percent)
+        with pytest.raises(InvalidInput, match="these are fractions and those percentages"):
+            run(in_percent, new)
+        run(promise, new)
+    evaluate_table(promise, new_percent, allow=("percentages",))
+
+
+@pytest.mark.usefixtures("route")
+def test_evaluation_checks_its_table_too(frame: pd.DataFrame, promise: MetaPS) -> None:
+    new = patients(1).assign(site=lambda table: "new " + table.site)
+    with pytest.raises(InvalidInput, match="every row occurs 2 times"):
+        evaluate_table(promise, pd.concat([new, new]))
+    with pytest.raises(InvalidInput, match="id occurs twice"):
+        evaluate_table(promise, pd.concat([new, new[:1]]), id="patient")
+    with pytest.raises(InvalidInput, match="the true label scores lower"):
+        evaluate_table(promise, new.rename(columns={"p_no": "p_yes", "p_yes": "p_no"}))
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_confidences_as_levels(frame: pd.DataFrame, name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{name}=0.95 .* Did you mean {name}=0.05"):
+        calibrate_table(frame, **USED | {name: 0.95})
+    with pytest.raises(InvalidInput, match=f"{name}=0.95 .* Did you mean {name}=0.05"):
+        MetaPS(**LEVELS | {name: 0.95}).calibrate([0.1, 0.2], ["a", "b"])
+    calibrate_table(frame, **USED | {name: 0.95}, allow=("levels",))
+
+
+def test_a_column_of_ids_as_the_task(frame: pd.DataFrame) -> None:
+    with pytest.raises(InvalidInput, match="task names a different task in each of 3000 rows"):
+        calibrate_table(frame.assign(row=range(3000)), **USED | {"task": "row"})
+
+
+def test_a_site_is_one_task(frame: pd.DataFrame) -> None:
+    used: dict[str, Any] = {"name": "ohio", "label": "y"} | LEVELS
+    site_table(frame, **used)
+    with pytest.raises(InvalidInput, match="every row occurs 2 times"):
+        site_table(pd.concat([frame, frame]), **used)
+    with pytest.raises(InvalidInput, match="id occurs twice"):
+        site_table(frame, **used, id="patient")
+    swapped = frame.rename(columns={"p_no": "p_yes", "p_yes": "p_no"})
+    with pytest.warns(CheckWarning, match="in 1 of 1 tasks"):  # one task may be odd
+        site_table(swapped, **used)
+
+
+def test_large_tables_are_sampled(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meaning, "MAX_ROWS", 2000)
+    monkeypatch.setattr(table_meaning, "MAX_GROUPED", 1500)
+    calibrate_table(frame, **USED)
+    with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(1400 rows, 700 distinct"):
+        calibrate_table(pd.concat([frame, frame]), **USED)
+    swapped = frame.rename(columns={"p_no": "p_yes", "p_yes": "p_no"})
+    with pytest.raises(InvalidInput, match="the true label scores lower"):
+        calibrate_table(swapped, **USED)
+    site_table(pd.concat([frame, frame]), name="ohio", label="y", **LEVELS)  # too large to group
+
+
+@pytest.mark.usefixtures("route")
+def test_many_classes_are_one_list() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 60, 3000)
+    scores = rng.normal(size=(3000, 60)) + 3 * np.eye(60)[labels]
+    columns = {f"p_{i}": scores[:, i] for i in range(60)}
+    table = pd.DataFrame({"site": np.repeat(np.arange(30), 100), "y": labels} | columns)
+    calibrate_table(table, **USED)
+    negative = table.assign(**{name: -table[name] for name in columns})
+    with pytest.raises(InvalidInput, match="the true label scores lower"):
+        calibrate_table(negative, **USED)
+
+
+def test_an_unknown_check_is_refused(frame: pd.DataFrame, promise: MetaPS) -> None:
+    words = f"out of {', '.join(CHECKS)}, got 'dupes'"
+    with pytest.raises(InvalidInput, match=words):
+        calibrate_table(frame, **USED, allow=("dupes",))
+    with pytest.raises(InvalidInput, match=words):
+        evaluate_table(promise, frame, allow=("dupes",))

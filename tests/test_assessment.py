@@ -1,0 +1,313 @@
+"""A guarantee compared with labelled new tasks, on arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from metapac import PS, InvalidInput, MetaPS, NotCalibrated, evaluate, judge
+from metapac.assessment import Evaluation, format_share
+from metapac.tables import evaluate_table
+
+CLASSES = ["cat", "dog", "owl"]
+
+
+def calibrate(**changes: Any) -> MetaPS:
+    rng = np.random.default_rng(0)
+    options: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3} | changes
+    names = np.repeat([f"known {i}" for i in range(12)], 90)
+    labels = np.tile(CLASSES, 360) if options.get("per_class") else None
+    return MetaPS(**options).calibrate(rng.random(1080), names, labels)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    label = rng.integers(3, size=400)
+    columns = {f"p_{name}": rng.random(400) for name in CLASSES}
+    sites = np.array(["a", "b", "known 3", "d"])[rng.integers(4, size=400)]
+    return pd.DataFrame({"site": sites, "y": np.array(CLASSES)[label], **columns})
+
+
+def scores(frame: pd.DataFrame) -> Any:
+    return frame[[f"p_{name}" for name in CLASSES]].to_numpy()
+
+
+def true_scores(frame: pd.DataFrame) -> Any:
+    return scores(frame)[np.arange(len(frame)), [CLASSES.index(y) for y in frame.y]]
+
+
+def run(promise: Any, frame: pd.DataFrame, **options: Any) -> Evaluation:
+    return evaluate(promise, scores(frame), frame.site, frame.y, classes=CLASSES, **options)
+
+
+def test_counts_of_each_task_and_class(frame: pd.DataFrame) -> None:
+    promise = calibrate()
+    result = run(promise, frame)
+    sets = promise.predict_set(scores(frame))
+    missed = ~promise.predict_set(true_scores(frame))
+    new = (frame.site != "known 3").to_numpy()
+    assert result.tasks.tolist() == ["a", "b", "d"]
+    assert result.overlap == ("known 3",)
+    for i, name in enumerate(result.tasks):
+        rows = (frame.site == name).to_numpy()
+        assert result.examples[i] == rows.sum()
+        assert result.missed[i] == missed[rows].sum()
+        sizes = sets[rows].sum(axis=1)
+        assert result.sizes is not None
+        assert result.sizes[i] == sizes.mean()
+        assert result.sets is not None
+        found = [column[i] for column in result.sets]
+        assert found == [sizes.sum(), (sizes == 0).sum(), (sizes == 1).sum(), (sizes == 3).sum()]
+        ends = stats.binomtest(int(result.missed[i]), int(result.examples[i])).proportion_ci()
+        assert (result.low[i], result.high[i]) == pytest.approx((ends.low, ends.high))
+    assert result.classes is not None
+    for part in result.classes:
+        rows = (frame.y == part.label).to_numpy() & new
+        assert (part.examples, part.missed) == (rows.sum(), missed[rows].sum())
+        ends = stats.binomtest(part.missed, part.examples).proportion_ci()
+        assert (part.low, part.high) == pytest.approx((ends.low, ends.high))
+    assert result.verdict is not None
+    expected = judge(result.examples, result.missed, epsilon=0.3, alpha=0.4, delta=0.3)
+    assert result.verdict.p_holds == expected.p_holds
+    shares = result.set_shares
+    assert shares is not None
+    sizes = sets[new].sum(axis=1)
+    assert shares == pytest.approx(
+        {
+            k: np.mean(sizes == n)
+            for k, n in zip(("empty", "single", "full"), (0, 1, 3), strict=True)
+        }
+    )
+
+
+def test_scores_of_true_labels_alone_have_neither_sizes_nor_classes(frame: pd.DataFrame) -> None:
+    promise = calibrate()
+    result = evaluate(promise, true_scores(frame), frame.site)
+    assert result.missed.tolist() == run(promise, frame).missed.tolist()
+    assert (result.sizes, result.sets, result.classes, result.set_shares) == (None,) * 4
+    with_labels = evaluate(promise, true_scores(frame), frame.site, frame.y)
+    assert with_labels.classes == run(promise, frame).classes
+    assert with_labels.sizes is None
+
+
+def test_each_class_has_its_verdict(frame: pd.DataFrame) -> None:
+    epsilon = {"cat": 0.3, "dog": 0.4, "owl": 0.5}
+    promise = calibrate(epsilon=epsilon, per_class=True)
+    result = run(promise, frame, false_alarm=0.15)
+    assert result.by_class is not None
+    assert result.verdict is not None
+    assert result.verdict.by_class is not None
+    for label, part in result.by_class.items():
+        alone = judge(
+            part.examples,
+            part.missed,
+            epsilon=epsilon[label],
+            alpha=0.4,
+            delta=0.1,
+            false_alarm=0.05,
+        )
+        assert result.verdict.by_class[label].p_holds == alone.p_holds
+        assert part.verdict is None
+    assert result.classes is not None
+    assert [part.label for part in result.classes] == CLASSES
+    assert result.neglected == []
+    by_score = evaluate(promise, true_scores(frame), frame.site, frame.y)
+    assert by_score.missed.tolist() == result.missed.tolist()
+
+
+def test_a_task_without_a_class_counts_against_holds() -> None:
+    promise = calibrate(per_class=True)
+    sites, labels = np.repeat([f"s{i}" for i in range(30)], 60), np.tile(CLASSES, 600)
+    few = ~((sites < "s2") & (labels == "owl"))  # s0, s1 and s10 to s19 lack owls
+    scores = np.random.default_rng(2).uniform(0.9, 1, few.sum())
+    result = evaluate(promise, scores, sites[few], labels[few])
+    assert result.verdict is not None
+    assert result.verdict.by_class is not None
+    tasks = {label: part.tasks for label, part in result.verdict.by_class.items()}
+    assert tasks == {"cat": 30, "dog": 30, "owl": 30}
+    assert result.verdict.by_class["cat"].status == "holds"
+    assert result.verdict.by_class["owl"].within == 18
+    assert result.by_class is not None
+    assert len(result.by_class["owl"].tasks) == 18
+
+
+def test_a_neglected_class_is_reported() -> None:
+    promise = PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 101))
+    labels = np.array(["no"] * 950 + ["yes"] * 50)
+    scores = np.where((labels == "no")[:, None], [0.9, 0.0], [0.9, 0.0])
+    result = evaluate(promise, scores, np.repeat(["a", "b"], 500), labels, classes=["no", "yes"])
+    assert [part.label for part in result.neglected] == ["yes"]
+    few = np.r_[0:950, 950]  # one miss of one shows nothing
+    alone = evaluate(
+        promise, scores[few], np.array(["a"] * 951), labels[few], classes=["no", "yes"]
+    )
+    assert alone.neglected == []
+    assert "class yes missed in 50 of 50" in repr(result)
+    assert result.verdict is not None
+    assert result.verdict.status == "holds"
+    assert "<td>yes</td><td>50 of 50</td><td>100%</td>" in result._repr_html_()
+
+
+def test_the_worst_tasks_have_the_strongest_evidence() -> None:
+    promise = PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 101))
+    counts = {"tiny": (2, 2), "large": (300, 1000), "good": (0, 1000), "small": (1, 2)}
+    tasks = np.concatenate([[name] * n for name, (_k, n) in counts.items()])
+    scores = np.concatenate([np.arange(n) >= k for k, n in counts.values()]).astype(float)
+    result = evaluate(promise, scores, tasks)
+    assert [row["task"] for row in result.worst()] == ["large", "tiny", "small", "good"]
+    assert [row["task"] for row in result.worst(1)] == ["large"]
+    assert result.worst(2)[1] | {"low": 0} == {
+        "task": "tiny",
+        "examples": 2,
+        "missed": 2,
+        "error": 1.0,
+        "low": 0,
+        "high": 1.0,
+    }
+
+
+def test_small_tasks_can_be_left_out(frame: pd.DataFrame) -> None:
+    sizes = frame.groupby("site").size().drop("known 3")
+    result = run(calibrate(), frame, min_examples=int(sizes.max()))
+    assert (len(result.tasks), result.left_out, result.min_examples) == (1, 2, sizes.max())
+    assert result.classes is not None
+    assert sum(part.examples for part in result.classes) == sizes.max()
+    assert repr(result).startswith("<Evaluation of 1 task (2 left out): ")
+    with pytest.raises(InvalidInput, match="no task to evaluate: tasks need at least 999 examples"):
+        run(calibrate(), frame, min_examples=999)
+
+
+def test_calibration_tasks_are_not_new(frame: pd.DataFrame) -> None:
+    old = frame.assign(site="known 1")
+    message = r"every task has the name of a calibration task \('known 1'\).*allow=\('overlap',"
+    with pytest.raises(InvalidInput, match=message):
+        run(calibrate(), old)
+    result = run(calibrate(), old, allow=["overlap"])
+    assert (result.tasks.tolist(), result.overlap) == (["known 1"], ())
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_rounding_is_that_of_the_sets(per_class: bool) -> None:
+    promise = calibrate(per_class=per_class)
+    cut = np.float32(promise.threshold_of("cat"))
+    scores = np.array([cut, np.nextafter(cut, np.float32(-1))])
+    result = evaluate(promise, scores, ["a", "b"], ["cat", "cat"])
+    assert result.missed.tolist() == [0, 1]
+
+
+def test_the_frame_and_the_figure(frame: pd.DataFrame, tmp_path: Path) -> None:
+    result = run(calibrate(), frame)
+    table = result.to_pandas()
+    assert table.task.tolist() == ["a", "b", "d"]
+    assert (table.missed / table.examples).tolist() == table.error.tolist()
+    figure = result.plot(tmp_path / "tasks.png")
+    assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
+    assert len(figure.axes) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": None}, "labels must hold the true label of each example, since scores has s"),
+        ({"labels": ["cat"]}, "(labels and scores|scores and labels) must have the same length"),
+        (
+            {"labels": ["fox", "cat"]},
+            "labels must be among the classes 'cat', 'dog', 'owl', got 'fox'",
+        ),
+        ({"tasks": ["a"]}, "scores and tasks must have the same length"),
+        ({"scores": [[0.1, np.nan, 0], [0, 0, 0]]}, "scores holds 1 NaN"),
+        ({"min_examples": -1}, "min_examples must be a whole number from 0"),
+        ({"false_alarm": 0.6}, "false_alarm must be below 0.5"),
+    ],
+)
+def test_invalid_input_is_explained(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"scores": np.ones((2, 3)), "tasks": ["a", "b"]}
+    arguments |= {"labels": ["cat", "dog"], "classes": CLASSES} | changes
+    with pytest.raises(InvalidInput, match=message):
+        evaluate(calibrate(), **arguments)
+
+
+def percentages(part: dict[str, Any]) -> dict[str, Any]:
+    return part | {"scores": 100 * part["scores"]}
+
+
+def twice(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.concatenate([values, values]) for name, values in part.items()}
+
+
+def reversed_(part: dict[str, Any]) -> dict[str, Any]:
+    return part | {"scores": part["scores"][:, ::-1]}
+
+
+def spaces(part: dict[str, Any]) -> dict[str, Any]:
+    odd = np.arange(len(part["tasks"])) % 2 == 1
+    return part | {"tasks": np.where(odd, np.char.add(part["tasks"], " "), part["tasks"])}
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "message"),
+    [
+        (percentages, "percentages", "these are percentages and those fractions"),
+        (twice, "duplicates", "every row occurs 2 times"),
+        (reversed_, "direction", "the true label scores lower than other labels"),
+        (spaces, "task-names", "names of tasks differ only in spaces"),
+    ],
+)
+def test_arrays_are_checked_as_tables_are(change: Any, check: str, message: str) -> None:
+    rng = np.random.default_rng(2)
+    labels = rng.integers(2, size=2000)
+    score = rng.beta(1 + 2 * labels, 3 - 2 * labels)
+    tasks = np.repeat([f"new {i}" for i in range(20)], 100)
+    good: dict[str, Any] = {
+        "scores": np.stack([1 - score, score], axis=1),
+        "tasks": tasks,
+        "labels": labels,
+    }
+    promise = calibrate()
+    assert evaluate(promise, **good).verdict is not None
+    with pytest.raises(InvalidInput, match=f"{message}.*allow=\\('{check}',\\)"):
+        evaluate(promise, **change(good))
+    table = as_table(change(good))
+    with pytest.raises(InvalidInput, match=message):
+        evaluate_table(promise, table, task="task", label="y", columns="p_*")
+    assert evaluate(promise, **change(good), allow=[check]).verdict is not None
+    with pytest.raises(InvalidInput, match="allow must name checks to skip, .* got 'typo'"):
+        evaluate(promise, **good, allow=["typo"])
+
+
+def as_table(part: dict[str, Any]) -> pd.DataFrame:
+    """Return the same examples as a table."""
+    columns = {"task": part["tasks"], "y": part["labels"]}
+    return pd.DataFrame(columns | {f"p_{i}": part["scores"][:, i] for i in range(2)})
+
+
+def test_a_predictor_must_be_calibrated() -> None:
+    with pytest.raises(NotCalibrated):
+        evaluate(PS(epsilon=0.1, delta=0.1), [1.0], ["a"])
+
+
+def test_a_class_guarantee_needs_labels() -> None:
+    with pytest.raises(InvalidInput, match="since each class has its guarantee"):
+        evaluate(calibrate(per_class=True), [1.0], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shown"),
+    [
+        (0, "0%"),
+        (1, "100%"),
+        (0.05894, "5.9%"),
+        (0.9997, "99.97%"),
+        (0.0003, "0.03%"),
+        (1e-9, "<0.001%"),
+        (1 - 1e-9, ">99.999%"),
+    ],
+)
+def test_only_exact_fractions_are_shown_as_none_or_all(fraction: float, shown: str) -> None:
+    assert format_share(fraction) == shown

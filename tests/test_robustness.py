@@ -1,0 +1,137 @@
+"""What dishonest sites can do: tried out on thresholds, and enumerated."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metapac import Guarantee, InvalidInput, MetaPS
+from metapac.outcome import Part
+from metapac.robustness import (
+    Liars,
+    count_liars,
+    count_liars_among,
+    describe_liars,
+    summarise_liars,
+)
+from metapac.robustness import failure_probability as failure
+
+
+def agree(split: str | float = "joint", delta: float | None = 0.1) -> Guarantee:
+    return Guarantee(epsilon=0.1, alpha=0.3, delta=delta, split=split)
+
+
+def calibrate(guarantee: Guarantee, tasks: int, liars: int, lie: float) -> float:
+    """Return the threshold if the last sites lie; honest ones send 1, 2, ... at every level."""
+    sent = np.tile(np.arange(1.0, tasks + 1)[:, None], len(guarantee.levels))
+    sent[tasks - liars :] = lie
+    used, sizes = np.full(tasks, True), np.full(tasks, 1000)
+    return Part(guarantee, None, used, sizes, sent, -np.inf, np.inf).outcome().threshold
+
+
+@pytest.mark.parametrize("split", ["joint", "tight", "even"])
+@pytest.mark.parametrize("tasks", [20, 40, 90])
+def test_it_takes_as_many_liars_as_counted_and_no_fewer(split: str, tasks: int) -> None:
+    guarantee = agree(split)
+    needed = count_liars(guarantee, tasks)
+    assert calibrate(guarantee, tasks, needed.to_keep_all, -math.inf) == -math.inf
+    assert calibrate(guarantee, tasks, needed.to_keep_all - 1, -math.inf) > -math.inf
+    assert calibrate(guarantee, tasks, needed.to_empty, math.inf) == math.inf
+    assert calibrate(guarantee, tasks, needed.to_empty - 1, math.inf) < math.inf
+
+
+def test_fewer_liars_move_the_threshold_by_as_many_ranks() -> None:
+    guarantee = agree("tight")
+    rank = guarantee.allowed_low_thresholds(90)[0]
+    for liars in range(rank + 1):
+        assert calibrate(guarantee, 90, liars, -math.inf) == rank + 1 - liars
+        assert calibrate(guarantee, 90, liars, math.inf) == rank + 1
+
+
+def test_sites_that_are_too_small_help_the_liars() -> None:
+    guarantee = agree()
+    tasks = 90
+    sent = np.ones((tasks, len(guarantee.levels)))
+    sent[:2] = -np.inf
+    part = Part(guarantee, None, np.full(tasks, True), np.full(tasks, 9), sent, -np.inf, np.inf)
+    whole = count_liars(guarantee, tasks)
+    assert count_liars_among([part]) == Liars(whole.to_keep_all - 2, whole.to_empty)
+    # Of several classes, the one that takes the fewest counts.
+    large = part._replace(thresholds=np.ones_like(sent))
+    assert count_liars_among([large]) == whole
+    assert count_liars_among([large, part]).to_keep_all == whole.to_keep_all - 2
+
+
+def test_too_few_sites_need_no_liar() -> None:
+    assert count_liars(agree(), 2).to_keep_all == 0
+
+
+def test_in_expectation_one_liar_in_ten_is_enough() -> None:
+    assert count_liars(Guarantee(epsilon=0.1, alpha=0.1, delta=None), 10) == Liars(1, 10)
+
+
+@pytest.mark.parametrize("liars", [0, 1, 3])
+def test_the_failure_probability_is_that_of_the_worst_case(liars: int) -> None:
+    # Each honest site breaks with probability alpha, and its u is uniform: enumerate, for each
+    # site, the level up to which u exceeds the levels, or that it does not break.
+    tasks = 5 + liars
+    guarantee = Guarantee(epsilon=0.1, alpha=0.5, delta=0.3, split="tight")
+    (rank,) = guarantee.allowed_low_thresholds(tasks)
+    share = guarantee.alpha_across
+    expected = sum(
+        math.prod(share if low else 1 - share for low in outcome)
+        for outcome in itertools.product([False, True], repeat=5)
+        if sum(outcome) <= rank
+    )
+    assert failure(guarantee, tasks, liars) == pytest.approx(expected, rel=1e-12)
+
+
+def test_several_levels_are_counted_together() -> None:
+    guarantee = agree(delta=0.2)
+    tasks, draws = 30, 200_000
+    ranks = np.array(guarantee.allowed_low_thresholds(tasks))
+    rng = np.random.default_rng(0)
+    breaks = rng.random((draws, tasks - 3)) < guarantee.alpha
+    u = np.where(breaks, rng.random((draws, tasks - 3)), 0.0)
+    within = [level.alpha_within for level in guarantee.levels]
+    low = np.stack([(u > t).sum(axis=1) for t in within], axis=1)
+    seen = np.mean((low <= ranks).any(axis=1))
+    p = failure(guarantee, tasks, 3)
+    # False-alarm rate 1e-6: 4.9 standard deviations. Control: the value without liars is refused.
+    tolerance = 4.9 * math.sqrt(p * (1 - p) / draws)
+    assert abs(seen - p) <= tolerance
+    assert abs(seen - failure(guarantee, tasks)) > tolerance
+
+
+def test_honest_sites_keep_the_guarantee_and_liars_erode_it() -> None:
+    guarantee = agree()
+    values = [failure(guarantee, 60, liars) for liars in (0, 5, 20, 60)]
+    assert values[0] <= 0.1
+    assert values == sorted(values)
+    assert values[-1] == 1.0
+
+
+def test_bad_numbers_are_rejected() -> None:
+    with pytest.raises(InvalidInput, match="liars must be at most tasks, 5, got 6."):
+        failure(agree(), 5, 6)
+    with pytest.raises(InvalidInput, match="has no failure probability"):
+        failure(agree(delta=None), 50)
+
+
+def test_sentence() -> None:
+    expected = "Of 90 sites, 3 dishonest ones can force every label into every set; 88 can empty"
+    assert describe_liars(Liars(3, 88), 90).startswith(expected)
+
+
+def test_only_sites_that_count_are_counted() -> None:
+    scores, sizes = np.random.default_rng(0).random(40 * 60 + 5 * 10), [60] * 40 + [10] * 5
+    sites = np.repeat(np.arange(45), sizes)
+    levels: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
+    predictor = MetaPS(**levels, min_examples=30).calibrate(scores, sites)
+    expected = count_liars(predictor.guarantee_, 40)
+    assert summarise_liars(predictor) == {"sites": 40, **expected._asdict()}
+    assert summarise_liars(MetaPS(**levels).calibrate(scores, sites))["sites"] == 45
