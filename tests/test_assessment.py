@@ -12,6 +12,7 @@ from scipy import stats
 
 from metapac import PS, InvalidInput, MetaPS, NotCalibrated, evaluate, judge
 from metapac.assessment import Evaluation, format_share
+from metapac.context import Context
 from metapac.tables import evaluate_table
 
 CLASSES = ["cat", "dog", "owl"]
@@ -311,3 +312,12 @@ def test_a_class_guarantee_needs_labels() -> None:
 )
 def test_only_exact_fractions_are_shown_as_none_or_all(fraction: float, shown: str) -> None:
     assert format_share(fraction) == shown
+
+
+def test_the_verdict_is_in_the_words_of_the_promise(frame: pd.DataFrame) -> None:
+    promise = calibrate()
+    promise.context_ = Context(unit="hospital", example="patient")
+    evaluation = run(promise, frame)
+    assert "hospitals" in str(evaluation.verdict)
+    assert "hospital" in repr(evaluation)
+    assert "task" not in repr(evaluation)

@@ -270,8 +270,7 @@ def test_the_repr_shows_what_was_calibrated() -> None:
     method.calibrate(scores, tasks)
     shown = round_down(method.threshold_)
     assert repr(method) == (
-        "<MetaPS(epsilon=0.1, alpha=0.1, delta=0.05) calibrated on 120 tasks, "
-        f"threshold {shown}>"
+        f"<MetaPS(epsilon=0.1, alpha=0.1, delta=0.05) calibrated on 120 tasks, threshold {shown}>"
     )
     card = method._repr_html_()
     assert html.escape(repr(method)) in card

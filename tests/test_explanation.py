@@ -326,7 +326,9 @@ def test_each_class_of_a_predictor_has_its_numbers() -> None:
     method.calibrate(SCORES, TASKS, labels)
     no, yes = method.explain().split("\n\n")[1].splitlines()[1:]
     for line, label, share in ((no, "no", "20%"), (yes, "yes", "30%")):
-        assert line.startswith(f"- Of the examples whose right label is '{label}', at most {share} ")
+        assert line.startswith(
+            f"- Of the examples whose right label is '{label}', at most {share} "
+        )
         threshold = round_down(method.threshold_of(label))
         assert f"score is at least {threshold} (120 tasks, 3000 examples)." in line
 

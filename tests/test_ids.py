@@ -231,7 +231,7 @@ def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any
         ([0.5, 1.5], "none missing, got float"),
         (np.array([0.5]), "none missing, got float64"),
         (np.array([["a"]]), r"labels must be one-dimensional, one true .* got shape \(1, 1\)"),
-        ([], "labels must be one-dimensional"),
+        ([], "labels is empty; pass at least one labelled example."),
     ],
 )
 def test_bad_labels_are_named(labels: Any, message: str) -> None:

@@ -30,6 +30,26 @@ def test_the_sentence_has_numbers_and_assumptions(split: str | float) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("threshold", "columns", "intervals"),
+    [
+        (-2.5, {"prediction": "m"}, "the intervals prediction plus and minus 2.5 miss the true"),
+        (-2.5, {"prediction": "m", "scale": "s"}, "prediction plus and minus 2.5 times scale miss"),
+        (
+            float("-inf"),
+            {"prediction": "m"},
+            "tasks, the intervals miss the true number at most 5% of",
+        ),
+    ],
+)
+def test_regression_speaks_of_intervals(
+    threshold: float, columns: dict[str, Any], intervals: str
+) -> None:
+    text = Guarantee(**PAPER).sentence(tasks=500, threshold=threshold, columns=columns)
+    assert intervals in text
+    assert "label" not in text
+
+
 def test_a_guarantee_in_expectation_states_its_limits() -> None:
     g = Guarantee(epsilon=0.05, alpha=0.1, delta=None)
     assert g.sentence(tasks=10, threshold=0.25) == (

@@ -386,7 +386,7 @@ def test_other_and_edited_files_are_refused(tmp_path: Path) -> None:
         read_site(path)
     MetaPS(**GUARANTEE, on_infeasible="trivial").calibrate([0.5], ["a"]).save(path)
     with pytest.raises(
-        BadArtefact, match="is not a metapac site file. Pass a file written by 'metapac s"
+        BadArtefact, match="is not a metapac site file. .* This is a metapac promise file.$"
     ):
         read_site(path)
     send("a", scores()["site 0"], tmp_path)

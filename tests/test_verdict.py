@@ -290,6 +290,11 @@ def test_every_class_is_judged_at_its_share() -> None:
     both = judge_classes({"no": good, "yes": good}, epsilon=0.05, **options)
     assert (both.status, both.more_tasks) == ("holds", 0)
     assert both.sentence().startswith("Holds for every class: at least 90% of new tasks")
+    named = both.named(unit="city/cities", example="patient")
+    assert named.sentence() == str(named) == both.sentence(unit="city/cities", example="patient")
+    assert "new cities have" in str((named.by_class or {})["yes"])
+    neither = judge_classes({"no": ([0], [0]), "yes": ([0], [0])}, epsilon=0.05, **options)
+    assert neither.sentence().startswith("Cannot tell yet, for any class: ")
 
 
 def sentence(verdict: Verdict) -> str:
@@ -310,6 +315,8 @@ def test_sentences_state_the_probability_of_being_wrong() -> None:
     )
     one = sentence(judge([500], [5], **OPTIONS))
     assert one.startswith("Cannot tell yet: 1 city does not settle whether at least 90% of new")
+    assert "; the share of new cities above 5% may be anything from 0% to " in one
+    assert " (each end with confidence 95%). About" in one
     assert one.endswith("About 28 more cities like this would settle it.")
     assert str(judge([], [], **OPTIONS)).endswith("Collect labelled examples of new tasks.")
 

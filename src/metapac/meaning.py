@@ -471,9 +471,7 @@ def judge_duplicates(repeats: Repeats) -> Finding | None:
     return Finding("duplicates", least > 1, text)
 
 
-def judge_direction(
-    wins: Counts, losses: Counts, columns: Sequence[str] = ()
-) -> Finding | None:
+def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -> Finding | None:
     """Object if true labels score lower than other labels.
 
     Two examples of a task with labels a and b are won if the scores of their own labels sum to
@@ -883,7 +881,8 @@ def _judge_matrix(
         affected = int(bad.any(axis=1).sum())
         findings.append(judge_missing(len(scores), missing, affected=affected))
     if "percentages" not in skipped:
-        sums = scores.sum(axis=1, dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            sums = scores.sum(axis=1, dtype=np.float64)
         near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
         findings.append(judge_percentages(len(scores), *near))
     if "direction" not in skipped:

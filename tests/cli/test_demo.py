@@ -83,7 +83,9 @@ def test_the_command_that_the_demo_proposes_works(tmp_path: Path) -> None:
     assert proposed[:2] == ["metapac", "show"]
     shown = metapac(*proposed[1:])
     assert shown.exit_code == 0, shown.output
-    assert "whose right label is 'yes', at most 10% get a list without it" in " ".join(shown.output.split())
+    assert "whose right label is 'yes', at most 10% get a list without it" in " ".join(
+        shown.output.split()
+    )
 
 
 def test_the_demo_of_sites_loads_no_other_extra(tmp_path: Path) -> None:

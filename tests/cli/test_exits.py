@@ -335,6 +335,7 @@ def test_a_bug_without_a_temporary_folder(tmp_path: Path) -> None:
             "fewer data at a time.\n",
         ),
         ("raise BrokenPipeError", 0, ""),
+        ("exits.expect(exits.ExitCode.VIOLATED); raise BrokenPipeError", 3, ""),
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGINT); x = 0\n"
             "    for i in range(10**9): x += i",

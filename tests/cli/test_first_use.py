@@ -141,7 +141,7 @@ def test_percentages_after_fractions(folder: Path, tmp_path: Path, command: str)
 @pytest.mark.parametrize(
     ("change", "phrases"),
     [
-        (losses, ["the true label scores lower than other labels", "Pass negated scores"]),
+        (losses, ["the true label scores lower than other labels", "pass negated scores"]),
         (join, ["every row occurs 2 times", "they often come from a join"]),
         (two_names, ["names of tasks differ only in spaces", "'known 00' and 'known 00 '"]),
         (gaps, ["scores of classes are missing in 2 of 3600 rows (by class, 'yes': 2)"]),

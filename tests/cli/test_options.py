@@ -51,6 +51,8 @@ def test_options_state_a_guarantee() -> None:
         ),
         (["--epsilon", "cat=x"], "--epsilon must be a number, got 'x' in 'cat=x'."),
         (["--epsilon", "x"], "--epsilon must be a number, got 'x'."),
+        (["--epsilon", "5%"], "--epsilon must be a number, got '5%'. Write 0.05."),
+        (["--epsilon", "0,10"], "--epsilon must be a number, got '0,10'. Write 0.1."),
         (["--epsilon", "cat=2"], "must be a number strictly between 0 and 1, got 2"),
         (["--epsilon", "cat=0.1"], "--epsilon has no value for class 'dog', only for 'cat'"),
         (

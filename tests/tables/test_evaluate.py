@@ -70,6 +70,7 @@ def test_ps_can_be_evaluated_too(frame: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"y": ["Cat", "dog"]}, "'Cat' differs from 'cat' only in case or spaces: give it one spe"),
         (
             {"y": ["cat", "fox"]},
             "column 'y' must hold one of the classes 'cat', 'dog', got 'fox' in 1",
@@ -316,3 +317,9 @@ def test_the_model_is_compared(frame: pd.DataFrame) -> None:
         evaluate_table(promise, frame, task="site", score="true", model="v2")
     with pytest.raises(InvalidInput, match="model must be 'v1'"):
         evaluate(promise, frame.true, frame.site, model="v2")
+
+
+def test_a_table_without_labels_is_for_prediction(promise: MetaPS) -> None:
+    table = pa.table({"site": ["a", "b"], "p_cat": [0.5, 0.5], "p_dog": [0.5, 0.5]})
+    with pytest.raises(InvalidInput, match="no column 'truth'.* Evaluation needs labels; for sets"):
+        evaluate_table(promise, table, task="site", label="truth")

@@ -42,6 +42,10 @@ def test_a_column_that_only_looks_like_a_class_is_rejected() -> None:
             "column 'y' must hold one of the classes 'a', 'b', got 'c' in 1 row",
         ),
         (
+            {"y": ["1", "0", "1"]}, {"columns": ["p_a", "p_b"]},
+            r"if 'p_a' holds the scores of '0' .*, pass columns=\['p_a', 'p_b'\] and classes=\['0'",
+        ),
+        (
             {"y": ["a", None, "b"]}, {"score": "true"},
             "column 'y' must hold one of the classes 'a', 'b', got no label in 1 row",
         ),

@@ -267,8 +267,8 @@ def _notes(result: Exploration) -> list[str]:
         notes.append(f"The {shown} rarest of {len(result.classes)} classes; --json has all.")
     if any(cell.tasks_needed is not None for cell in result.cells):
         notes.append(
-            "needs: too few calibration tasks for the guarantee; calibration refuses them, or keeps "
-            "every label."
+            "needs: too few calibration tasks for the guarantee. Calibration refuses them, or "
+            "keeps every label."
         )
     if any(_has_several_counts(result, per_class=each) for each in (False, True)):
         notes.append("The alphas assume different numbers of tasks: to compare them, pass --tasks.")

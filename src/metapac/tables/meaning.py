@@ -211,7 +211,8 @@ def _judge_at_once(
     if affected:
         rows.source.check_text(rows.score_columns, rows.columns.task)
     missing = dict(zip(of_classes.names, bad.sum(axis=0).tolist(), strict=True))
-    sums = scores.sum(axis=1)
+    with np.errstate(invalid="ignore"):  # inf - inf
+        sums = scores.sum(axis=1)
     near = [int(np.sum(meaning.sums_to(sums, total))) for total in (1, 100)]
     return [
         meaning.judge_missing(len(scores), missing, affected=affected),

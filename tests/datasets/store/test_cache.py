@@ -153,7 +153,6 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, source: Path)
 def test_what_others_put_beside_the_caches_stays(tmp_path: Path, source: Path) -> None:
     parent = tmp_path / "set"
     folders = [parent / name for name in ("prepared-backup", ".rsync.partial", "prepared-12")]
-    folders.append(temporary_name(parent / "archive"))
     caches = [parent / f"prepared-{digit * 16}" for digit in "01"]
     files = [caches[0], temporary_name(caches[0]), parent / ".a.partial"]
     links = [caches[1], temporary_name(caches[1])]

@@ -165,7 +165,7 @@ def test_seeded_torch_depends_on_the_seed_and_restores_the_generator() -> None:
 
 
 KILLED = """
-import os, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
 from metapac.learners.training.loop import Trainer
 from tests.learners.training.test_loop import *
@@ -188,7 +188,7 @@ for owner, name, call in [
     (os, "fsync", 1),         # the very first checkpoint is half written
     (Trainer, "_step", 2),    # in the middle of epoch 1
     (os, "fsync", 1),         # the checkpoint of epoch 1 is half written
-    (Path, "unlink", 1),      # what the killed process left is about to be deleted
+    (shutil, "rmtree", 1),    # what the killed process left is about to be deleted
     (Path, "replace", 1),     # the checkpoint of epoch 1 is written, but not yet in its place
     (Trainer, "save", 2),     # epoch 1 is saved, epoch 2 is trained and not saved
     (Path, "replace", 2),     # epoch 2 is saved, the checkpoint of epoch 3 not yet in its place

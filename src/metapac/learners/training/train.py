@@ -246,4 +246,4 @@ def _as_integer_seed(rng: Seed) -> int:
     """Return ``rng`` if it is a whole number, or one drawn from it."""
     if isinstance(rng, int | np.integer):
         return as_whole_number("rng", rng, minimum=0)
-    return int(np.random.default_rng(rng).integers(2**53))
+    return int(np.random.default_rng(rng).integers(10**9))
