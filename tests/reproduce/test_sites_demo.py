@@ -88,6 +88,6 @@ def test_the_logistic_regression_stays_finite() -> None:
 def test_promises_and_picture_are_written(found: sites_demo.SitesDemo, tmp_path: Path) -> None:
     plain, per_class = sites_demo.save_promises(found, tmp_path / "new")
     assert metapac.load(plain).threshold_ == found.plain.predictor.threshold_
-    assert "- yes: at most 10%" in metapac.load(per_class).explain()
+    assert "label is 'yes', at most 10%" in metapac.load(per_class).explain()
     sites_demo.draw_comparison(found, tmp_path / "sites.png")
     assert (tmp_path / "sites.png").read_bytes().startswith(b"\x89PNG")
