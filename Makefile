@@ -39,11 +39,11 @@ clean:
 
 .venv/.demo: .venv/.pip pyproject.toml constraints.txt
 	@echo "Installing metapac and what it needs into .venv, torch among it; this takes minutes."
-	@$(PIP) install --constraint constraints.txt --editable ".[cli,plot,torch]"
+	@$(PIP) install --constraint constraints.txt --editable ".[cli,plot,report,torch]"
 	@touch $@
 
 # Spark needs Java: without it, 400 MB of Spark would be installed for nothing.
-EXTRAS = cli,plot,torch,tables$(if $(shell command -v java),$(comma)spark)
+EXTRAS = cli,plot,report,torch,tables$(if $(shell command -v java),$(comma)spark)
 comma := ,
 .venv/.test: .venv/.demo constraints.txt
 	@echo "Installing what the tests need into .venv; this takes minutes."
@@ -61,6 +61,13 @@ comma := ,
 
 .venv/.build: .venv/.pip pyproject.toml
 	@$(PIP) install --group build
+	@touch $@
+
+# Flower, in an environment of its own: it needs other versions of what is in this one.
+.venv/.flower: .venv/.pip constraints.txt
+	@$(PYTHON) -m venv .venv/flower
+	@.venv/flower/bin/python -m pip --disable-pip-version-check --quiet install \
+		--constraint constraints.txt "flwr[simulation]" numpy scipy
 	@touch $@
 
 .venv/.bench: .venv/.test

@@ -230,7 +230,7 @@ def stored_results(checkout: Path) -> Iterator[Result]:
     for folder in sorted((checkout / "experiments" / "results").iterdir()):
         guarantee = read_guarantee(folder)
         lines = summarise(read_rows(folder), guarantee)
-        yield f"stored {folder.name}", [repr(tuple(line)) for line in lines]
+        yield f"stored {folder.name}", [repr(line) for line in lines]
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ import time
 import numpy as np
 import torch
 
-from metapac.evaluation import evaluate
+from metapac.evaluation import PoolStudy, evaluate
+from metapac.learners import ProtoNet
 from metapac.learners.bank import PrototypeBank
 from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.experiments import find_experiment
-from metapac.reproduce.studies import PoolStudy, WithReplacement
 from metapac.tasks.pools import ClassPool
 
 
@@ -33,7 +33,14 @@ def study(device: str) -> PoolStudy:
         banks.append(PrototypeBank(torch.from_numpy(x).to(device), x))
     guess = QuantilePredictor(epsilon=0.1, rng=0)
     guess.fit(-rng.uniform(size=(64, 25)), -rng.uniform(size=64))
-    return PoolStudy(chosen, WithReplacement(pools[0], pools[1]), banks[0], banks[1], guess)
+    return PoolStudy(
+        ProtoNet(torch.nn.Identity()),
+        *pools,
+        queries=chosen.calibration_examples,
+        predictor=guess,
+        banks=(banks[0], banks[1]),
+        description={},
+    )
 
 
 def main(draws: int = 100, jobs: int = 1) -> None:
@@ -43,7 +50,8 @@ def main(draws: int = 100, jobs: int = 1) -> None:
     start = time.perf_counter()
     made.draw(np.random.default_rng(2))
     drawn = time.perf_counter()
-    rows = evaluate(made, guarantee=made.experiment.guarantee, draws=draws, n_jobs=jobs)
+    guarantee = find_experiment("miniimagenet").guarantee
+    rows = evaluate(made, guarantee=guarantee, draws=draws, n_jobs=jobs)
     end = time.perf_counter()
     print(
         f"{device}: one draw scored in {drawn - start:.3f} s; {draws} draws x 50 test tasks x "

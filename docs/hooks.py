@@ -1,4 +1,4 @@
-"""Build steps of the site: included pages, API and command reference, formulas as MathML.
+"""Build steps of the site: included pages, live reports, references, formulas as MathML.
 
 Formulas become MathML when the site is built: browsers draw it without scripts or web fonts.
 """
@@ -6,6 +6,7 @@ Formulas become MathML when the site is built: browsers draw it without scripts 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +42,20 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for schema in sorted((ROOT / "src" / "metapac" / "schemas").glob("*.json")):
         content = schema.read_text(encoding="utf-8")
         files.append(File.generated(config, f"schemas/{schema.name}", content=content))
+    for name, html in write_reports().items():
+        files.append(File.generated(config, f"reports/{name}", content=html))
     return files
+
+
+def write_reports() -> dict[str, str]:
+    """Return the reports of ``metapac demo --data sites``, by the names of their files."""
+    from metapac.reproduce import sites_demo
+
+    demo = sites_demo.compare_guarantees(0)
+    with tempfile.TemporaryDirectory() as folder:
+        sites_demo.save_promises(demo, folder)
+        paths = sites_demo.write_reports(demo, folder)
+        return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

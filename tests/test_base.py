@@ -26,7 +26,7 @@ from metapac import (
     _document,
     load,
 )
-from metapac.explanation import round_down
+from metapac.explanation.words import round_down
 
 
 def calibrated(**changes: Any) -> MetaPS:

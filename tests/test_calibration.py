@@ -25,7 +25,7 @@ from metapac import (
 )
 from metapac.binomial import allowed_errors_in_task
 from metapac.evidence import collect_evidence
-from metapac.meaning import CheckWarning
+from metapac.meaning.findings import CheckWarning
 from tests.helpers import oracles
 
 GUARANTEE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.6, "delta": 0.2}

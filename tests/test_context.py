@@ -10,7 +10,9 @@ import pytest
 
 from metapac import PS, Context, InvalidInput, MetaCP, MetaPS, load
 from metapac.context import as_context
+from metapac.scoring.functions import ScoreFunction
 
+SEVEN: Any = 7
 SCORES = np.random.default_rng(0).random(400)
 TASKS = np.repeat([f"h{i}" for i in range(10)], 40)
 ABOUT = Context(model="triage 3.1", trained_on=["x", "y"], pilot=[1], unit="hospital")
@@ -82,6 +84,29 @@ def test_added_tasks_are_compared_too() -> None:
         predictor.add(SCORES[:40], ["new"] * 40)
     predictor.add(SCORES[:40] / 2, ["other"] * 40)
     assert predictor.context_.trained_on == ("new",)
+
+
+def test_score_functions_are_compared(tmp_path: Path) -> None:
+    fitted = ScoreFunction("margin", temperature=1.5)
+    about = Context(score=fitted)
+    assert about == Context(score="margin(temperature=1.5)")
+    for same in (None, fitted, "margin(temperature=1.5)"):
+        about.check_score(same)
+    with pytest.raises(InvalidInput, match=r"score must be 'margin\(temperature=1.5\)', the sc.*"):
+        about.check_score("margin")
+    with pytest.raises(InvalidInput, match="the score function that was calibrated, got 'probab"):
+        about.check_score(ScoreFunction())
+    with pytest.warns(UserWarning, match=r"names no score function.*Context\(score='margin'\)"):
+        Context().check_score("margin")
+    with pytest.raises(InvalidInput, match="score must be a non-empty string, got 7"):
+        Context(score=SEVEN)
+    method = calibrate(Context(score="margin"))
+    method.save(tmp_path / "p.json")
+    loaded = load(tmp_path / "p.json")
+    assert isinstance(loaded, MetaPS)
+    assert loaded.predict_set([[0.9, 0.0]], score="margin").shape == (1, 2)
+    with pytest.raises(InvalidInput, match="score must be 'margin', the score function"):
+        loaded.predict_set([[0.9, 0.0]], score="cumulative")
 
 
 def test_models_are_compared() -> None:

@@ -25,7 +25,8 @@ from metapac.cli.app import app
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# That of Flower needs an environment of its own: see test_flower.py.
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.stem != "flower")
 
 
 class Block(NamedTuple):
@@ -156,15 +157,19 @@ def hooks() -> ModuleType:
 PACKAGES = [
     "metapac",
     "metapac.tables",
+    "metapac.monitoring",
     "metapac.sites",
     "metapac.scoring",
     "metapac.tasks",
     "metapac.tasks.synthetic",
     "metapac.learners",
+    "metapac.lm_eval",
+    "metapac.estimators",
     "metapac.meta_cp",
     "metapac.datasets",
     "metapac.evaluation",
     "metapac.plots",
+    "metapac.report",
     "metapac.exceptions",
 ]
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from metapac import PS, BadArtefact, Guarantee, InvalidInput, MetaCP, MetaPS, _document, load
 from metapac.cli.app import app
-from metapac.cli.train import RUN
+from metapac.datasets.runs import RUN
 from metapac.datasets.store import cache
 from metapac.evaluation import SyntheticStudy, evaluate, read_guarantee, read_rows
 from metapac.evaluation.rows import Rows

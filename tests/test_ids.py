@@ -225,7 +225,7 @@ def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["yes", None], "none missing, got 1 missing. Convert them, for example with"),
+        (["yes", None], "none missing, got 1 missing. Drop those rows."),
         (["yes", math.nan], "none missing, got 1 missing"),
         (["yes", 1], "of one type, none missing, got int and str"),
         ([0.5, 1.5], "none missing, got float"),

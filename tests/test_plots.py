@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS, evaluate, plan, plots
-from metapac.assessment import Evaluation
+from metapac.assessment.evaluation import Evaluation
 from metapac.exceptions import MissingExtra
 from metapac.planning import Plan
 

@@ -13,6 +13,8 @@ from metapac import Guarantee, InvalidInput, MetaPS
 from metapac.outcome import Part
 from metapac.robustness import (
     Liars,
+    ThresholdRange,
+    bound_threshold,
     count_liars,
     count_liars_among,
     describe_liars,
@@ -135,3 +137,77 @@ def test_only_sites_that_count_are_counted() -> None:
     expected = count_liars(predictor.guarantee_, 40)
     assert summarise_liars(predictor) == {"sites": 40, **expected._asdict()}
     assert summarise_liars(MetaPS(**levels).calibrate(scores, sites))["sites"] == 45
+
+
+def sites(split: str | float, tasks: int = 30, seed: int = 0) -> MetaPS:
+    scores = np.random.default_rng(seed).random(tasks * 40)
+    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, split=split)
+    return method.calibrate(scores, np.repeat(np.arange(tasks), 40), allow=("levels",))
+
+
+@pytest.mark.parametrize("split", ["joint", "tight"])
+@pytest.mark.parametrize("liars", [0, 1, 2])
+def test_no_lie_takes_the_threshold_out_of_its_range(split: str, liars: int) -> None:
+    predictor = sites(split, tasks=12)
+    (part,) = predictor._evidence.parts(predictor.guarantee_)
+    low, high = bound_threshold(predictor, liars)
+    assert low <= predictor.threshold_ <= high
+    truths = [-math.inf, 0.0, 0.1, 0.2, 0.5, math.inf]
+    for chosen in itertools.combinations(range(12), liars):
+        for values in itertools.product(truths, repeat=liars):
+            thresholds = part.thresholds.copy()
+            thresholds[list(chosen)] = np.array(values)[:, None]
+            assert low <= part._replace(thresholds=thresholds).outcome().threshold <= high
+
+
+@pytest.mark.parametrize("split", ["joint", "tight"])
+@pytest.mark.parametrize("liars", [1, 2])
+def test_hidden_and_invented_examples_do_not_take_it_out_either(split: str, liars: int) -> None:
+    scores, sizes = np.random.default_rng(0).random(10 * 40 + 2 * 20), [40] * 10 + [20] * 2
+    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, split=split, min_examples=30)
+    predictor = method.calibrate(scores, np.repeat(np.arange(12), sizes), allow=("levels",))
+    (part,) = predictor._evidence.parts(predictor.guarantee_)
+    low, high = bound_threshold(predictor, liars)
+    reached = []
+    for chosen in itertools.combinations(range(12), liars):
+        for values in itertools.product([None, -math.inf, 0.1, 0.5, math.inf], repeat=liars):
+            used, thresholds = part.used.copy(), part.thresholds.copy()
+            for site, value in zip(chosen, values, strict=True):
+                used[site] = value is not None
+                thresholds[site] = 0.0 if value is None else value
+            honest = part._replace(used=used, thresholds=thresholds).outcome().threshold
+            assert low <= honest <= high
+            reached.append(honest)
+    assert (min(reached), max(reached)) == (low, high)
+
+
+def test_the_range_is_reached() -> None:
+    predictor = sites("tight")
+    (part,) = predictor._evidence.parts(predictor.guarantee_)
+    order = np.argsort(part.thresholds[:, 0])
+    for liars in (0, 1, 2, 30):
+        expected = bound_threshold(predictor, liars)
+        ends = []
+        for chosen, truth in ((order[30 - liars :], -math.inf), (order[:liars], math.inf)):
+            thresholds = part.thresholds.copy()
+            thresholds[chosen] = truth
+            ends.append(part._replace(thresholds=thresholds).outcome().threshold)
+        assert ThresholdRange(*ends) == expected
+    assert bound_threshold(predictor, 30) == (-math.inf, math.inf)
+
+
+def test_a_range_for_each_class_and_for_sites_that_support_nothing() -> None:
+    labels = np.tile(["a", "b"], 600)
+    scores = np.random.default_rng(0).random(1200)
+    predictor = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, per_class=True)
+    predictor.calibrate(scores, np.repeat(np.arange(30), 40), labels, allow=("levels",))
+    for label in ("a", "b"):
+        low, high = bound_threshold(predictor, 1, label=label)
+        assert low < predictor.threshold_of(label) < high
+    with pytest.raises(InvalidInput, match="label must be one of 'a', 'b', got None."):
+        bound_threshold(predictor, 1)
+    with pytest.raises(InvalidInput, match="liars must be at most the number of sites, 30, got 31"):
+        bound_threshold(sites("joint"), 31)
+    trivial = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
+    trivial.calibrate(scores, np.repeat(np.arange(2), 600))
+    assert bound_threshold(trivial, 1) == (-math.inf, -math.inf)

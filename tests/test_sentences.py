@@ -129,3 +129,19 @@ def test_remarks() -> None:
     )
     text = sentences.describe_uninformative(-3.0, 3, 40, "yes")
     assert "-3.0 is the lowest calibration score, so class 'yes' may be kept whatever" in text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shown"),
+    [
+        (0, "0%"),
+        (1, "100%"),
+        (0.05894, "5.9%"),
+        (0.9997, "99.97%"),
+        (0.0003, "0.03%"),
+        (1e-9, "<0.001%"),
+        (1 - 1e-9, ">99.999%"),
+    ],
+)
+def test_only_exact_fractions_are_shown_as_none_or_all(fraction: float, shown: str) -> None:
+    assert sentences.format_share(fraction) == shown

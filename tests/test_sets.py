@@ -28,6 +28,8 @@ finite = st.floats(-1e6, 1e6)
 def test_labels_sizes_and_empties() -> None:
     assert label_lists(SETS) == [[0, 2], [], [0, 1, 2]]
     assert label_lists(SETS, ["cat", "dog", "owl"])[0] == ["cat", "owl"]
+    names: Any = np.array(["cat", "dog", "owl"])
+    assert type(label_lists(SETS, names)[0][0]) is str
     assert set_sizes(SETS).tolist() == [2, 0, 3]
     assert empty_sets(SETS).tolist() == [False, True, False]
     assert label_lists(np.zeros((0, 3), dtype=bool)) == []

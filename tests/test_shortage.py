@@ -117,7 +117,7 @@ def _act(g: Guarantee, sizes: Any, remedy: str, examples: int) -> str:
     if remedy.startswith("use delta=None, a weaker guarantee"):
         assert works(g, sizes, delta=None)
         return "None"
-    if result := numbers(r"^add (\d+) tasks? with at least (\d+) examples each$", remedy):
+    if result := numbers(r"^add (\d+) tasks? with at least (\d+) examples each", remedy):
         assert result[1] == examples
         assert works(g, np.r_[sizes, [enough] * int(result[0])])
         if one_level:
@@ -192,6 +192,26 @@ def test_many_small_tasks_among_enough_large_ones() -> None:
     )
     act(Guarantee(**asked), np.array(sizes), str(caught.value))
     assert MetaPS(**asked, min_examples=11).calibrate(scores, tasks).threshold_ > -math.inf
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_more_tasks_than_are_missing_are_explained(per_class: bool) -> None:
+    sizes = [60] * 20 + [2] * 2
+    tasks = np.repeat(np.arange(22), sizes)
+    scores = np.random.default_rng(0).normal(size=len(tasks))
+    labels = np.full(len(tasks), "yes") if per_class else None
+    asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05, "split": "tight"}
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        MetaPS(**asked, per_class=per_class).calibrate(scores, tasks, labels)
+    found = re.search(
+        r"takes (\d+) tasks .* but there are 22 tasks, 2 of them smaller.* add (\d+) tasks with at "
+        r"least \d+ examples [a-z' ]+\((\d+), because 2 of the present 22 are too small( in class "
+        r"'yes')?\)",
+        str(caught.value),
+    )
+    assert found is not None
+    assert int(found[2]) == int(found[3]) > int(found[1]) - 22
+    assert bool(found[4]) == per_class
 
 
 def test_no_tasks_or_a_single_one() -> None:

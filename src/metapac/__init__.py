@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # importing typing would take longer than everything else
 if TYPE_CHECKING:
     from typing import Any
 
+    from metapac.abstention import answers
     from metapac.assessment import evaluate
     from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
     from metapac.calibration import PS, MetaPS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from metapac.guarantee import Guarantee
     from metapac.loading import load
     from metapac.meta_cp.estimator import MetaCP
+    from metapac.monitoring import Monitor
     from metapac.planning import plan
     from metapac.set_summary import summarise_sets
     from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
@@ -44,9 +46,11 @@ __all__ = [
     "MetaPS",
     "MetapacError",
     "MissingExtra",
+    "Monitor",
     "NotCalibrated",
     "__version__",
     "allowed_errors",
+    "answers",
     "clopper_pearson_upper",
     "empty_sets",
     "evaluate",
@@ -62,6 +66,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "abstention": ["answers"],
     "assessment": ["evaluate"],
     "binomial": ["allowed_errors", "clopper_pearson_upper", "threshold"],
     "calibration": ["PS", "MetaPS"],
@@ -77,6 +82,7 @@ _NAMES = {
     "guarantee": ["Guarantee"],
     "loading": ["load"],
     "meta_cp.estimator": ["MetaCP"],
+    "monitoring": ["Monitor"],
     "planning": ["plan"],
     "set_summary": ["summarise_sets"],
     "sets": ["empty_sets", "interval", "label_lists", "residual_scores", "set_sizes"],
@@ -85,7 +91,19 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
-_SUBMODULES = {"evaluation", "learners", "meta_cp", "ranks", "scoring", "sites", "tasks", *_NAMES}
+_SUBMODULES = {
+    "estimators",
+    "evaluation",
+    "learners",
+    "lm_eval",
+    "meta_cp",
+    "ranks",
+    "report",
+    "scoring",
+    "sites",
+    "tasks",
+    *_NAMES,
+}
 
 
 def __getattr__(name: str) -> Any:

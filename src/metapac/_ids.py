@@ -248,7 +248,7 @@ def _as_plain_labels(array: Array) -> Array:
     missing = sum(_is_missing(label) for label in array)
     kinds = {kind_of(label) for label in array}
     if missing or len(kinds) > 1 or not kinds <= {"str", "int", "bool"}:
-        raise _bad_labels(f"{missing} missing" if missing else " and ".join(sorted(kinds)))
+        raise _bad_labels(" and ".join(sorted(kinds)), missing)
     return array.astype({"str": str, "int": np.int64, "bool": bool}[kinds.pop()])
 
 
@@ -257,10 +257,13 @@ def _is_missing(value: object) -> bool:
     return value is None or unequal_to_itself or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _bad_labels(got: str) -> InvalidInput:
+def _bad_labels(got: str, missing: int = 0) -> InvalidInput:
+    remedy = "Convert them, for example with [str(label) for label in labels]."
+    if missing:
+        got, remedy = f"{missing} missing", "Drop those rows."
     return InvalidInput(
-        f"labels must hold strings, integers or booleans of one type, none missing, got {got}. "
-        "Convert them, for example with [str(label) for label in labels]."
+        "labels must hold strings, integers or booleans of one type, none missing, got "
+        f"{got}. {remedy}"
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Floats = NDArray[np.floating[Any]]
+Doubles = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PathLike = str | os.PathLike[str]
 Seed = int | np.random.Generator | None

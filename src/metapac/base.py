@@ -6,16 +6,22 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _document, _scores, explanation, meaning, sets
+from metapac import _checks, _document, _scores, sets
 from metapac._types import Floats, PathLike
 from metapac.class_matrix import check_column_order
 from metapac.context import Context
 from metapac.exceptions import InvalidInput, NotCalibrated
+from metapac.explanation.cards import render_card, render_text
+from metapac.explanation.words import round_down
+from metapac.meaning.checks import warn_of_scale
+
+if TYPE_CHECKING:
+    from metapac.scoring.functions import ScoreFunction
 
 FORMAT = _document.Format(
     "metapac promise",
@@ -189,8 +195,8 @@ class Calibrated(ABC):
     def _repr_html_(self) -> str:
         """Return a card for notebooks: the explanation, and the guarantee in one sentence."""
         if self._calibrated_with != self._guarantee_params():
-            return explanation.render_text(repr(self))
-        return explanation.render_card(repr(self), self.explain(), self.promise_)
+            return render_text(repr(self))
+        return render_card(repr(self), self.explain(), self.promise_)
 
     def __str__(self) -> str:
         return repr(self) if self._calibrated_with is None else self.promise_
@@ -212,7 +218,7 @@ class Calibrated(ABC):
             lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
             "Give a label without a score inf, so that it is kept.",
         )
-        meaning.warn_of_scale(array, score_range)
+        warn_of_scale(array, score_range)
         if _scores.is_bfloat16(scores):
             return np.asarray(array >= _scores.floor_to_bfloat16(threshold))
         coarser = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
@@ -292,7 +298,11 @@ class ThresholdSets(Calibrated):
         return float(self.thresholds_[self.classes_.index(label)])
 
     def predict_set(
-        self, scores: ArrayLike, *, classes: Sequence[Any] | None = None
+        self,
+        scores: ArrayLike,
+        *,
+        classes: Sequence[Any] | None = None,
+        score: str | ScoreFunction | None = None,
     ) -> NDArray[np.bool_]:
         """Return which labels are kept: those whose score is at least the threshold.
 
@@ -307,6 +317,9 @@ class ThresholdSets(Calibrated):
             column names of a data frame are compared.
         classes : sequence, optional
             Class of each column, to be compared with the calibrated ones.
+        score : str or ScoreFunction, optional
+            Score function that gave the scores, to be compared with the calibrated one, that is
+            ``Context(score=...)``.
 
         Returns
         -------
@@ -320,20 +333,25 @@ class ThresholdSets(Calibrated):
             the reverse.
         """
         self.check_calibrated()
+        self._about().check_score(score)
         self._check_order(scores, classes)
         return self._at_least(scores, self._result()[1], self._score_range)
 
+    @property
+    def _known_classes(self) -> Sequence[Any] | None:
+        """Names of the columns of a matrix of scores; None if they are not known."""
+        return self.classes_ or (self.columns_ or {}).get("classes")
+
     def _check_order(self, scores: ArrayLike, classes: Sequence[Any] | None) -> None:
         """Raise unless the last axis of ``scores`` holds the calibrated classes, in their order."""
-        stored = self.columns_ or {}
-        known = self.classes_ or stored.get("classes")
+        known = self._known_classes
         if known is None and classes is not None:
             raise InvalidInput(
                 "classes cannot be compared: no class names were calibrated. Leave them out, or "
                 "calibrate with classes."
             )
         if known is not None:
-            pattern = stored.get("columns", "p_*")
+            pattern = (self.columns_ or {}).get("columns", "p_*")
             check_column_order(known, pattern, scores, classes, self.classes_ is not None)
 
     def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
@@ -364,7 +382,7 @@ class ThresholdSets(Calibrated):
 
     def _state(self) -> str:
         name, value = self._result()
-        shown = map(explanation.round_down, np.atleast_1d(value).tolist())
+        shown = map(round_down, np.atleast_1d(value).tolist())
         if self.classes_ is not None:
             shown = map("{} {}".format, self.classes_, shown)
         return f"calibrated on {self._basis()}, {name} {_checks.listed([*shown], shown=3)}"

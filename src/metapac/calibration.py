@@ -10,16 +10,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _ids, _scores, explanation, meaning, sentences, shortage
+from metapac import _checks, _ids, _scores, sentences, shortage
 from metapac._checks import reject_foreign_keywords
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.binomial import allowed_errors, threshold
 from metapac.class_matrix import ClassMatrix, read_class_matrix
+from metapac.clusters import ClusterIds, match_clusters
 from metapac.context import Context, as_context
 from metapac.evidence import Evidence, as_precision, coarsest_precision, collect_evidence
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
+from metapac.explanation.paragraphs import Rule, explain_examples, explain_guarantee
+from metapac.explanation.words import Words, inflect
 from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.meaning.checks import check_examples, check_levels, check_sites
 from metapac.outcome import UNKNOWN, Outcome
 from metapac.ranks import Level
 
@@ -83,6 +87,8 @@ class MetaPS(ThresholdSets):
         Threshold of each task; with ``per_class``, one column for each class.
     left_out_ : int or ndarray
         Number of tasks that ``min_examples`` leaves out; with ``per_class``, for each class.
+    clusters_ : ndarray or None
+        If calibrated with ``clusters``, the cluster of each of ``tasks_``.
     guarantee_ : Guarantee
         What is guaranteed.
     level_ : Level or tuple of Level
@@ -116,6 +122,7 @@ class MetaPS(ThresholdSets):
     task_sizes_: NDArray[np.int64]
     task_thresholds_: NDArray[np.float64]
     left_out_: int | NDArray[np.int64]
+    clusters_: NDArray[Any] | None
 
     @reject_foreign_keywords
     def __init__(
@@ -144,6 +151,8 @@ class MetaPS(ThresholdSets):
         labels: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
+        clusters: ClusterIds | None = None,
+        rng: int = 0,
         context: Context | None = None,
         allow: Iterable[str] = (),
     ) -> Self:
@@ -162,6 +171,13 @@ class MetaPS(ThresholdSets):
         classes : sequence, optional
             Class of each column of ``scores``, such as ``model.classes_``; by default the column
             names of a data frame, or 0, 1, ... ``predict_set`` then expects the same order.
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Cluster of each example or task, such as its alphabet or hospital group. Tasks of one
+            cluster may depend on each other; clusters are independent. One random task of each
+            cluster is calibrated on, and the guarantee is for new tasks of new clusters.
+        rng : int, default 0
+            Seed of that draw, which does not look at scores. Fix it beforehand: choosing the seed
+            by its result breaks the guarantee.
         context : Context, optional
             What the guarantee is about: model, training tasks, vocabulary.
         allow : iterable of str, default ()
@@ -179,6 +195,9 @@ class MetaPS(ThresholdSets):
         """
         guarantee = self._make_guarantee()
         new = self._collect(guarantee, scores, tasks, labels, classes, allow)
+        if clusters is not None:
+            as_context(context, new.names.tolist())  # none of their tasks may be trained on
+            new = _draw_from_clusters(new, tasks, clusters, rng)
         return self._calibrate_across(guarantee, new, context)
 
     @classmethod
@@ -226,6 +245,7 @@ class MetaPS(ThresholdSets):
         labels: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
+        clusters: ClusterIds | None = None,
         allow: Iterable[str] = (),
     ) -> Self:
         """Add new tasks; the result is that of calibrating on all tasks from scratch.
@@ -246,6 +266,8 @@ class MetaPS(ThresholdSets):
             True labels, as in ``calibrate``.
         classes : sequence, optional
             Class of each column of ``scores``, in the same order as before.
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
         allow : iterable of str, default ()
             Checks of the data to skip.
 
@@ -264,6 +286,10 @@ class MetaPS(ThresholdSets):
         if classes is not None or np.ndim(scores) == 2:
             self._check_order(scores, classes)
         new = self._collect(guarantee, scores, tasks, labels, classes, allow)
+        if clusters is not None:
+            rng = 0 if self._evidence.clusters is None else self._evidence.clusters.rng
+            as_context(self.context_, new.names.tolist())
+            new = _draw_from_clusters(new, tasks, clusters, rng)
         return self._calibrate_across(guarantee, self._evidence.join(new), self.context_)
 
     def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
@@ -289,7 +315,7 @@ class MetaPS(ThresholdSets):
         guarantee = self._make_guarantee()
         new = collect_evidence(guarantee, array, one_task)
         _check_levels(guarantee, allow)
-        meaning.check_examples([0], one_task, array, allow=allow)
+        check_examples([0], one_task, array, allow=allow)
         sent = new.thresholds[0, 0].astype(array.dtype)
         return sent if len(sent) > 1 else sent[0]
 
@@ -340,7 +366,7 @@ class MetaPS(ThresholdSets):
         _checks.check_same_length("task_thresholds", matrix, "tasks", names)
         _ids.check_distinct(names.tolist())
         _check_levels(guarantee, allow)
-        meaning.check_sites(names.tolist(), allow=allow)
+        check_sites(names.tolist(), allow=allow)
         unknown = np.full(len(matrix), UNKNOWN)
         sent = Evidence(
             _ids.as_task_names(names.tolist()),
@@ -363,7 +389,9 @@ class MetaPS(ThresholdSets):
             thresholds = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
         tasks = None if g.per_class and g.min_examples else len(self.tasks_)
-        sentence = g.sentence(tasks=tasks, threshold=thresholds, columns=self.columns_)
+        sentence = g.sentence(
+            tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
+        )
         return " ".join([sentence, *self.remarks_])
 
     @property
@@ -397,11 +425,23 @@ class MetaPS(ThresholdSets):
         a list without the right label.
         """
         self.check_calibrated()
-        return explanation.explain_guarantee(
-            self.guarantee_, self._rules(), len(self.tasks_), self._about(), self.columns_
+        return explain_guarantee(
+            self.guarantee_,
+            self._rules(),
+            len(self.tasks_),
+            self._about(),
+            self.columns_,
+            self._cluster_words(),
         )
 
-    def _rules(self) -> list[explanation.Rule]:
+    def _cluster_words(self) -> tuple[str, str] | None:
+        """Return what clusters are called, in singular and plural, if there are any."""
+        if self.clusters_ is None:
+            return None
+        named = self._about().cluster or (self.columns_ or {}).get("cluster", "cluster")
+        return inflect(named)
+
+    def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""
         rules = []
         for part, outcome in zip(
@@ -411,7 +451,7 @@ class MetaPS(ThresholdSets):
             examples = None if np.any(sizes == UNKNOWN) else int(sizes.sum())
             left_out = int(np.count_nonzero(~outcome.used))
             rules.append(
-                explanation.Rule(
+                Rule(
                     part.label,
                     part.guarantee.miss_rate,
                     outcome.threshold,
@@ -424,7 +464,7 @@ class MetaPS(ThresholdSets):
         return rules
 
     def _basis(self) -> str:
-        return explanation.Words.from_context(self._about()).count_units(len(self.tasks_))
+        return Words.from_context(self._about()).count_units(len(self.tasks_))
 
     def _make_guarantee(self) -> Guarantee:
         check_on_infeasible(self.on_infeasible)
@@ -466,7 +506,10 @@ class MetaPS(ThresholdSets):
         demands = [part.demand() for part in evidence.parts(guarantee)]
         feasible = [demand.is_feasible() for demand in demands]
         if self.on_infeasible == "raise" and not all(feasible):
-            raise InfeasibleGuarantee(shortage.explain_too_few_tasks(demands))
+            message = shortage.explain_too_few_tasks(demands)
+            if evidence.clusters is not None:
+                message = shortage.add_clusters(message, evidence.clusters)
+            raise InfeasibleGuarantee(message)
         self._take_second_step(guarantee, evidence)
         self.context_ = about
         for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
@@ -481,6 +524,7 @@ class MetaPS(ThresholdSets):
         self.guarantee_, self.columns_ = guarantee, evidence.columns
         self._evidence, self._outcomes = evidence, outcomes
         self.classes_, self._score_range = evidence.classes, _get_score_range(evidence)
+        self.clusters_ = None
         if evidence.classes is None:
             self._set_shared(evidence, outcomes[0])
         else:
@@ -494,6 +538,8 @@ class MetaPS(ThresholdSets):
         self.tasks_, self.task_sizes_ = evidence.names[used], evidence.sizes[used, 0]
         self.task_thresholds_ = evidence.thresholds[used, 0, outcome.level]
         self.left_out_ = int(np.count_nonzero(~used))
+        if evidence.clusters is not None:
+            self.clusters_ = evidence.clusters.names[used]
 
     def _set_per_class(self, evidence: Evidence, outcomes: list[Outcome]) -> None:
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
@@ -504,6 +550,14 @@ class MetaPS(ThresholdSets):
         at_level = evidence.thresholds[:, np.arange(len(levels)), levels]  # (tasks, classes)
         self.task_thresholds_ = np.where(used, at_level, np.nan)
         self.left_out_ = np.count_nonzero(~used, axis=0)
+        if evidence.clusters is not None:
+            self.clusters_ = evidence.clusters.names
+
+    def _name_columns(self, names: dict[str, str]) -> Self:
+        """Keep the names of the columns that a table of these scores has."""
+        self.columns_ = {**(self.columns_ or {}), **names} or None
+        self._evidence = self._evidence._replace(columns=self.columns_)
+        return self
 
     def _body(self) -> dict[str, Any]:
         return {"columns": self.columns_, "evidence": self._evidence.to_json()}
@@ -518,7 +572,13 @@ class MetaPS(ThresholdSets):
 
 def _check_levels(guarantee: Guarantee, allow: Iterable[str]) -> None:
     """Check that the levels of a guarantee are failure rates, not confidences."""
-    meaning.check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
+    check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
+
+
+def _draw_from_clusters(evidence: Evidence, tasks: Any, clusters: ClusterIds, rng: int) -> Evidence:
+    """Return the evidence of one random task of each cluster."""
+    names = evidence.names.tolist()
+    return evidence.draw_from(match_clusters(names, _ids.as_task_ids(tasks), clusters), rng)
 
 
 def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:
@@ -545,11 +605,9 @@ def _check_meaning(
     """Check that the data mean what they should, once their form is known to be right."""
     if matrix is None:
         array = _scores.as_calibration_scores("scores", scores)
-        meaning.check_examples(names, ids, array, allow=allow)
+        check_examples(names, ids, array, allow=allow)
     else:
-        meaning.check_examples(
-            names, ids, matrix.scores, matrix.codes, classes=matrix.classes, allow=allow
-        )
+        check_examples(names, ids, matrix.scores, matrix.codes, classes=matrix.classes, allow=allow)
 
 
 class PS(ThresholdSets):
@@ -647,7 +705,7 @@ class PS(ThresholdSets):
             else matrix.true_scores
         )
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
-        meaning.check_levels(self.epsilon, None, self.delta, allow=allow)
+        check_levels(self.epsilon, None, self.delta, allow=allow)
         _check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
         if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
             raise InfeasibleGuarantee(
@@ -678,13 +736,11 @@ class PS(ThresholdSets):
         """
         self.check_calibrated()
         trivial = self.threshold_ == -math.inf
-        rule = explanation.Rule(
-            None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial
-        )
-        return explanation.explain_examples(self.epsilon, self.delta, rule, self._about())
+        rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
+        return explain_examples(self.epsilon, self.delta, rule, self._about())
 
     def _basis(self) -> str:
-        return explanation.Words.from_context(self._about()).count_examples(self.n_examples_)
+        return Words.from_context(self._about()).count_examples(self.n_examples_)
 
     def _body(self) -> dict[str, Any]:
         return {"columns": self.columns_, "evidence": {"examples": self.n_examples_}}

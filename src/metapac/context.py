@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from metapac import _ids
 from metapac._checks import brief, listed
 from metapac._warnings import warn
 from metapac.exceptions import InvalidInput, Parameter
+
+if TYPE_CHECKING:
+    from metapac.scoring.functions import ScoreFunction
 
 # Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
 _APART = {
@@ -28,15 +31,26 @@ class Context:
     ----------
     model : str, optional
         Name and version of the model that gave the scores. Prediction and evaluation compare it.
+    score : str or ScoreFunction, optional
+        Score function that was calibrated, such as "margin". Prediction and evaluation compare
+        it.
     trained_on : iterable, optional
         Tasks that the model was trained on. None of them may be a calibration task.
+    training : str, optional
+        What the model was trained on if that cannot be listed as tasks, such as "64 other classes".
     pilot : iterable, optional
         Tasks on which epsilon or alpha were chosen. None of them may be a calibration task.
+    drawn_from : str, optional
+        What the calibration tasks were drawn from, such as "16 classes", if they share it. The
+        explanation then says that the guarantee is for new tasks of these classes.
     unit : str, default "task"
         What a task is called in explanations, such as "hospital". For an irregular plural, give
         both: "person/people".
     example : str, default "example"
         What an example is called in explanations, such as "patient".
+    cluster : str, optional
+        What a cluster of tasks is called if calibrated with ``clusters``, such as "alphabet"; by
+        default the name of its column, or "cluster".
 
     Raises
     ------
@@ -52,14 +66,21 @@ class Context:
     """
 
     model: str | None = None
+    score: str | ScoreFunction | None = None
     trained_on: Iterable[Any] | None = None
+    training: str | None = None
     pilot: Iterable[Any] | None = None
+    drawn_from: str | None = None
     unit: str = "task"
     example: str = "example"
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("model", "unit", "example"):
-            _check_name(name, getattr(self, name), optional=name == "model")
+        object.__setattr__(self, "score", _as_score_name(self.score))
+        for name in ("unit", "example"):
+            _check_name(name, getattr(self, name))
+        for name in ("model", "score", "training", "drawn_from", "cluster"):
+            _check_name(name, getattr(self, name), optional=True)
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
 
@@ -109,6 +130,28 @@ class Context:
                 Parameter("model"),
                 self.model,
                 model,
+            )
+
+    def check_score(self, score: str | ScoreFunction | None) -> None:
+        """Raise InvalidInput if scores are of another score function; warn if none is on record.
+
+        Parameters
+        ----------
+        score : str, ScoreFunction or None
+            Score function that gave the scores; None if it is not known.
+        """
+        if score is None:
+            return
+        _check_name("score", str(score))
+        if self.score is None:
+            warn(
+                f"The guarantee names no score function, so it cannot be compared with "
+                f"{str(score)!r}. Name it when you calibrate: Context(score={str(score)!r})."
+            )
+        elif str(score) != self.score:
+            raise InvalidInput(
+                f"the score must be {self.score!r}, the score function that was calibrated, got "
+                f"{str(score)!r}. Score the examples with the calibrated one."
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -173,6 +216,15 @@ def as_context(context: Context | None, tasks: Iterable[Any] = ()) -> Context:
         )
     context.check_calibration_tasks(tasks)
     return context
+
+
+def _as_score_name(score: Any) -> Any:
+    """Return the name of a score function; anything else as it is."""
+    if score is None or isinstance(score, str):
+        return score
+    from metapac.scoring.functions import ScoreFunction  # loaded only if one is used
+
+    return str(score) if isinstance(score, ScoreFunction) else score
 
 
 def _check_name(name: str, value: Any, *, optional: bool = False) -> None:

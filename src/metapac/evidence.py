@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from metapac import _document, _ids
 from metapac._types import Counts, Floats
 from metapac.binomial import allowed_errors_in_task
+from metapac.clusters import Clusters, draw_tasks
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.grouping import group, group_by_class, task_thresholds
 from metapac.guarantee import Guarantee
@@ -42,6 +43,8 @@ class Evidence(NamedTuple):
         Columns of the table that the scores come from.
     highest : ndarray, shape (classes,), or None
         Highest score, if it was computed.
+    clusters : Clusters or None
+        The clusters that the tasks were drawn from, one of each; None if every task counts.
     """
 
     names: NDArray[Any]
@@ -52,6 +55,7 @@ class Evidence(NamedTuple):
     classes: tuple[Any, ...] | None = None
     columns: dict[str, Any] | None = None
     highest: Floats | None = None
+    clusters: Clusters | None = None
 
     @classmethod
     def from_groups(
@@ -178,6 +182,8 @@ class Evidence(NamedTuple):
             body["classes"] = list(self.classes)
         if self.highest is not None:
             body["highest"] = _document.encode_floats(self.highest.tolist())
+        if self.clusters is not None:
+            body["clusters"] = self.clusters.to_json()
         return body | {
             "sizes": sizes.tolist(),
             "thresholds": _document.encode_floats(thresholds.tolist()),
@@ -223,6 +229,9 @@ class Evidence(NamedTuple):
             precision,
             classes,
             highest=read("highest", shape[1:], np.float64) if "highest" in body else None,
+            clusters=Clusters.from_json(body["clusters"], len(names))
+            if "clusters" in body
+            else None,
         )
         _check_range(evidence)
         return evidence
@@ -241,6 +250,30 @@ class Evidence(NamedTuple):
             The evidence.
         """
         return _with_classes(self, classes)
+
+    def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
+        """Return the evidence of one random task of each cluster.
+
+        Parameters
+        ----------
+        clusters : sequence
+            Cluster of each task.
+        rng : int
+            Seed of the draw, which does not look at scores.
+
+        Returns
+        -------
+        Evidence
+            That of the tasks drawn; the range of scores is still that of all tasks.
+        """
+        drawn = draw_tasks(self.names.tolist(), clusters, rng)
+        names = _ids.as_task_names([clusters[position] for position in drawn])
+        return self._replace(
+            names=self.names[drawn],
+            sizes=self.sizes[drawn],
+            thresholds=self.thresholds[drawn],
+            clusters=Clusters(names, len(self.names), rng),
+        )
 
     def join(self, new: Evidence) -> Evidence:
         """Return the evidence of old and new tasks together.
@@ -263,6 +296,7 @@ class Evidence(NamedTuple):
             lowest=np.minimum(old.lowest, new.lowest),
             highest=np.maximum(_highest(old), _highest(new)),
             precision=coarsest_precision([old.precision, new.precision]),
+            clusters=_join_clusters(old.clusters, new.clusters),
         )
 
 
@@ -471,6 +505,16 @@ def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
         The one with the fewest bytes.
     """
     return min(precisions, key=lambda dtype: dtype.itemsize)
+
+
+def _join_clusters(old: Clusters | None, new: Clusters | None) -> Clusters | None:
+    """Return the clusters of old and new tasks; either both have them, or neither."""
+    if (old is None) != (new is None):
+        raise InvalidInput(
+            "clusters must be passed with new tasks if the old ones were drawn from clusters, and "
+            f"only then; here only the {'new' if old is None else 'old'} tasks have them."
+        )
+    return None if old is None or new is None else old.join(new)
 
 
 def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:

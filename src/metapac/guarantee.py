@@ -240,6 +240,7 @@ class Guarantee:
         tasks: int | None = None,
         threshold: sentences.Thresholds = None,
         columns: Mapping[str, Any] | None = None,
+        cluster: tuple[str, str] | None = None,
     ) -> str:
         """Return the guarantee in one sentence, with its numbers and its assumptions.
 
@@ -251,13 +252,17 @@ class Guarantee:
             Calibrated threshold; with ``per_class``, the threshold of each class.
         columns : mapping, optional
             Columns of the table calibrated on, which tell intervals from sets of labels.
+        cluster : tuple of str, optional
+            What clusters are called, in singular and plural, if one task of each was calibrated on.
 
         Returns
         -------
         str
             The sentence.
         """
-        return sentences.describe_guarantee(self, tasks=tasks, threshold=threshold, columns=columns)
+        return sentences.describe_guarantee(
+            self, tasks=tasks, threshold=threshold, columns=columns, cluster=cluster
+        )
 
 
 def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, float]:

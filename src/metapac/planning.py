@@ -21,7 +21,7 @@ from metapac.demands import (
     min_tasks_over_levels,
 )
 from metapac.guarantee import SPLITS, Guarantee, Split
-from metapac.meaning import check_levels
+from metapac.meaning.checks import check_levels
 from metapac.ranks import Level
 
 

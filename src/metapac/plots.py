@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from metapac.assessment import Evaluation
+    from metapac.assessment.evaluation import Evaluation
 
 INK, LIMIT = "#222222", "#c0392b"
 _GRID: dict[str, Any] = {"color": "#dddddd", "linewidth": 0.6}

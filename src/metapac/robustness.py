@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metapac import _checks
-from metapac._types import Counts
+from metapac._types import Counts, Floats
 from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
 from metapac.outcome import Part
@@ -27,6 +27,19 @@ class Liars(NamedTuple):
 
     to_keep_all: int
     to_empty: int
+
+
+class ThresholdRange(NamedTuple):
+    """Between which numbers a threshold lies.
+
+    Attributes
+    ----------
+    low, high : float
+        The two numbers; ``-inf`` and ``inf`` if nothing bounds it.
+    """
+
+    low: float
+    high: float
 
 
 def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = None) -> Liars:
@@ -185,6 +198,92 @@ def failure_probability(guarantee: Guarantee, tasks: int, liars: int = 0) -> flo
     ranks = guarantee.allowed_low_thresholds(tasks)
     shares = [level.alpha_across for level in guarantee.levels]
     return _union(tasks - liars, shares, ranks)
+
+
+def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> ThresholdRange:
+    """Return between which numbers the threshold would lie if every site had been honest.
+
+    Parameters
+    ----------
+    predictor : MetaPS
+        The calibrated predictor, whose tasks are sites.
+    liars : int, default 1
+        Largest number of sites that sent other numbers than their data give.
+    label : object, optional
+        The class, if the guarantee is per class.
+
+    Returns
+    -------
+    ThresholdRange
+        The two numbers; without ``min_examples``, not further apart than ``2 * liars`` ranks.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more dishonest sites than sites, or no such class.
+
+    Notes
+    -----
+    At each level, a threshold is the (k + 1)-th lowest number. Changing ``liars`` of the numbers
+    moves it by at most as many ranks: it stays between the (k + 1 - liars)-th and the
+    (k + 1 + liars)-th lowest of those that were sent. The largest over all levels counts.
+
+    With ``min_examples``, a dishonest site may also have hidden examples to be left out, or
+    invented some to be counted. How many sites should have counted, and k with it, is then not
+    known: the range holds for every number within ``liars`` of those that counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import MetaPS
+    >>> from metapac.robustness import bound_threshold
+    >>> scores, sites = np.linspace(0, 1, 6000), np.repeat(range(60), 100)
+    >>> predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, sites)
+    >>> low, high = bound_threshold(predictor, 1)
+    >>> print(f"{low:.3f} <= {predictor.threshold_:.3f} <= {high:.3f}")
+    0.001 <= 0.018 <= 0.034
+    """
+    predictor.check_calibrated()
+    parts = {part.label: part for part in predictor._evidence.parts(predictor.guarantee_)}
+    if label not in parts:
+        raise InvalidInput(
+            f"label must be one of {_checks.listed([repr(name) for name in parts])}, got {label!r}."
+        )
+    part = parts[label]
+    liars = _checks.as_whole_number("liars", liars, minimum=0)
+    sites = len(part.used)
+    if liars > sites:
+        raise InvalidInput(f"liars must be at most the number of sites, {sites}, got {liars}.")
+    counted = int(np.count_nonzero(part.used))
+    unsure = liars if part.guarantee.min_examples else 0
+    ranges = [
+        _bound(part, honest, liars)
+        for honest in range(max(counted - unsure, 0), min(counted + unsure, sites) + 1)
+    ]
+    return ThresholdRange(min(low for low, _ in ranges), max(high for _, high in ranges))
+
+
+def _bound(part: Part, honest: int, liars: int) -> ThresholdRange:
+    """Return the range if ``honest`` sites should have counted.
+
+    If they are fewer than those that did, so many liars sent a number that should not be there; if
+    they are more, so many sent none. The others may have sent any number.
+    """
+    sent = np.sort(part.thresholds[part.used], axis=0)
+    ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
+    invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
+    ends = [
+        [_number(sent[:, level], rank + shift) for level, rank in enumerate(ranks) if rank >= 0]
+        for shift in (invented - liars, liars - hidden)
+    ]
+    return ThresholdRange(*(max(numbers, default=-np.inf) for numbers in ends))
+
+
+def _number(ascending: Floats, rank: int) -> float:
+    """Return a number by its rank; beyond the ends, what dishonest sites could make it."""
+    if rank < 0:
+        return -np.inf
+    return float(ascending[rank]) if rank < len(ascending) else np.inf
 
 
 def _union(honest: int, shares: list[float], ranks: tuple[int, ...]) -> float:

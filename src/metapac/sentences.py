@@ -16,8 +16,8 @@ TRIVIAL = "Every label is kept, so the guarantee holds trivially."
 _SHOWN = 20  # classes whose miss rates are listed in a sentence
 _SHOWN_THRESHOLDS = 3
 _FIXED = (
-    "that no calibration task was seen in training, and that the score function and the number of "
-    "tasks were fixed before looking at results"
+    "that no calibration {} was seen in training, and that the score function and the number of "
+    "{} were fixed before looking at results"
 )
 
 
@@ -30,6 +30,7 @@ def describe_guarantee(
     tasks: int | None,
     threshold: Thresholds,
     columns: Mapping[str, Any] | None = None,
+    cluster: tuple[str, str] | None = None,
 ) -> str:
     """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks.
 
@@ -43,6 +44,8 @@ def describe_guarantee(
         Calibrated threshold or thresholds, if known.
     columns : mapping, optional
         Columns of the table calibrated on, which tell intervals from sets of labels.
+    cluster : tuple of str, optional
+        What clusters are called, in singular and plural, if one task of each was calibrated on.
 
     Returns
     -------
@@ -55,21 +58,26 @@ def describe_guarantee(
         size = f" with at least {g.min_examples} examples{' of that class' * g.per_class}"
     count = "" if tasks is None else f"{tasks} "
     draw = f"over the draw of the {count}calibration tasks{size}"
+    unit, units = cluster or ("task", "tasks")
+    if cluster is not None:
+        draw = f"over the draw of the {count}calibration {units} and of one task in each{size}"
     misses = f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)}"
     if "prediction" in columns:
         rate = f"at most {percent(g.miss_rate)} of the time"
         misses = f"{_intervals(threshold, columns)} miss the true number {rate}"
-    share = f"at least {percent(g.alpha, complement=True)} of new tasks{size}"
+    new = "new tasks" if cluster is None else f"new tasks of new {units}"
+    share = f"at least {percent(g.alpha, complement=True)} of {new}{size}"
     claim = f"{misses} on {share}"
     if g.delta is None:
         return (
             f"On average {draw}, {claim}; this is an average over calibrations (delta=None) and "
-            "gives no confidence for this one; it holds provided that calibration tasks and new "
-            f"tasks are exchangeable, {_FIXED}."
+            f"gives no confidence for this one; it holds provided that calibration {units} and new "
+            f"{units} are exchangeable, {_FIXED.format(unit, units)}."
         )
     return (
         f"With confidence {percent(g.delta, complement=True)} {draw}, {claim}, provided that "
-        f"calibration tasks and new tasks are drawn i.i.d. from one distribution, {_FIXED}."
+        f"calibration {units} and new {units} are drawn i.i.d. from one distribution, "
+        f"{_FIXED.format(unit, units)}."
     )
 
 
@@ -204,3 +212,25 @@ def percent(fraction: float, *, complement: bool = False) -> str:
         exact = Decimal(repr(fraction)) * 100
         shown = f"{100 - exact if complement else exact:f}"
     return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}%"
+
+
+def format_share(fraction: float) -> str:
+    """Return a measured fraction in percent; only an exact 0 or 1 is shown as 0% or 100%.
+
+    Parameters
+    ----------
+    fraction : float
+        Number between 0 and 1.
+
+    Returns
+    -------
+    str
+        The percentage, such as "5.9%" or "99.97%".
+    """
+    if fraction in (0, 1):
+        return f"{fraction:.0%}"
+    for digits in range(1, 6):
+        shown = f"{fraction:.{digits}%}"
+        if 0 < float(shown[:-1]) < 100:
+            return shown
+    return "<0.001%" if fraction < 0.5 else ">99.999%"

@@ -39,7 +39,8 @@ def label_lists(sets: ArrayLike, classes: Sequence[Any] | None = None) -> list[l
     [['cat', 'owl'], []]
     """
     matrix = _matrix(sets)
-    names = list(range(matrix.shape[1])) if classes is None else list(classes)
+    listed = classes.tolist() if isinstance(classes, np.ndarray) else classes  # no NumPy strings
+    names = list(range(matrix.shape[1]) if listed is None else listed)
     if len(names) != matrix.shape[1]:
         raise InvalidInput(
             f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."

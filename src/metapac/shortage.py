@@ -7,6 +7,7 @@ from typing import Any
 
 from metapac._checks import LARGEST_COUNT, listed
 from metapac.binomial import certifies
+from metapac.clusters import Clusters
 from metapac.demands import (
     MAX_TRIED,
     Demand,
@@ -59,6 +60,30 @@ def explain_too_few_tasks(demands: Sequence[Demand], *, trivial: bool = True) ->
         reason = Message(" for {} of {} classes: {}{}", count, len(demands), reasons, more)
     what = Message("{} cannot be guaranteed with {}", Message.join(", ", asked), split)
     return Message("{}{}. {}", what, reason, _options(_remedies(demands, infeasible), trivial))
+
+
+def add_clusters(message: Message, clusters: Clusters) -> Message:
+    """Return a message on too few tasks that says what a task stands for.
+
+    Parameters
+    ----------
+    message : Message
+        What `explain_too_few_tasks` returned.
+    clusters : Clusters
+        The clusters that the tasks were drawn from.
+
+    Returns
+    -------
+    Message
+        The message.
+    """
+    return Message(
+        "{} Each task counted here stands for one of {} clusters, which hold {} in all: to add a "
+        "task, add a cluster.",
+        message,
+        len(clusters.names),
+        _tasks(clusters.tasks),
+    )
 
 
 def _rounded(name: str, value: float) -> Parameter:
@@ -117,9 +142,20 @@ class _Shortfall:
             return ""
         return Message(" ({} more are left out by {})", count, Parameter("min_examples", minimum))
 
+    def why_so_many(self) -> str:
+        """Return why more tasks are to be added than the guarantee takes, if so."""
+        tasks = self.demand.tasks
+        if not self.small or not tasks < self.needed < tasks + self.to_add:
+            return ""
+        label = self.demand.label
+        few = "too small" if label is None else f"too small in class {label!r}"
+        are = "is" if self.small == 1 else "are"
+        return f" ({self.to_add}, because {self.small} of the present {tasks} {are} {few})"
+
     def remedies(self) -> list[str]:
         """Return how many tasks to add, and how many to enlarge."""
-        remedies = [f"add {_tasks(self.to_add)} with at least {self.examples_needed} each"]
+        added = f"add {_tasks(self.to_add)} with at least {self.examples_needed} each"
+        remedies = [f"{added}{self.why_so_many()}"]
         if self.allowed >= 0:
             count = self.small - self.allowed
             remedies.append(f"increase {count} of the small tasks to {self.examples_needed} each")
@@ -154,12 +190,7 @@ def _other_split(demands: Sequence[Demand]) -> list[Message]:
 
 def _only_larger_tasks(demands: Sequence[Demand]) -> list[Message]:
     """Return a ``min_examples`` that works, and which tasks are then covered."""
-    # Tried first: larger values than now, the smallest first. Then smaller ones, the largest first.
-    now = demands[0].guarantee.min_examples
-    sizes = sorted({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
-    some = sizes[:: max(1, len(sizes) // MAX_TRIED)]
-    candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
-    minimum = next((size for size in candidates if _works(demands, min_examples=size)), None)
+    minimum = find_min_examples(demands)
     if minimum is None:
         return []
     of_class = "" if demands[0].label is None else " of the class"
@@ -174,6 +205,26 @@ def _only_larger_tasks(demands: Sequence[Demand]) -> list[Message]:
             scope if minimum else "",
         )
     ]
+
+
+def find_min_examples(demands: Sequence[Demand]) -> int | None:
+    """Return a ``min_examples`` with which tasks support a guarantee, or one for each class.
+
+    Parameters
+    ----------
+    demands : sequence of Demand
+        One demand, or one for each class.
+
+    Returns
+    -------
+    int or None
+        The smallest that works of those larger than now, else the largest of the others.
+    """
+    now = demands[0].guarantee.min_examples
+    sizes = sorted({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
+    some = sizes[:: max(1, len(sizes) // MAX_TRIED)]
+    candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
+    return next((size for size in candidates if _works(demands, min_examples=size)), None)
 
 
 def _in_expectation(demands: Sequence[Demand]) -> list[Message]:
@@ -215,11 +266,12 @@ def _more_tasks(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list
     def works(count: int, examples: int) -> bool:
         return all(demand.with_tasks(count, examples).is_feasible() for demand in demands)
 
-    fewest = max(_Shortfall(demand).to_add for demand in infeasible)
-    for count in range(fewest, fewest + MAX_TRIED):
+    largest = max((_Shortfall(demand) for demand in infeasible), key=lambda one: one.to_add)
+    for count in range(largest.to_add, largest.to_add + MAX_TRIED):
         if works(count, max(sizes)):
             examples = next(size for size in sorted(sizes) if works(count, size))
-            return [f"add {_tasks(count)} with at least {examples} examples of each class"]
+            added = f"add {_tasks(count)} with at least {examples} examples of each class"
+            return [f"{added}{largest.why_so_many()}"]
     return []
 
 

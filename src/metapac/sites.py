@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metapac import _checks, _document, _ids, _schema, _scores, meaning
+from metapac import _checks, _document, _ids, _schema, _scores
 from metapac._columns import check_columns
 from metapac._types import Floats, PathLike
 from metapac._warnings import warn
@@ -17,6 +17,8 @@ from metapac.context import Context
 from metapac.evidence import Evidence, as_precision, coarsest_precision
 from metapac.exceptions import BadArtefact, InfeasibleGuarantee, InvalidInput, Message, Parameter
 from metapac.guarantee import Guarantee
+from metapac.meaning.checks import check_sites
+from metapac.meaning.findings import CheckWarning
 
 
 def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +286,7 @@ def combine_sites(
     _check_agreement(named)
     _check_class_order(named)
     _check_distinct(named)
-    meaning.check_sites([site.name for _where, site in named], allow=allow)
+    check_sites([site.name for _where, site in named], allow=allow)
     _warn_of_precision([site for _where, site in named])
     _warn_of_columns(named)
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
@@ -373,7 +375,7 @@ def _warn_of_precision(sites: list[Site]) -> None:
     if len(coarse) < len(sites):
         names = f"site{'s' if len(coarse) > 1 else ''} {_checks.listed(coarse, shown=3)}"
         text = f"sets are decided in {coarsest.name}, because of {names}."
-        warn(meaning.CheckWarning(Message(text)))
+        warn(CheckWarning(Message(text)))
 
 
 def _warn_of_columns(named: list[tuple[str, Site]]) -> None:
@@ -386,7 +388,7 @@ def _warn_of_columns(named: list[tuple[str, Site]]) -> None:
                 f"{_describe(site)} and {_describe(first)}. The promise stores none of them: name "
                 "the columns when you predict."
             )
-            warn(meaning.CheckWarning(Message(text)))
+            warn(CheckWarning(Message(text)))
             return
 
 

@@ -25,6 +25,7 @@ from tests.helpers.commands import (
     write_csv,
 )
 from tests.helpers.engines import connection
+from tests.test_clusters import made as clustered
 
 
 def test_calibrate_writes_what_the_library_computes(csv_promise: Path) -> None:
@@ -253,7 +254,7 @@ def test_in_expectation_and_large_tasks_only(
     words = ["evaluate", tmp_path / "p.json", tmp_path / "new.parquet"]
     printed = metapac(*words).stdout
     assert "Judged: tasks with at least 60 examples." in printed
-    assert "29 tasks (2320 examples, 1 left out)" in printed
+    assert "29 tasks (2,320 examples, 1 left out)" in printed
     machine = json.loads(metapac(*words, "--json").stdout)
     assert (machine["tasks"], machine["left_out"]) == (29, 1)
 
@@ -299,3 +300,29 @@ def test_a_class_rarer_than_epsilon_is_pointed_out(tmp_path: Path) -> None:
     assert metapac(*words, "--allow", "rare-class").stderr == ""
     each = metapac(*words, "--per-class", "--on-infeasible", "trivial")
     assert "less than --epsilon" not in each.stderr
+
+
+def test_one_task_of_each_cluster_counts(tmp_path: Path) -> None:
+    frame = clustered()
+    frame.to_parquet(tmp_path / "scores.parquet")
+    levels = ("--epsilon", 0.2, "--alpha", 0.2, "--delta", 0.1)
+    named = ("--task", "task", "--score", "score", "--cluster", "alphabet", "--cluster-rng", 5)
+    promise = tmp_path / "p.json"
+    result = metapac("calibrate", tmp_path / "scores.parquet", *named, *levels, "-o", promise)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert "from 40 tasks and 800 examples, one task from each of 40 clusters with 200" in text
+    assert "For at least 80% of new tasks of new alphabets of the same kind" in text
+    arrays = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
+    arrays.calibrate(frame.score, frame.task, clusters=frame.alphabet, rng=5)
+    assert load(promise).threshold_ == arrays.threshold_
+    new = clustered(rng=1).replace({"alphabet": r"^a", "task": r"^t"}, "n", regex=True)
+    new.to_parquet(tmp_path / "new.parquet")
+    judged = metapac("evaluate", promise, tmp_path / "new.parquet")
+    assert "40 tasks (800 examples)" in judged.output
+    every = metapac("evaluate", promise, tmp_path / "new.parquet", "--cluster", "task")
+    assert "200 tasks (4,000 examples)" in every.output
+    wrong = metapac("calibrate", tmp_path / "scores.parquet", *named, *levels, "-o", promise,
+                    "--cluster", "alfabet")  # fmt: skip
+    assert wrong.exit_code == 2
+    assert "no column 'alfabet'" in wrong.output

@@ -25,7 +25,7 @@ def test_synthetic_demo(tmp_path: Path) -> None:
     assert "labelled examples of the new task itself and needs 110, so it keeps every label" in text
     rows = [line.split() for line in result.output.replace("│", " ").splitlines()]
     guarantee = {" ".join(row[:-4]): row[-1] for row in rows if " ".join(row[:-4]) in METHODS}
-    assert guarantee == {name: "violated" if name == "PS" else "satisfied" for name in METHODS}
+    assert guarantee == {name: "violated" if name == "PS" else "holds" for name in METHODS}
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "out" / "demo.csv").open(newline="") as file:
         written = list(csv.DictReader(file))
@@ -60,7 +60,8 @@ def test_the_demo_of_sites_shows_harm_and_price_on_one_screen(tmp_path: Path) ->
     assert per_class < 10
     assert float(table["sets with both labels"][1][:-1]) > 50
     names = {path.name for path in (tmp_path / "my demo").iterdir()}
-    assert names == {"plain.json", "per_class.json", "sites.png"}
+    assert names == {"plain.json", "per_class.json", "sites.png", "plain.html", "per_class.html"}
+    assert "Reports, to open in a browser: " in text
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
@@ -98,6 +99,17 @@ def test_the_demo_of_sites_loads_no_other_extra(tmp_path: Path) -> None:
     loaded = done.stdout.splitlines()[-1].split()
     assert "matplotlib" in loaded
     assert not {"torch", "sklearn", "pandas", "ibis", "duckdb", "pyarrow", "joblib"} & {*loaded}
+
+
+def test_without_the_extra_the_demo_writes_no_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    result = metapac("demo", "--data", "sites", "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "Without it, the demo writes no reports." in result.stderr
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"plain.json", "per_class.json", "sites.png"}
 
 
 def test_draws_do_not_apply_to_sites(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from metapac.cli.bundles import ColumnOptions, GuaranteeOptions
 from metapac.cli.commands import add_command
 from metapac.cli.errors import make_renderer
-from metapac.cli.options import ColumnOptions, GuaranteeOptions, PromiseOutput, Scores
+from metapac.cli.options import PromiseOutput, Scores
 from metapac.exceptions import (
     BadArtefact,
     InfeasibleGuarantee,

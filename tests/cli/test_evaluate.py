@@ -61,7 +61,7 @@ def test_figures_of_tasks(
     words = ["evaluate", promise, new_table, "--task", "site", "--label", "y"]
     result = metapac(*words, "-o", tmp_path / "tasks.csv")
     assert result.exit_code == 0, result.output
-    counts = "30 tasks (2400 examples): at most 20% missed on {} of 30, {:.1%} on average."
+    counts = "30 tasks (2,400 examples): at most 20% missed on {} of 30, {:.1%} on average."
     assert "Worst tasks" in result.stdout
     machine = json.loads(metapac(*words, "--json").stdout)
     in_set = load(promise).predict_set(frame[["p_cat", "p_dog", "p_owl"]].to_numpy())
@@ -144,7 +144,7 @@ def test_tiny_tasks_prove_nothing_and_can_be_left_out(rare_promise: Path, tmp_pa
     result = metapac(*words, "--allow", "duplicates")
     assert result.exit_code == 0, result.output
     assert "Judged: hospitals with at least 50 examples." in result.stdout
-    assert "20 hospitals (4000 examples, 20 left out)" in result.stdout
+    assert "20 hospitals (4,000 examples, 20 left out)" in result.stdout
 
 
 def test_the_figure_is_written(new_table: Path, promise: Path, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_sets_and_errors_of_each_class(
     result = metapac("evaluate", promise, new_table, "-o", tmp_path / "tasks.csv")
     assert result.exit_code == 0, result.output
     text = words_of(result.stdout)
-    assert "30 tasks (2400 examples): " in text
+    assert "30 tasks (2,400 examples): " in text
     machine = json.loads(metapac("evaluate", promise, new_table, "--json").stdout)
     with (tmp_path / "tasks.csv").open(newline="") as file:
         written = list(csv.DictReader(file))

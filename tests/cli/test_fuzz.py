@@ -25,7 +25,7 @@ from typer.testing import Result
 
 from metapac import MetaPS, load
 from metapac._visible import visible
-from metapac.meaning import CHECKS
+from metapac.meaning.findings import CHECKS
 from tests.helpers.commands import metapac
 from tests.test_fuzz_formats import damage, sign
 from tests.test_schema import mutate

@@ -15,12 +15,15 @@ import pytest
 import torch
 
 from metapac import _document
-from metapac.cli.train import RUN
+from metapac.cli.learner import weights_checksum
+from metapac.datasets import load_pools
 from metapac.datasets import pools as dataset_pools
 from metapac.datasets.cifar10c.load import prepare
+from metapac.datasets.runs import RUN
 from metapac.learners import MAML, MLP, Conv4, ProtoNet
+from metapac.learners.task_accuracy import accuracy
 from metapac.learners.training.checkpoints import CHECKPOINT, FILE
-from metapac.learners.training.train import accuracy
+from metapac.learners.training.episodes import fingerprint
 from metapac.learners.training.weights import load_weights
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import ClassPool
@@ -60,7 +63,9 @@ def test_the_weights_give_the_accuracy_printed(
     monkeypatch.setattr(dataset_pools, "glyphs", few)
     output = run("glyphs", "-o", tmp_path / "run", *SHORT)
     printed = re.search(
-        r"accuracy ([\d.]+)% on 20 tasks drawn from 8 classes not used in training", output
+        r"accuracy ([\d.]+)% \(([\d.]+)% to ([\d.]+)%\) on 20 tasks drawn from 8 classes not used "
+        "in training",
+        output,
     )
     assert printed is not None, output
     assert "best of 2 epochs: " in output
@@ -75,19 +80,55 @@ def test_the_weights_give_the_accuracy_printed(
     pixels = x[np.isin(y, record["pools"]["train"])] / 255
     assert backbone["mean"][0] == pytest.approx(pixels.mean(), abs=0.02)
     test = np.isin(y, record["pools"]["test"])
-    assert accuracy(learner, ClassPool(x[test], y[test]), tasks=20) == record["accuracy"]
-    assert float(printed[1]) == pytest.approx(100 * record["accuracy"], abs=0.051)
+    reached = accuracy(learner, ClassPool(x[test], y[test]), tasks=20)
+    assert reached.value == record["accuracy"]
+    assert [reached.low, reached.high] == record["accuracy_interval"]
+    figures = [record["accuracy"], *record["accuracy_interval"]]
+    assert [*map(float, printed.groups())] == pytest.approx([100 * x for x in figures], abs=0.051)
+    assert record["weights_checksum"] == weights_checksum(learner)
+    assert record["data_checksum"] == _document.data_checksum(x, y)
 
 
 def test_the_pools_of_a_run_share_no_class(tmp_path: Path) -> None:
     run(table(tmp_path), "-o", tmp_path / "run", *SHORT)
     pools = read_run(tmp_path / "run")["pools"]
     assert {name: len(names) for name, names in pools.items()} == {
-        "train": 10,
+        "train": 5,
         "validation": 5,
+        "calibration": 5,
         "test": 5,
     }
     assert len(set().union(*pools.values())) == 20
+
+
+def test_a_run_gives_back_the_pools_that_it_was_trained_on(tmp_path: Path) -> None:
+    data = table(tmp_path)
+    sizes = ["--pools", "8,2,4,6", "--ways", "2", "--rng", "3"]
+    output = run(data, "-o", tmp_path / "run", *SHORT, *sizes)
+    assert f"next: metapac score {tmp_path / 'run'} -o calibration.parquet" in output
+    record = read_run(tmp_path / "run")
+    assert [len(names) for names in record["pools"].values()] == [8, 2, 4, 6]
+    pools = load_pools(tmp_path / "run").pools
+    assert {name: pool.names for name, pool in vars(pools).items()} == record["pools"]
+    checkpoint, _ = _document.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
+    assert fingerprint(pools.train) == checkpoint["config"]["train_pool"]
+    assert fingerprint(pools.validation) == checkpoint["config"]["validation_pool"]
+
+
+def test_other_data_under_the_same_name_are_named_as_such(tmp_path: Path) -> None:
+    pictures = np.random.default_rng(0).integers(256, size=(240, 16, 16), dtype="u1")
+    data, folder = table(tmp_path, x=pictures), tmp_path / "run"
+    run(data, "-o", folder, *SHORT)
+    table(tmp_path, x=pictures // 2)  # other pixels, hence another mean in the backbone
+    message = f"the data changed: {data} is not what {folder} was trained on"
+    assert message in run(data, "-o", folder, *SHORT, "--epochs", "3", code=2)
+    (folder / "run.json").unlink()  # as if it had been interrupted
+    message = f"the data changed: the training examples of {data} are not those that {folder} was"
+    assert message in run(data, "-o", folder, *SHORT, code=2)
+    table(tmp_path, x=pictures)
+    message = "was made with --rng 0, and this call has --rng 1. A run can only be resumed with"
+    assert message in run(data, "-o", folder, *SHORT, "--rng", "1", code=2)
+    run(data, "-o", folder, *SHORT)
 
 
 def test_a_run_resumes_and_other_options_are_rejected(tmp_path: Path) -> None:
@@ -139,7 +180,7 @@ def test_bad_files_and_options(tmp_path: Path) -> None:
         ((tmp_path / "none.npz",), r"none\.npz: No such file or directory"),
         ((broken,), r"broken\.npz is not a complete \.npz file\. Pass glyphs, miniimagenet"),
         ((other,), r"other\.npz must hold arrays x and y, .* it has: images\. Write it with"),
-        ((data, "--ways", 9), r"has 20 classes; training, validation and test need 9 each, 27 in"),
+        ((data, "--ways", 9), r"has 20 classes; training, validation, .* need 9 each, 36 in"),
         ((data, "--learner", "knn"), r"--learner must be 'protonet' or 'maml', got 'knn'"),
         ((data, "--backbone", "vgg"), r"--backbone must be 'conv4' or .*, got 'vgg'"),
         ((data, "--backbone", "conv4"), r"conv4 takes images, x of 3 or 4 dimensions, got shape"),
@@ -147,6 +188,11 @@ def test_bad_files_and_options(tmp_path: Path) -> None:
             (data, "--class-weights", "a"),
             r"--class-weights must be numbers separated by commas, .*'a'",
         ),
+        ((data, "--pools", "10,5,5"), r"--pools must be four whole numbers, .* Got '10,5,5'"),
+        ((data, "--pools", "15,5,0,0"), r"only calibration may be 0\. Got '15,5,0,0'"),
+        ((data, "--pools", "5,5,5,6"), r"20 classes|21"),
+        ((data, "--pools", "11,3,3,3"), r"--pools gives validation only 3 classes, and a task has"),
+        (("fewrel", "--pools", "1,1,1,1"), r"--pools is not for fewrel, whose publishers divided"),
         ((data, "--lr", "-1"), r"--lr must be finite and positive, got -1\.0"),
         ((data, "--shots", 9), r"at least --shots \+ --queries = 14 examples"),
     ]:
@@ -167,7 +213,7 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("one_thread")
 def test_torchrun_shares_a_run_between_two_processes(tmp_path: Path) -> None:
     data = table(tmp_path, x=np.random.default_rng(0).integers(256, size=(240, 16, 16), dtype="u1"))
-    command = [str(data), *SHORT, "--rng", "3", "-o"]
+    command = [str(data), *SHORT, "--pools", "10,5,0,5", "--rng", "3", "-o"]
     run(*command, tmp_path / "one")
     launched = subprocess.run(
         [sys.executable, *TORCHRUN, "-m", "metapac", "train", *command, str(tmp_path / "two")],
@@ -202,3 +248,42 @@ def test_a_prepared_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert record["data_checksum"].startswith("sha256:")
     text = run("cifar10c", "--home", tmp_path / "elsewhere", "-o", tmp_path / "other", code=2)
     assert "set METAPAC_DATA to that folder" in text
+
+
+def test_the_strong_recipe_writes_a_run_like_any_other(tmp_path: Path) -> None:
+    data, folder = table(tmp_path), tmp_path / "strong"
+    options = ["--recipe", "strong", "--no-flip", "--epochs", "1", "--tuning-steps", "101"]
+    output = run(data, *options, "--tasks", "4", "-o", folder, "--device", "cpu")
+    assert "last of 3 epochs: 3, with" in output
+    record = read_run(folder)
+    kept = {name: record["options"][name] for name in ("recipe", "flip", "epochs", "tuning_steps")}
+    assert kept == {"recipe": "strong", "flip": False, "epochs": 1, "tuning_steps": 101}
+    assert record["architecture"]["backbone"]["class"] == "Sphere"
+    assert load_pools(folder).pools.test.names == record["pools"]["test"]
+
+
+def test_a_single_epoch_is_not_the_best_of_several(tmp_path: Path) -> None:
+    output = run(table(tmp_path), *SHORT, "--epochs", "1", "-o", tmp_path / "run")
+    assert re.search(r"after 1 epoch, with \d+\.\d% on validation tasks", output)
+    assert "epochs" not in output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--recipe", "best"], "--recipe must be 'paper' or 'strong', got 'best'"),
+        (["--recipe", "strong", "--episodes", "8"], "--episodes is used by --recipe paper only"),
+        (["--no-flip"], "--flip is used by --recipe strong only"),
+        (["--recipe", "strong", "--learner", "maml"], "--recipe strong trains a protonet, got"),
+    ],
+)
+def test_recipes_say_what_they_do_not_use(tmp_path: Path, options: list[str], message: str) -> None:
+    assert message in run(table(tmp_path), "-o", tmp_path / "run", *options, code=2)
+
+
+def test_the_strong_recipe_runs_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    output = run(table(tmp_path), "-o", tmp_path / "run", "--recipe", "strong", code=2)
+    assert "--recipe strong runs in one process. Start it without torchrun." in output

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from metapac import _document
 from metapac.datasets import pools as module
 from metapac.datasets.cifar10c.load import prepare as prepare_cifar10c
 from metapac.datasets.heart.load import prepare as prepare_heart
-from metapac.datasets.pools import load_pools
+from metapac.datasets.pools import LoadedPools, load_pools, load_run_pools
+from metapac.datasets.runs import RUN
 from metapac.datasets.store import cache
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import ClassPool, GroupPool
@@ -32,9 +37,8 @@ def pool_sizes(pools: Any) -> dict[str, int]:
 def test_a_file_is_split_by_class(tmp_path: Path) -> None:
     pools = load_pools(arrays(tmp_path), rng=3).pools
     assert isinstance(pools.train, ClassPool)
-    assert pool_sizes(pools) == {"train": 6, "validation": 2, "test": 2}
-    names = [name for pool in (pools.train, pools.validation, pools.test) for name in pool.names]
-    assert sorted(names) == list(range(10))
+    assert pool_sizes(pools) == {"train": 5, "validation": 1, "calibration": 2, "test": 2}
+    assert sorted(name for pool in vars(pools).values() for name in pool.names) == [*range(10)]
     assert load_pools(arrays(tmp_path), rng=3).pools.test.names == pools.test.names
     others = {tuple(load_pools(arrays(tmp_path), rng=seed).pools.test.names) for seed in range(40)}
     assert len(others) > 1
@@ -44,7 +48,20 @@ def test_a_file_with_groups_is_split_by_group(tmp_path: Path) -> None:
     path = arrays(tmp_path, y=np.zeros(40, int), groups=np.arange(40) % 8)
     pools = load_pools(path, ways=5).pools  # groups need no number of classes
     assert isinstance(pools.train, GroupPool)
-    assert pool_sizes(pools) == {"train": 5, "validation": 1, "test": 2}
+    assert pool_sizes(pools) == {"train": 4, "validation": 1, "calibration": 1, "test": 2}
+
+
+def test_the_shares_are_those_of_mini_imagenet(tmp_path: Path) -> None:
+    pools = load_pools(arrays(tmp_path, 100), ways=5).pools
+    assert pool_sizes(pools) == {"train": 56, "validation": 8, "calibration": 16, "test": 20}
+
+
+@given(count=st.integers(1, 400), ways=st.integers(1, 40))
+def test_every_pool_has_enough_classes_for_a_task(count: int, ways: int) -> None:
+    if count >= 4 * ways:
+        sizes = module._default_sizes(count, ways)
+        assert min(sizes.values()) >= ways
+        assert sum(sizes.values()) == count
 
 
 def test_sizes_are_as_given(tmp_path: Path) -> None:
@@ -55,10 +72,18 @@ def test_sizes_are_as_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ways", [4, 5, 9])
 def test_too_few_classes_are_refused(tmp_path: Path, ways: int) -> None:
-    message = rf"has 10 classes; .* need {ways} each, {3 * ways} in all, .* or lower ways\."
+    message = rf"has 10 classes; .* need {ways} each, {4 * ways} in all, .* or lower ways\."
     with pytest.raises(ValueError, match=message):
         load_pools(arrays(tmp_path), ways=ways)
-    assert pool_sizes(load_pools(arrays(tmp_path, 3 * ways), ways=ways).pools)["train"] == ways
+    sizes = pool_sizes(load_pools(arrays(tmp_path, 4 * ways), ways=ways).pools)
+    assert set(sizes.values()) == {ways}
+
+
+def test_a_pool_with_fewer_classes_than_ways_is_refused(tmp_path: Path) -> None:
+    sizes = {"train": 5, "validation": 3, "calibration": 0, "test": 2}
+    message = "pools gives test only 2 classes, and a task has 3. Give it more, or lower ways."
+    with pytest.raises(ValueError, match=message):
+        load_pools(arrays(tmp_path), sizes=sizes, ways=3)
 
 
 def test_the_checksum_is_that_of_the_arrays(tmp_path: Path) -> None:
@@ -105,7 +130,12 @@ def test_as_many_glyphs_are_drawn_as_the_pools_need(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "glyphs", few)
     sizes = {"train": 5, "validation": 1, "calibration": 2, "test": 2}
     assert pool_sizes(load_pools("glyphs", sizes=sizes).pools) == sizes
-    assert pool_sizes(load_pools("glyphs").pools) == {"train": 13, "validation": 3, "test": 4}
+    assert pool_sizes(load_pools("glyphs").pools) == {
+        "train": 11,
+        "validation": 2,
+        "calibration": 3,
+        "test": 4,
+    }
     assert asked == [{"characters": 10}, {}]
 
 
@@ -142,8 +172,9 @@ def test_heart_is_split_by_the_papers_years_where_they_are_prepared(tmp_path: Pa
 def test_heart_of_other_years_is_split_at_random(tmp_path: Path) -> None:
     home = survey(tmp_path, range(2021, 2023))
     assert pool_sizes(load_pools("heart", home=home).pools) == {
-        "train": 5,
+        "train": 4,
         "validation": 1,
+        "calibration": 1,
         "test": 2,
     }
     sizes = {"train": 1, "validation": 1, "calibration": 1, "test": 1}
@@ -177,3 +208,95 @@ def test_mini_imagenet_is_normalised_as_imagenet(
     assert loaded.is_imagenet
     options: Any = loaded.pools
     assert options == {"validation": 8, "home": tmp_path}
+
+
+def write_run(folder: Path, data: str, loaded: LoadedPools, **options: Any) -> Path:
+    """Write what ``metapac train`` records of its data."""
+    folder.mkdir()
+    pools = {name: pool for name, pool in vars(loaded.pools).items() if pool is not None}
+    body = {
+        "data": data,
+        "data_checksum": loaded.checksum,
+        "options": {"rng": 0, **options},
+        "architecture": {"class": "ProtoNet", "weights": 1},
+        "accuracy": 0.5,
+        "pools": {name: list(pool.names) for name, pool in pools.items()},
+        "history": [],
+    }
+    _document.write(folder / "run.json", body, RUN)
+    return folder
+
+
+def assert_same_pools(found: Any, expected: Any) -> None:
+    assert pool_sizes(found) == pool_sizes(expected)
+    for name, pool in vars(expected).items():
+        if pool is not None:
+            other = getattr(found, name)
+            assert (type(other), other.name, other.names) == (type(pool), pool.name, pool.names)
+            np.testing.assert_array_equal(other.x, pool.x)
+            np.testing.assert_array_equal(other.y, pool.y)
+            shape: dict[str, Any] = {"shots": 1, "queries": 1, "rng": 3}
+            shape |= {"ways": 1} if pool.unit == "class" else {}
+            for task, same in zip(other.tasks(2, **shape), pool.tasks(2, **shape), strict=True):
+                assert task.query.tolist() == same.query.tolist()
+
+
+@pytest.mark.parametrize("rng", [0, 7])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"y": np.array([f"class {i % 9}" for i in range(40)])},
+        {"y": np.arange(40) % 3, "groups": np.arange(40) % 8},
+        {"y": np.zeros(40, int), "groups": np.array(["a", "b", "c", "d"] * 10)},
+    ],
+)
+def test_a_run_gives_back_its_pools(tmp_path: Path, more: dict[str, Any], rng: int) -> None:
+    data = arrays(tmp_path, **more)
+    loaded = load_pools(data, rng=rng)
+    folder = write_run(tmp_path / "run", data, loaded, rng=rng)
+    again = load_pools(folder)
+    assert again.checksum == loaded.checksum
+    assert_same_pools(again.pools, loaded.pools)
+    moved = tmp_path / "moved.npz"
+    Path(data).rename(moved)
+    with pytest.raises(FileNotFoundError, match=r"run was trained on this file\. Pass where it is"):
+        load_pools(folder)
+    assert_same_pools(load_run_pools(folder, data=str(moved)).pools, loaded.pools)
+
+
+def test_pools_of_given_sizes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"train": 4, "validation": 1, "calibration": 0, "test": 2}
+    monkeypatch.setattr(module, "glyphs", partial(glyphs, per_character=4))
+    loaded = load_pools("glyphs", sizes=sizes)
+    folder = write_run(tmp_path / "run", "glyphs", loaded, pools=sizes)
+    assert_same_pools(load_pools(folder).pools, loaded.pools)
+
+
+def test_changed_data_are_refused(tmp_path: Path) -> None:
+    data = arrays(tmp_path)
+    folder = write_run(tmp_path / "run", data, load_pools(data))
+    arrays(tmp_path, y=np.arange(40)[::-1] % 10)
+    message = r"the data changed: .*data\.npz is not what .*run was trained on \(checksum"
+    with pytest.raises(ValueError, match=message):
+        load_pools(folder)
+
+
+def test_a_run_on_a_prepared_data_set(tmp_path: Path) -> None:
+    home = survey(tmp_path, range(2021, 2023))
+    loaded = load_pools("heart", rng=5, home=home)
+    folder = write_run(tmp_path / "run", "heart", loaded, rng=5)
+    assert_same_pools(load_pools(folder, home=home).pools, loaded.pools)
+    (tmp_path / "heart.csv").write_text((tmp_path / "heart.csv").read_text() + "2022,4,1,77\n")
+    prepare_heart(tmp_path / "heart.csv", home=home)
+    with pytest.raises(ValueError, match="the data changed: heart is not what"):
+        load_pools(folder, home=home)
+
+
+def test_a_folder_named_like_a_data_set_is_not_taken_for_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glyphs").mkdir()
+    monkeypatch.setattr(module, "glyphs", partial(glyphs, characters=10, per_character=4))
+    assert len(load_pools("glyphs").pools.train.names) == 5

@@ -30,7 +30,8 @@ AGAIN = ("Meta-CP", "Meta-PS even", "Meta-PS tight")
 
 
 def test_rows_are_selected_by_method() -> None:
-    rows = evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2)
+    methods = paper_methods(GUARANTEE, second_delta=0.1)
+    rows = evaluate(SmallStudy(), guarantee=GUARANTEE, methods=methods, draws=2)
     assert len(rows) == 2 * 4 * (len(NAMES) + len(AGAIN))
     assert set(rows.select("Meta-CP").delta.tolist()) == {0.2}
     assert set(rows.select("Meta-CP", 0.1).delta.tolist()) == {0.1}
@@ -73,7 +74,8 @@ def test_what_was_written_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     assert same_rows(rows, result)
     assert {name: column.dtype.kind for name, column in vars(result).items()} == {
         "draw": "i", "method": "U", "delta": "f", "task": "i",
-        "threshold": "f", "feasible": "b", "error": "f", "size": "f",
+        "threshold": "f", "feasible": "b", "error": "f", "size": "f", "examples": "i",
+        "labels": "i",
     }  # fmt: skip
     assert read_guarantee(tmp_path / "new" / "folder") == GUARANTEE
 
@@ -82,7 +84,8 @@ def test_the_table_is_tidy_and_its_bytes_are_fixed(tmp_path: Path) -> None:
     rows = run(tmp_path / "a")
     frame = pd.read_csv(tmp_path / "a" / "rows.csv.gz")
     assert list(frame) == [
-        "draw", "method", "delta", "task", "threshold", "feasible", "error", "size",
+        "draw", "method", "delta", "task", "threshold", "feasible", "error", "size", "examples",
+        "labels",
     ]  # fmt: skip
     assert len(frame) == len(rows) == DRAWS * 4 * len(paper_methods(GUARANTEE))
     run(tmp_path / "b")
@@ -121,6 +124,24 @@ def test_another_table_is_rejected(tmp_path: Path, text: str) -> None:
     path.write_bytes(gzip.compress(text.encode()))
     with pytest.raises(BadArtefact, match="is not a complete table of an evaluation"):
         read_table(path)
+
+
+def test_rows_say_how_many_examples_an_error_was_counted_on(tmp_path: Path) -> None:
+    rows = run(tmp_path)
+    assert set(rows.examples.tolist()) == {20}
+    assert set(rows.labels.tolist()) == {3}
+    np.testing.assert_allclose(rows.error * 20, np.rint(rows.error * 20))
+
+
+@pytest.mark.parametrize("missing", [["labels"], ["examples", "labels"]])
+def test_a_table_from_before_the_last_columns_is_read(tmp_path: Path, missing: list[str]) -> None:
+    rows = run(tmp_path)
+    path = tmp_path / "rows.csv.gz"
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    old = "\n".join(line.rsplit(",", len(missing))[0] for line in lines) + "\n"
+    path.write_bytes(gzip.compress(old.encode()))
+    unknown: dict[str, Any] = dict.fromkeys(missing, np.zeros(len(rows), np.int64))
+    assert same_rows(read_rows(tmp_path), replace(rows, **unknown))
 
 
 def test_unusual_names_survive_a_round_trip(tmp_path: Path) -> None:

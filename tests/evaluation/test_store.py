@@ -100,6 +100,20 @@ def test_more_draws_resume_from_fewer(tmp_path: Path) -> None:
     assert read_settings(tmp_path)["draws"] == DRAWS + 2
 
 
+def test_fewer_draws_do_not_shrink_a_finished_table(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    with pytest.raises(
+        ValueError,
+        match=r"already holds 4 draws, more than draws=3\. Pass at least draws=4, or choose ano",
+    ):
+        run(tmp_path, draws=DRAWS - 1)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+    (tmp_path / "rows.csv.gz").unlink()  # an evaluation that has not ended may end sooner
+    assert len(np.unique(run(tmp_path, Counting(), draws=DRAWS - 1).draw)) == DRAWS - 1
+    assert not COUNTED
+
+
 def test_a_failure_loses_no_finished_draw(tmp_path: Path) -> None:
     def stop(stage: str, done: int, total: int | None) -> None:
         if done == 2:

@@ -1,48 +1,21 @@
-"""Summaries and comparisons against plain loops."""
+"""Summaries against plain loops, and verdicts that noise cannot fake."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from metapac import Guarantee
-from metapac.evaluation import (
-    Rows,
-    compare_sizes,
-    summarise,
-)
+from metapac.evaluation import Draw, Rows, ScoredTask, SyntheticStudy, evaluate, summarise
+from metapac.evaluation.intervals import mean_interval, share_interval
+from tests.helpers.studies import method_rows as table
 
 G = Guarantee(epsilon=0.1, alpha=0.2, delta=0.05)
-
-
-def table(
-    errors: Sequence[Sequence[float]],
-    sizes: Sequence[Sequence[float]] | None = None,
-    *,
-    method: str = "PS",
-    delta: float = G.failure_probability,
-    feasible: bool = True,
-) -> Rows:
-    """Rows of one method, from the errors of the tasks of each draw."""
-    shape = np.shape(errors)
-    count = int(np.prod(shape))
-    return Rows(
-        draw=np.repeat(np.arange(shape[0]), shape[1]),
-        method=np.full(count, method),
-        delta=np.full(count, delta),
-        task=np.tile(np.arange(shape[1]), shape[0]),
-        threshold=np.zeros(count),
-        feasible=np.full(count, feasible),
-        error=np.ravel(errors),
-        size=np.ones(count) if sizes is None else np.ravel(sizes),
-    )
 
 
 numbers = st.sampled_from([0.0, 0.05, 0.1, 0.100001, 0.3])
@@ -69,15 +42,124 @@ def test_a_summary_is_what_plain_loops_count(cells: list[list[tuple[float, int]]
     within = sum(error <= 0.1 for error in flat)
     assert result.tasks_within == within / len(flat)
     assert result.satisfied == (5 * (len(flat) - within) <= len(flat))  # alpha is one fifth
+    assert result.satisfied == (result.error_quantile <= 0.1)
     good = [5 * sum(error > 0.1 for error in draw) <= len(draw) for draw in errors]
     assert result.draws_within == sum(good) / len(good)
+    for value, (low, high) in (
+        (result.tasks_within, result.tasks_within_interval),
+        (result.draws_within, result.draws_within_interval),
+        (result.error_quantile, result.error_quantile_interval),
+    ):
+        assert 0 <= low <= value <= high <= 1
+    assert result.satisfied or not result.holds
+    assert not (result.holds and result.violated)
+    _, high = share_interval([table(errors)], [np.ravel(errors) > 0.1])
+    assert result.holds == (high <= 0.2)
+    assert result.verdict in ("holds", "cannot tell yet", "violated")
 
 
-def test_the_90th_percentile_lies_between_its_neighbours() -> None:
-    (result,) = summarise(table([[i / 100 for i in range(11)]]), G)
-    assert result.error_90 == pytest.approx(0.09)
-    (result,) = summarise(table([[0.0, 0.2]]), G)
-    assert result.error_90 == pytest.approx(0.18)
+def test_the_quantile_is_that_of_the_guarantee() -> None:
+    errors = [[i / 100 for i in range(10)]]
+    for alpha, quantile in ((0.1, 0.08), (0.2, 0.07), (0.3, 0.06), (0.05, 0.09)):
+        (result,) = summarise(table(errors), replace(G, alpha=alpha))
+        assert result.error_quantile == quantile
+
+
+def test_a_kept_guarantee_at_another_alpha_is_not_judged_by_the_90th_percentile() -> None:
+    guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=1e-3)
+    study = SyntheticStudy(tasks=400, examples=500, tests=100)
+    summary = summarise(evaluate(study, guarantee=guarantee, draws=3), guarantee)
+    line = summary["Meta-PS tight"]
+    assert line.tasks_within > 0.7
+    assert line.error_quantile <= 0.1
+    assert line.verdict == "holds"
+
+
+class SameTasks:
+    """All tasks are one distribution: the miss rate of a threshold t is t, on every task."""
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        def task() -> ScoredTask:
+            true = rng.random(500)
+            return ScoredTask(rng.random(100), true, np.column_stack([true, true]))
+
+        tasks = np.repeat(np.arange(200), 500)
+        return Draw(rng.random(len(tasks)), tasks, [task() for _ in range(50)])
+
+    def describe(self) -> dict[str, object]:
+        return {}
+
+
+def test_noise_alone_violates_no_guarantee() -> None:
+    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
+    rows = evaluate(SameTasks(), guarantee=guarantee, draws=10)
+    line = summarise(rows, guarantee)["PS"]
+    assert rows.select("PS").threshold.max() < 0.1  # so is every miss rate
+    assert line.error_quantile > 0.1  # and yet many tasks are seen above epsilon
+    assert line.tasks_within < 0.8
+    assert (line.satisfied, line.violated, line.verdict) == (False, False, "cannot tell yet")
+    assert line.tasks_above < 0.1
+
+
+def test_a_true_violation_is_seen() -> None:
+    rng = np.random.default_rng(0)
+    rates = np.where(rng.random((10, 50)) < 0.4, 0.2, 0.05)
+    rows = table(rng.binomial(500, rates) / 500, examples=500)
+    (line,) = summarise(rows, replace(G, alpha=0.1))
+    assert line.verdict == "violated"
+    # The same errors with few examples could be noise.
+    (line,) = summarise(replace(rows, examples=np.full(len(rows), 10)), replace(G, alpha=0.1))
+    assert line.verdict == "cannot tell yet"
+
+
+@pytest.mark.parametrize(
+    ("above", "draws", "verdict"),
+    [
+        (0, 1, "cannot tell yet"),  # ten tasks: up to 31 % may be above epsilon
+        (0, 2, "holds"),  # twenty: up to 17 %
+        (1, 10, "holds"),  # 10 % of the tasks, at most 18 %
+        (2, 10, "cannot tell yet"),  # 20 % are allowed, and their share may be larger
+    ],
+)
+def test_a_guarantee_holds_only_if_its_interval_says_so(
+    above: int, draws: int, verdict: str
+) -> None:
+    (line,) = summarise(table([[0.3] * above + [0.0] * (10 - above)] * draws), G)
+    assert line.satisfied
+    assert line.verdict == verdict
+
+
+def test_draws_that_differ_do_not_hold_because_their_tasks_are_many() -> None:
+    # Of 1000 tasks 15 % are above epsilon: in half of the draws none, in the others 30 %.
+    draws = [[0.0] * 100, [0.3] * 30 + [0.0] * 70] * 5
+    (line,) = summarise(table(draws), G)
+    assert line.satisfied
+    assert line.verdict == "cannot tell yet"
+    (line,) = summarise(table([[0.3] * 15 + [0.0] * 85] * 10), G)
+    assert line.verdict == "holds"
+
+
+def test_a_size_has_no_interval_beyond_what_is_possible() -> None:
+    rows = table(np.zeros((2, 2)), [[0, 1], [4, 5]])
+    (line,) = summarise(rows, G)
+    assert line.size_interval[0] == 0
+    assert line.size_interval[1] > 5
+    (line,) = summarise(replace(rows, labels=np.array([4, 6, 4, 6])), G)
+    assert line.size_interval == (0, 5)
+
+
+def test_print_shows_an_aligned_table() -> None:
+    parts = [table(np.zeros((4, 9)), method="Meta-PS joint"), table([[0.3] * 9] * 4)]
+    summary = summarise(Rows.concatenate(parts), G, notes=["A note."])
+    head, rule, first, second, _, columns, covers, note = str(summary).splitlines()
+    names = "method mean size 80 % error tasks within draws within by chance verdict"
+    assert " ".join(head.split()) == names
+    assert set(rule) == {"-", " "}
+    assert first.endswith("holds")
+    assert second.endswith("violated")
+    assert len({line.index(word) for line, word in ((first, "holds"), (second, "violated"))}) == 1
+    assert columns.startswith("tasks within: new tasks with an error of at most 0.1. draws within:")
+    assert (covers, note) == (summary.covers, "A note.")
 
 
 def test_each_method_has_a_line_for_each_delta() -> None:
@@ -89,17 +171,22 @@ def test_each_method_has_a_line_for_each_delta() -> None:
         ]
     )
     result = summarise(rows, G)
-    assert [(s.method, s.delta, s.error_90, s.feasible) for s in result] == [
+    assert [(s.method, s.delta, s.error_quantile, s.feasible) for s in result] == [
         ("A", 0.5, 0.1, True),
         ("B", 0.05, 0.2, False),
         ("A", 0.05, 0.3, True),
     ]
+    assert result["A"].delta == 0.5
+    assert (len(result), result[-1].error_quantile, len(result[1:])) == (3, 0.3, 2)
+    with pytest.raises(ValueError, match="the summary has no method 'C'; it has: A, B."):
+        result["C"]
 
 
 def test_a_share_that_is_just_allowed_is_allowed() -> None:
     # 1 - 0.7 is more than three tenths in doubles; seven tenths in violation are still allowed.
     (result,) = summarise(table([[0.0] * 3 + [0.2] * 7]), replace(G, alpha=0.7))
     assert result.satisfied
+    assert result.error_quantile == 0
     assert result.draws_within == 1
 
 
@@ -109,39 +196,76 @@ def test_one_infeasible_task_makes_a_method_infeasible() -> None:
     assert not result.feasible
 
 
-def test_pairs_are_students_t_over_draws() -> None:
+def test_seeds_are_summarised_together() -> None:
     rng = np.random.default_rng(0)
-    one, other = rng.normal(size=(2, 8, 5))
-    rows = Rows.concatenate([table(one, one, method="A"), table(other, other, method="B")])
-    result = compare_sizes(rows, "A", "B")
-    apart = (one - other).mean(axis=1)
-    low, high = stats.ttest_1samp(apart, 0).confidence_interval(0.95)
-    assert (result.low, result.high) == pytest.approx((low, high))
-    assert result.difference == pytest.approx(apart.mean())
-    assert (result.first_size, result.second_size) == pytest.approx((one.mean(), other.mean()))
-    assert (result.first, result.second, result.draws) == ("A", "B", 8)
-    assert compare_sizes(rows, "B", "A").difference == pytest.approx(-result.difference)
+    seeds = [table(rng.random((4, 5)), rng.random((4, 5))) for _ in range(3)]
+    summary = summarise(seeds, G, notes=())
+    (line,) = summary
+    assert line.size == pytest.approx(np.mean([each.size for each in seeds]))
+    means = [each.size.reshape(4, 5).mean(axis=1) for each in seeds]
+    assert line.size_interval == mean_interval(means)
+    within = [each.error <= 0.1 for each in seeds]
+    assert line.tasks_within_interval == share_interval(seeds, within)
+    assert (summary.seeds, summary.draws, summary.rows) == (3, 4, tuple(seeds))
+    assert repr(summary) == "<Summary of 1 methods, 3 seeds, 4 draws each>"
 
 
-def test_one_draw_says_nothing_about_the_spread() -> None:
-    rows = Rows.concatenate([table([[0.1]], [[2]], method="A"), table([[0.1]], [[3]], method="B")])
-    result = compare_sizes(rows, "A", "B")
-    assert (result.difference, result.low, result.high) == (-1, -np.inf, np.inf)
+def test_a_verdict_is_about_the_learners_that_were_evaluated() -> None:
+    # Of three learners one is bad: the interval over seeds is wide, and yet it was seen to fail.
+    good, bad = np.zeros((20, 10)), np.full((20, 10), 0.3)
+    (line,) = summarise([table(good), table(good), table(bad)], G)
+    assert line.tasks_within == pytest.approx(2 / 3)
+    assert line.tasks_within_interval[1] == 1
+    assert line.verdict == "violated"
 
 
-def test_pairs_have_one_delta_and_the_same_draws() -> None:
-    rows = Rows.concatenate(
-        [
-            table([[0.1]], [[2]], method="A"),
-            table([[0.1]], [[9]], method="B", delta=0.5),
-            table([[0.1]], [[3]], method="B"),
-            table([[0.1]], [[5]], method="A", delta=0.5),
-            table([[0.1], [0.1]], method="C"),
-        ]
-    )
-    assert compare_sizes(rows, "A", "B").difference == -1
-    assert compare_sizes(rows, "A", "B", delta=0.5).difference == -4
-    with pytest.raises(ValueError, match="'A' and 'C' must have been run on the same draws to be"):
-        compare_sizes(rows, "A", "C")
-    with pytest.raises(ValueError, match="rows hold no method 'C' at delta=0.5"):
-        compare_sizes(rows, "A", "C", delta=0.5)
+@pytest.mark.parametrize(
+    ("seeds", "draws", "words"),
+    [
+        (
+            1,
+            1,
+            "95 % intervals given this learner and one calibration draw: they cover its tasks, not "
+            "other classes.",
+        ),
+        (
+            1,
+            4,
+            "95 % intervals, Student's t over 4 calibration draws given this learner: they cover "
+            "the draws and the new tasks, not the training or other classes.",
+        ),
+        (
+            2,
+            4,
+            "95 % intervals, Student's t over 8 calibration draws given these two learners: they "
+            "cover the draws and the new tasks, not the training or other classes.",
+        ),
+        (
+            3,
+            1,
+            "95 % intervals, Student's t over 3 seeds: they cover what a seed changes, such as the "
+            "training, and the calibration draws and new tasks, not what all seeds share, such as "
+            "the classes.",
+        ),
+    ],
+)
+def test_a_summary_says_what_its_intervals_cover(seeds: int, draws: int, words: str) -> None:
+    assert summarise([table(np.zeros((draws, 3)))] * seeds, G).covers == words
+
+
+def test_a_missing_method_is_named_unless_other_notes_are_given() -> None:
+    rows = table([[0.1]])
+    missing = "Meta-CP is left out: the study predicts no quantiles of its tasks."
+    assert summarise(rows, G).notes == (missing,)
+    assert summarise(table([[0.1]], method="Meta-CP"), G).notes == ()
+    assert summarise(rows, G, notes=["for a reason"]).notes == ("for a reason",)
+
+
+def test_seeds_must_be_alike() -> None:
+    one = table(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="rows is empty; pass the rows of at least one evaluation"):
+        summarise([], G)
+    with pytest.raises(ValueError, match="those of seed 1 have other numbers of draws than those"):
+        summarise([one, table(np.zeros((3, 3)))], G)
+    with pytest.raises(ValueError, match="those of seed 2 have other methods than those of seed 0"):
+        summarise([one, one, table(np.zeros((2, 3)), method="B")], G)

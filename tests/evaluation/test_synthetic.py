@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from metapac import Guarantee
 from metapac.evaluation import (
+    MethodSummary,
     Rows,
-    Summary,
     compare_sizes,
     evaluate,
     paper_methods,
@@ -70,7 +70,7 @@ def test_the_rows_agree_with_the_family(known: Rows) -> None:
 
 
 def test_the_papers_claims_hold_on_the_family(known: Rows) -> None:
-    lines: dict[str, Summary] = {s.method: s for s in summarise(known, KNOWN)}
+    lines: dict[str, MethodSummary] = {s.method: s for s in summarise(known, KNOWN)}
     assert lines["Meta-PS tight"].satisfied
     assert not lines["PS"].satisfied
     assert {v.claim.split(":")[0]: v.holds for v in check_claims(known, KNOWN)} == {

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metapac import Guarantee
 from metapac.evaluation import Draw, Rows, ScoredTask
@@ -63,3 +64,28 @@ def scored_task(scores: Any, labels: Any, **options: Any) -> ScoredTask:
 def same_rows(one: Rows, other: Rows) -> bool:
     """Whether two tables are equal to the last bit."""
     return all(np.array_equal(vars(one)[name], vars(other)[name]) for name in vars(one))
+
+
+def method_rows(
+    errors: ArrayLike,
+    sizes: ArrayLike | None = None,
+    *,
+    method: str = "PS",
+    delta: float = 0.05,
+    feasible: bool = True,
+    examples: int = 0,
+) -> Rows:
+    """Rows of one method, from the errors of the tasks of each draw."""
+    shape = np.shape(errors)
+    count = int(np.prod(shape))
+    return Rows(
+        draw=np.repeat(np.arange(shape[0]), shape[1]),
+        method=np.full(count, method),
+        delta=np.full(count, delta),
+        task=np.tile(np.arange(shape[1]), shape[0]),
+        threshold=np.zeros(count),
+        feasible=np.full(count, feasible),
+        error=np.ravel(errors),
+        size=np.ones(count) if sizes is None else np.ravel(sizes),
+        examples=np.full(count, examples),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from metapac import InvalidInput
 from metapac.learners import MAML, MLP, CallableLearner, FixedModel, ProtoNet, SklearnLearner
 from metapac.learners.protocols import Learner
 from metapac.scoring import score_tasks
@@ -254,7 +256,10 @@ def test_a_function_gets_its_input_unchanged_and_absent_labels_get_zero() -> Non
         (np.ones((30, 6)), r"got shape \(30, 6\)"),
         (np.ones((29, 5)), r"got shape \(29, 5\)"),
         (np.ones(30), r"got shape \(30,\)"),
-        (np.full((30, 5), -2.5), r"none negative and none NaN, got -2.5\. Pass logits through"),
+        (
+            np.full((30, 5), -2.5),
+            r"none negative and none NaN, got -2.5\. If they are logits, .* outputs='logits'",
+        ),
         (np.full((30, 5), np.nan), "none negative and none NaN, got nan"),
     ],
 )
@@ -266,3 +271,71 @@ def test_bad_probabilities_are_rejected(output: Array, message: str) -> None:
 def test_a_function_must_be_callable() -> None:
     with pytest.raises(ValueError, match=r"function must be callable as .* got 7"):
         CallableLearner(7)  # type: ignore[arg-type]
+
+
+def minus_distance(support_x: Any, support_y: Any, x: Any) -> Any:
+    means = np.stack([support_x[support_y == c].mean(0) for c in np.unique(support_y)])
+    return -((x[:, None] - means) ** 2).sum(2)
+
+
+@pytest.mark.parametrize("outputs", ["logits", "scores"])
+def test_functions_may_return_any_real_numbers(outputs: str) -> None:
+    x, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 1, 1])
+    scorer = CallableLearner(minus_distance, outputs=outputs).adapt(x, y, classes=3)
+    raw = np.array([[-0.25, -2.25, -np.inf]])
+    np.testing.assert_allclose(scorer.raw_outputs(np.array([[0.5]])), raw)
+    expected = raw if outputs == "scores" else np.exp(raw) / np.exp(raw).sum()
+    np.testing.assert_allclose(scorer.predict_proba(np.array([[0.5]])), expected)
+
+
+def test_log_probabilities_are_logits() -> None:
+    p = np.array([[0.7, 0.2, 0.1]])
+    model = FixedModel(lambda x: np.log(np.tile(p, (len(x), 1))), outputs="logits")
+    np.testing.assert_allclose(model.adapt().predict_proba([[0.0]]), p)
+
+
+class Model:
+    def __call__(self, support_x: Any, support_y: Any, x: Any) -> Any:
+        return np.full((len(x), 2), -1.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (minus_distance, "minus_distance"),
+        (partial(minus_distance), "minus_distance"),
+        (Model(), "Model"),
+        (lambda *parts: minus_distance(*parts), "the function of CallableLearner"),
+    ],
+)
+def test_messages_name_the_function_of_the_user(function: Any, name: str) -> None:
+    scorer = CallableLearner(function).adapt(np.array([[0.0], [1.0]]), [0, 1])
+    with pytest.raises(InvalidInput, match=f"^{name} must return probabilities"):
+        scorer.predict_proba(np.array([[0.5]]))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "values", "message"),
+    [
+        ("probabilities", [[0.6, 0.6]], "add up to at most 1 for each example, got a row .* 1.2"),
+        ("logits", [[np.nan, 0.0]], "must return logits that can be compared, got NaN"),
+        ("logits", [[np.inf, 0.0]], "must return logits that can be compared, got infinity"),
+        ("scores", [[np.nan, 0.0]], "must return scores that can be compared, got NaN"),
+        ("logits", [[0.0, 1.0, 2.0]], r"got shape \(1, 3\)\. Column j is the logit of label j"),
+        ("scores", [0.0, 1.0], "Column j is the score of label j"),
+    ],
+)
+def test_outputs_of_each_kind_are_checked(outputs: str, values: Any, message: str) -> None:
+    scorer = FixedModel(lambda x: values, outputs=outputs).adapt(classes=2)
+    with pytest.raises(InvalidInput, match=message):
+        scorer.predict_proba([[0.0]])
+    with pytest.raises(InvalidInput, match="outputs must be 'probabilities' or .*, got 'odds'"):
+        CallableLearner(minus_distance, outputs="odds")
+    with pytest.raises(InvalidInput, match="outputs must be 'probabilities' or .*, got 'odds'"):
+        FixedModel(minus_distance, outputs="odds")
+
+
+def test_a_learner_shows_its_function() -> None:
+    assert repr(CallableLearner(minus_distance, outputs="logits")) == (
+        "CallableLearner(minus_distance, outputs='logits')"
+    )

@@ -67,3 +67,17 @@ def test_embeddings_must_be_finite() -> None:
     z[1, 0] = torch.nan
     with pytest.raises(InvalidInput, match=r"1 of 4 .* \(first at position 1\)\. Check x for NaN"):
         _checks.check_finite_embeddings(z)
+
+
+def test_logits_that_look_like_probabilities_are_pointed_out() -> None:
+    def read(values: Any) -> Any:
+        rows, columns = np.shape(values)
+        shape = {"rows": rows, "min_columns": columns, "max_columns": columns}
+        return _checks.as_outputs("f", np.array(values, float), kind="logits", **shape)
+
+    with pytest.warns(UserWarning, match="taken for logits. If they are probabilities, say"):
+        read([[0.3, 0.7], [1.0, 0.0]] * 4)
+    for fine in ([[0.3, 0.8], [1.0, 0.0]], [[-0.5, 1.5], [1.0, 0.0]], [[1.0], [1.0]]):
+        read(fine * 4)
+    read([[0.3, 0.7]] * 7)  # too few to tell
+    read([[0.0, 1.0], [1.0, 0.0]] * 4)  # counts

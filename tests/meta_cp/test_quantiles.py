@@ -23,7 +23,7 @@ from metapac.tasks.task import Task
 
 def task_of(support_y: list[int], rng: int = 0, classes: int = 4) -> Task:
     x = np.random.default_rng(rng).normal(size=(len(support_y), 6)).astype(np.float32)
-    return Task.from_arrays(x, support_y, x[:1] + 1, [0], classes=classes)
+    return Task.from_arrays(x, support_y, x[:1] + 1, [0], name="task", classes=classes)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.evaluation import Rows, evaluate
+from metapac.evaluation import Rows, evaluate, paper_methods
 from metapac.plots import INK, LIMIT
 from metapac.reproduce import figures
 from tests.helpers.studies import GUARANTEE, SmallStudy
@@ -21,7 +21,8 @@ STRICT = replace(GUARANTEE, epsilon=0.1, delta=1e-5)
 
 @pytest.fixture(scope="module")
 def rows() -> Rows:
-    return evaluate(SmallStudy(tests=6), guarantee=GUARANTEE, draws=22)
+    methods = paper_methods(GUARANTEE, second_delta=0.1)
+    return evaluate(SmallStudy(tests=6), guarantee=GUARANTEE, methods=methods, draws=22)
 
 
 @pytest.fixture
@@ -62,6 +63,14 @@ def test_error_whiskers_end_at_the_10th_and_90th_percentile(rows: Rows, drawn: l
     assert drawn[0].get_suptitle() == "a title"
     for name in SHOWN:
         assert f"{np.mean(rows.select(name).error <= 0.3):.1%}" in texts(axes)
+
+
+def test_error_whiskers_follow_alpha(rows: Rows, drawn: list[Any]) -> None:
+    figures.draw_error(rows, replace(GUARANTEE, alpha=0.03), title="", path="error.png")
+    (axes,) = drawn[0].axes
+    expected = [tuple(np.percentile(rows.select(name).error, [3, 97])) for name in SHOWN]
+    np.testing.assert_allclose(whiskers(axes), expected)
+    assert axes.get_xlabel().endswith("whiskers: 3rd and 97th percentile of tasks")
 
 
 def test_size_whiskers_end_at_smallest_and_largest(rows: Rows, drawn: list[Any]) -> None:

@@ -91,3 +91,15 @@ def test_promises_and_picture_are_written(found: sites_demo.SitesDemo, tmp_path:
     assert "label is 'yes', at most 10%" in metapac.load(per_class).explain()
     sites_demo.draw_comparison(found, tmp_path / "sites.png")
     assert (tmp_path / "sites.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_each_guarantee_has_its_report(found: sites_demo.SitesDemo, tmp_path: Path) -> None:
+    sites_demo.save_promises(found, tmp_path)
+    paths = sites_demo.write_reports(found, tmp_path)
+    assert [path.name for path in paths] == ["plain.html", "per_class.html"]
+    plain, per_class = (path.read_text(encoding="utf-8") for path in paths)
+    assert "A class is missed far more often than 10%: yes in 1,9" in plain
+    assert "A class is missed far more often" not in per_class
+    for html in (plain, per_class):
+        assert "Checked on new states: holds" in html
+        assert 'id="epsilon"' in html

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InvalidInput, MetaPS, meaning
-from metapac.meaning import CHECKS, CheckWarning
+from metapac import InvalidInput, MetaPS
+from metapac.meaning.findings import CHECKS, CheckWarning
 from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.tables import meaning as table_meaning
 from tests.helpers.engines import ENGINES, put
@@ -238,7 +238,7 @@ def test_a_site_is_one_task(frame: pd.DataFrame) -> None:
 
 
 def test_large_tables_are_sampled(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meaning, "MAX_ROWS", 2000)
+    monkeypatch.setattr(table_meaning, "MAX_ROWS", 2000)
     monkeypatch.setattr(table_meaning, "MAX_GROUPED", 1500)
     calibrate_table(frame, **USED)
     with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(1400 rows, 700 distinct"):

@@ -124,7 +124,7 @@ def test_a_trivial_predictor_keeps_everything(frame: pd.DataFrame) -> None:
         ({"p_a": [float("nan"), 1.0], "p_b": [0, 0]}, {}, r"in 1 of 2 rows \(by class, 'a': 1\)"),
         (
             {"l": [[1.0], [1.0, 2.0]]}, {"columns": "l"},
-            "the lists of column 'l' must have one score for each of 2 classes, got lengths from 1",
+            "the lists of column 'l' must hold at least two scores, since a set needs a choice",
         ),
         (
             {"l": [[1.0, 2.0]]}, {"columns": "l", "classes": "abc"},
@@ -273,3 +273,13 @@ def test_other_inputs_are_not_overwritten(promise: MetaPS, tmp_path: Path) -> No
 def test_the_predictor_is_checked_before_the_table_is_opened() -> None:
     with pytest.raises(ValueError, match="promise must be a calibrated predictor, got the path"):
         predict_table("promise.json", "nowhere.csv")  # type: ignore[arg-type]
+
+
+def test_lists_of_texts_are_json_in_csv(promise: MetaPS, tmp_path: Path) -> None:
+    choices = [["A", 'say "x"'], [], None, ["a, b"]]
+    table = pa.table({"scores": [[0.9, 0.1]] * 4, "choices": choices})
+    predict_table(promise, table, columns="scores", output=tmp_path / "sets.csv")
+    with (tmp_path / "sets.csv").open(newline="", encoding="utf-8") as written:
+        rows = list(csv.DictReader(written))
+    assert [json.loads(row["choices"] or "null") for row in rows] == choices
+    assert [json.loads(row["scores"]) for row in rows] == [[0.9, 0.1]] * 4

@@ -23,7 +23,7 @@ from tests.helpers import engines
 
 PROMISE: dict[str, Any] = {"epsilon": 0.15, "alpha": 0.2, "delta": 0.1}
 COLUMNS: dict[str, Any] = {"columns": "probs", "classes_column": "candidates"}
-ENGINES = ("duckdb", "spark")
+ENGINES = ("duckdb", "postgres", "spark")
 
 
 def make_tasks(

@@ -13,7 +13,6 @@ from metapac import PS, InvalidInput, MetaPS, summarise_sets
 from metapac.tables import predict_table
 from metapac.tables import summarise_sets as summarise_table
 from metapac.tables.class_scores import FEW_CLASSES
-from metapac.tables.set_counts import score_range
 from tests.helpers.engines import ENGINES, put
 
 RNG = np.random.default_rng(0)
@@ -73,6 +72,6 @@ def test_a_table_warns_of_sets_that_are_all_alike() -> None:
 
 
 def test_ranges_are_those_of_calibration() -> None:
-    low, high = score_range(PROMISE) or (0, 0)
+    low, high = PROMISE._score_range or (0, 0)
     assert 0 < low < 0.01 < 0.99 < high < 1
-    assert score_range(PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50)) is None
+    assert PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50)._score_range is None

@@ -81,3 +81,16 @@ def test_pools_cannot_need_more_classes_than_there_are() -> None:
     for parts in ({"train": 3, "test": 1}, {"train": 0}):
         with pytest.raises(InvalidInput, match="must together hold from 1 to 3 classes"):
             _checks.check_pool_sizes("classes", parts, 3)
+
+
+@pytest.mark.parametrize("x", [{"a": 1}, {1, 2}, 3, "text", b"bytes"])
+def test_what_has_no_rows_is_no_array_of_examples(x: Any) -> None:
+    with pytest.raises(ValueError, match="x must hold one row for each example, got"):
+        _checks.as_examples("x", x)
+
+
+def test_a_task_names_each_of_its_classes_or_none() -> None:
+    _checks.check_class_names(None, 3)
+    _checks.check_class_names(["a", "b"], 2)
+    with pytest.raises(ValueError, match="one name for each of 3 labels, got 2"):
+        _checks.check_class_names(["a", "b"], 3)

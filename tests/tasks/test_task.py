@@ -53,7 +53,7 @@ def test_from_arrays_keeps_four_arrays(kind: Any) -> None:
 
 
 def test_an_empty_support_set_and_absent_labels_are_valid() -> None:
-    unadapted = Task.from_arrays(X[:0], [], X, np.zeros(10, bool), classes=4)
+    unadapted = Task.from_arrays(X[:0], [], X, np.zeros(10, bool), name="new", classes=4)
     assert (len(unadapted.support_x), len(unadapted.query_x), unadapted.classes) == (0, 10, 4)
 
 
@@ -80,11 +80,14 @@ def test_invalid_fields_are_rejected(changes: dict[str, Any], message: str) -> N
 
 def test_from_arrays_rejects_arrays_that_do_not_match() -> None:
     with pytest.raises(ValueError, match="query_y and query_x must have the same length, got 1"):
-        Task.from_arrays(X[:2], [0, 1], X[2:4], [0])
+        Task.from_arrays(X[:2], [0, 1], X[2:4], [0], name="new")
     with pytest.raises(ValueError, match=r"labels below classes=2, got 2\. Pass classes=3 or more"):
-        Task.from_arrays(X[:2], [0, 1], X[2:4], [0, 2], classes=2)
+        Task.from_arrays(X[:2], [0, 1], X[2:4], [0, 2], name="new", classes=2)
+    with pytest.raises(ValueError, match="every label from 0 to 2, but 0 does not occur. Number"):
+        Task.from_arrays(X[:2], [1, 2], X[2:4], [1, 2], name="new")
+    assert Task.from_arrays(X[:2], [1, 2], X[2:4], [1, 2], name="new", classes=3).classes == 3
     with pytest.raises(ValueError, match=r"support_x must hold one row for each example, got 3\."):
-        Task.from_arrays(3, [0], X, np.zeros(10, int))
+        Task.from_arrays(3, [0], X, np.zeros(10, int), name="new")
 
 
 def test_tasks_import_neither_torch_nor_matplotlib() -> None:

@@ -11,7 +11,7 @@ from metapac._document import encode_floats
 from metapac._visible import visible
 from metapac.calibration import MetaPS
 from metapac.cli import console
-from metapac.explanation import summarise_limits
+from metapac.explanation.paragraphs import summarise_limits
 
 
 def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: Any) -> None:
@@ -98,6 +98,9 @@ def _summarise(predictor: MetaPS) -> dict[str, Any]:
 def _print_text(predictor: MetaPS, path: Path) -> None:
     tasks = console.format_count(len(predictor.tasks_), "task")
     data = f"from {tasks} and {console.format_count(predictor.task_sizes_.sum(), 'example')}"
+    if (clusters := predictor._evidence.clusters) is not None:
+        counts = f"{len(clusters.names)} clusters with {clusters.tasks} tasks"
+        data += f", one task from each of {counts}"
     if predictor.classes_ is None:
         console.print_line(f"threshold {predictor.threshold_!r} {data}, written to {path}")
         if predictor.left_out_:

@@ -10,18 +10,13 @@ from typing import Annotated
 import typer
 
 from metapac._files import check_not_input
+from metapac.cli.bundles import ContextOptions
 from metapac.cli.calibrated import print_calibrated
 from metapac.cli.console import print_line
-from metapac.cli.options import (
-    Allow,
-    AsJson,
-    ContextOptions,
-    OnInfeasible,
-    PromiseOutput,
-    parse_allowed,
-)
+from metapac.cli.options import Allow, AsJson, OnInfeasible, PromiseOutput
+from metapac.cli.parsing import parse_allowed
 from metapac.exceptions import InvalidInput
-from metapac.meaning import CheckWarning
+from metapac.meaning.findings import CheckWarning
 from metapac.robustness import Liars, describe_liars, summarise_liars
 from metapac.sites import combine_sites
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from metapac import _optional
 from metapac._checks import check_one_of
-from metapac.assessment import Evaluation, format_share
+from metapac.assessment.evaluation import Evaluation
 from metapac.cli.console import make_table, print_error, print_line, print_text, stdout
 from metapac.cli.options import Rng
 from metapac.cli.progress import progress_bar
@@ -29,7 +29,7 @@ from metapac.reproduce.demo import (
     prepare_glyphs,
     write_results,
 )
-from metapac.sentences import percent
+from metapac.sentences import format_share, percent
 
 if TYPE_CHECKING:
     from metapac.reproduce.demo import GlyphDemo
@@ -112,9 +112,22 @@ def _show_sites(output: Path, rng: int) -> None:
     print_text(_introduction(found))
     stdout.print(_sites_table(found))
     print_text(_harm_and_price(found))
-    for line in ["", f"Files: {', '.join(map(str, files))}", "In full, with its limits:"]:
+    reports = _write_reports(found, output)
+    for line in ["", f"Files: {', '.join(map(str, files))}"]:
         print_line(line)
+    if reports:
+        print_line(f"Reports, to open in a browser: {', '.join(map(str, reports))}")
+    print_line("In full, with its limits:")
     print_line(f"  metapac show {shlex.quote(str(files[1]))}")
+
+
+def _write_reports(found: SitesDemo, output: Path) -> list[Path]:
+    """Write the reports on both guarantees; say what is missing if they cannot be written."""
+    try:
+        return sites_demo.write_reports(found, output)
+    except MissingExtra as error:
+        print_error(f"{error}. Without it, the demo writes no reports.")
+        return []
 
 
 def _introduction(found: SitesDemo) -> str:
@@ -210,7 +223,7 @@ def _evaluate(study: Study, draws: int, rng: int) -> Rows:
         )
 
 
-def _table(summaries: list[Summary]) -> Table:
+def _table(summary: Summary) -> Table:
     g = GUARANTEE
     title = (
         f"Guarantee: error at most {g.miss_rate:g} on at least {1 - g.alpha:.0%} of tasks, "
@@ -218,13 +231,13 @@ def _table(summaries: list[Summary]) -> Table:
     )
     columns = ("mean size", "error, 90th pct", "tasks within", "guarantee")
     table = make_table(["method"], columns, title)
-    for line in summaries:
+    for line in summary:
         table.add_row(
             line.method,
             f"{line.size:.2f}",
-            f"{line.error_90:.3f}",
+            f"{line.error_quantile:.3f}",
             f"{line.tasks_within:.1%}",
-            "satisfied" if line.satisfied else "violated",
+            line.verdict,
         )
     return table
 

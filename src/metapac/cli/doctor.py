@@ -26,6 +26,7 @@ EXTRAS = {
     "parallel": ("joblib",),
     "tables": ("ibis-framework", "duckdb"),
     "excel": ("ibis-framework", "python-calamine"),
+    "report": ("jinja2", "vl-convert-python"),
     "spark": ("ibis-framework", "pyspark"),
 }
 

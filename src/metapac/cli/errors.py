@@ -13,10 +13,10 @@ import typer
 
 from metapac._masking import mask
 from metapac.cli import console, exits
+from metapac.cli.bundles import GuaranteeOptions
 from metapac.cli.exits import ExitCode
-from metapac.cli.options import GuaranteeOptions
 from metapac.exceptions import InfeasibleGuarantee, MetapacError, Parameter
-from metapac.meaning import CheckWarning
+from metapac.meaning.findings import CheckWarning
 
 OK, INFEASIBLE, BAD_INPUT = ExitCode.OK, ExitCode.INFEASIBLE, ExitCode.BAD_INPUT
 VIOLATED, BUG = ExitCode.VIOLATED, ExitCode.BUG

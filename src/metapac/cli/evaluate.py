@@ -16,26 +16,31 @@ from metapac._checks import listed
 from metapac._document import encode_floats
 from metapac._files import replacing
 from metapac._warnings import warn
-from metapac.assessment import format_share
 from metapac.cli import exits, options
+from metapac.cli.bundles import NewColumnOptions, TableOptions
 from metapac.cli.console import (
     format_count,
     make_cell,
     make_table,
     print_json,
     print_line,
+    print_text,
     stdout,
 )
 from metapac.cli.errors import VIOLATED
+from metapac.cli.parsing import parse_allowed
+from metapac.cli.scored_tables import fill_new
 from metapac.cli.sources import open_table
 from metapac.context import Context
 from metapac.exceptions import InvalidInput
-from metapac.explanation import Words
+from metapac.explanation.paragraphs import describe_pool
+from metapac.explanation.words import Words
 from metapac.loading import load
-from metapac.sentences import percent
-from metapac.verdict import Verdict
+from metapac.sentences import format_share, percent
+from metapac.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
+    from metapac.scoring.provenance import Provenance
     from metapac.tables import Evaluation
 
 _WORST = 5
@@ -47,15 +52,8 @@ def evaluate(
     promise: options.Promise,
     scores: options.Scores,
     *,
-    task: options.CalibrationTask = None,
-    score: options.Score = None,
-    label: options.Label = None,
-    columns: options.CalibrationColumns = None,
-    classes: options.Classes = None,
-    classes_column: options.ClassesColumn = None,
-    prediction: options.Prediction = None,
-    y: options.Y = None,
-    scale: options.Scale = None,
+    columns: NewColumnOptions,
+    cluster: options.CalibrationCluster = None,
     min_examples: Annotated[
         int,
         typer.Option(
@@ -82,7 +80,7 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(help="Figure to write: a .png, .svg or .pdf file.")
     ] = None,
-    reading: options.TableOptions,
+    reading: TableOptions,
     as_json: options.AsJson = False,
 ) -> None:
     """Judge the guarantee on labelled new tasks, and measure miss rates and set sizes.
@@ -101,39 +99,38 @@ def evaluate(
     context = predictor.context_
     with open_table(scores, reading, output or plot, inputs=[promise]) as (source, progress):
         from metapac.tables import evaluate_table
+        from metapac.tables.origins import read_origin
 
         progress("evaluating the sets of each task", 0, None)
+        origin = read_origin(source)
+        given = columns.parse() | {"id": id}
+        per_class = getattr(predictor, "classes_", None) is not None
         evaluation = evaluate_table(
             predictor,
             source,
-            task=task,
-            score=score,
-            label=label,
-            columns=columns and options.parse_columns(columns),
-            classes=options.parse_names(classes),
-            classes_column=classes_column,
-            prediction=prediction,
-            y=y,
-            scale=scale,
+            **fill_new(origin, given, labelled=True, per_class=per_class),
+            cluster=cluster,
             min_examples=min_examples,
             false_alarm=false_alarm,
-            id=id,
             model=model,
-            allow=options.parse_allowed(allow),
+            allow=parse_allowed(allow),
         )
     if output is not None:
         _write(evaluation, output)
     if plot is not None:
         evaluation.plot(plot)
+    notes = _describe_pools(predictor, origin)
     violated = check and _verdict(evaluation).status == "violated"
     if violated:
         exits.expect(VIOLATED)
     if as_json:
-        print_json(_summarise(evaluation, context))
+        print_json(_summarise(evaluation, context) | {"notes": notes})
         if evaluation.neglected:
             warn(_describe_neglected(evaluation, Words.from_context(context)))
     else:
         _print_text(evaluation, context)
+        for note in notes:
+            print_text(f"\n{note}")
         _print_files(evaluation, output, plot)
     if violated:
         raise typer.Exit(VIOLATED)
@@ -241,6 +238,16 @@ def _print_text(evaluation: Evaluation, context: Context) -> None:
     stdout.print(Text(), _worst_table(evaluation, words), sep="\n")
     if evaluation.classes is None and evaluation.sets is None and evaluation.widths is None:
         print_line("Set sizes and misses per class need a score for each class: pass --label.")
+
+
+def _describe_pools(predictor: Any, origin: Provenance | None) -> list[str]:
+    """Return from how few classes the tasks were drawn, those of calibration and these."""
+    notes = []
+    if getattr(predictor, "clusters_", None) is None and predictor.context_.drawn_from:
+        notes.append(describe_pool(predictor.context_, len(predictor.tasks_)))
+    if origin is not None and (here := origin.details.get("drawn_from")):
+        notes.append(f"The tasks judged here were drawn from {here}: the verdict is about these.")
+    return notes
 
 
 def _print_left_out(evaluation: Evaluation, context: Context) -> None:

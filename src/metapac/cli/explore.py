@@ -11,6 +11,7 @@ import typer
 from metapac._checks import listed
 from metapac._warnings import warn
 from metapac.cli import options
+from metapac.cli.bundles import TableOptions
 from metapac.cli.console import (
     format_count,
     make_cell,
@@ -19,6 +20,7 @@ from metapac.cli.console import (
     print_line,
     stdout,
 )
+from metapac.cli.parsing import parse_allowed, parse_columns, parse_delta, parse_names
 from metapac.cli.sources import open_table
 from metapac.exceptions import InvalidInput
 from metapac.pilot import Cell, Estimate, Exploration
@@ -102,7 +104,7 @@ def explore(
     per_class: Annotated[bool, typer.Option("--per-class", hidden=True)] = False,
     id: options.Id = None,
     allow: options.Allow = None,
-    reading: options.TableOptions,
+    reading: TableOptions,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -132,7 +134,7 @@ def explore(
     levels: dict[str, Any] = {
         "epsilon": _parse_numbers("--epsilon", epsilon),
         "alpha": _parse_numbers("--alpha", alpha),
-        "delta": options.parse_delta(delta),
+        "delta": parse_delta(delta),
     }
     with open_table(scores, reading, output) as (source, progress):
         from metapac.tables import explore_table
@@ -144,13 +146,13 @@ def explore(
             source,
             task=task,
             label=label,
-            columns=options.parse_columns(columns),
-            classes=options.parse_names(classes),
+            columns=parse_columns(columns),
+            classes=parse_names(classes),
             tasks=tasks,
             **levels,
             min_examples=min_examples,
             id=id,
-            allow=options.parse_allowed(allow),
+            allow=parse_allowed(allow),
             progress=progress,
         )
     if output is not None:

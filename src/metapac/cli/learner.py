@@ -6,14 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from metapac import _document
 from metapac._checks import check_one_of
 from metapac._types import Array
 from metapac.datasets.pools import LoadedPools
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.pools import ClassPool, GroupPool
 
 
-def build_learner(name: str, backbone: str | None, loaded: LoadedPools, ways: int, rng: int) -> Any:
+def build_learner(
+    name: str,
+    backbone: str | None,
+    loaded: LoadedPools,
+    ways: int,
+    rng: int,
+    *,
+    recipe: str = "paper",
+) -> Any:
     """Return an untrained learner.
 
     Parameters
@@ -28,20 +37,46 @@ def build_learner(name: str, backbone: str | None, loaded: LoadedPools, ways: in
         Number of classes per task.
     rng : int
         Seed of the weights.
+    recipe : {"paper", "strong"}, default "paper"
+        How it will be trained; the strong recipe needs a ProtoNet on a sphere.
 
     Returns
     -------
     ProtoNet or MAML
         The learner.
     """
-    from metapac.learners import MAML, ProtoNet
+    from metapac.learners import MAML, ProtoNet, Sphere
 
     check_one_of("learner", name, ("protonet", "maml"))
     pool: ClassPool | GroupPool = loaded.pools.train
     network = _build_backbone(backbone, pool.x, loaded, rng)
     if name == "protonet":
-        return ProtoNet(network)
+        return ProtoNet(Sphere(network) if recipe == "strong" else network)
+    if recipe == "strong":
+        raise InvalidInput(
+            "{} trains a protonet, got {}. Leave one of them out.",
+            Parameter("recipe", "strong"),
+            Parameter("learner", name),
+        )
     return MAML(network, ways if isinstance(pool, ClassPool) else pool.classes)
+
+
+def weights_checksum(learner: Any) -> str:
+    """Return the SHA-256 of the weights of a learner, whatever file they are stored in.
+
+    Parameters
+    ----------
+    learner : Trainable
+        The learner.
+
+    Returns
+    -------
+    str
+        The checksum.
+    """
+    state = dict(sorted(learner.module.state_dict().items()))
+    arrays = [tensor.detach().cpu().numpy() for tensor in state.values()]
+    return _document.data_checksum(np.array([*state], dtype=str), *arrays)
 
 
 def _build_backbone(name: str | None, x: Array, loaded: LoadedPools, rng: int) -> Any:

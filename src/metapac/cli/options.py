@@ -1,29 +1,18 @@
-"""Options that several commands share, alone or in bundles, and the parsing of their values.
-
-A bundle is a dataclass; a command that takes one has an option for each of its fields.
-"""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from metapac.cli.task_names import read_task_names
-from metapac.context import Context
-from metapac.exceptions import InvalidInput
-from metapac.guarantee import Epsilon, Guarantee
-from metapac.meaning import check_allowed
-
 # Options in the panels of the help.
-_guarantee_option = partial(typer.Option, rich_help_panel="Guarantee")
-_column_option = partial(typer.Option, rich_help_panel="Columns of the table")
-_context_option = partial(typer.Option, rich_help_panel="What the guarantee is about")
-_reading_option = partial(typer.Option, rich_help_panel="Reading the table")
+guarantee_option = partial(typer.Option, rich_help_panel="Guarantee")
+column_option = partial(typer.Option, rich_help_panel="Columns of the table")
+context_option = partial(typer.Option, rich_help_panel="What the guarantee is about")
+reading_option = partial(typer.Option, rich_help_panel="Reading the table")
 
 
 Scores = Annotated[
@@ -57,27 +46,33 @@ Home = Annotated[
 ]
 OnInfeasible = Annotated[
     str,
-    _guarantee_option(
+    guarantee_option(
         metavar="raise|trivial",
         help="What to do if there are too few data: stop with an error, or keep every label.",
     ),
 ]
-Task = Annotated[
-    str, _column_option(metavar="COLUMN", help="Column with the task of each example.")
+Task = Annotated[str, column_option(metavar="COLUMN", help="Column with the task of each example.")]
+ScoredTask = Annotated[
+    str | None,
+    column_option(
+        metavar="COLUMN",
+        help="Column with the task of each example. By default that of a table that 'metapac "
+        "score' wrote.",
+    ),
 ]
 CalibrationTask = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="COLUMN",
         help="Column with the task of each example. By default the one used in calibration.",
     ),
 ]
 Score = Annotated[
-    str | None, _column_option(metavar="COLUMN", help="Column with the score of the true label.")
+    str | None, column_option(metavar="COLUMN", help="Column with the score of the true label.")
 ]
 Label = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="COLUMN",
         help="Column with the true label, whose score is then taken from the class scores. With "
         "--per-class, --score may be given too and is then the score of the true label.",
@@ -85,7 +80,7 @@ Label = Annotated[
 ]
 CalibrationColumns = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="PATTERN|NAMES",
         help="Columns with the score of each class: a pattern whose star stands for the class, or "
         "names separated by commas; or one column of lists. By default those used in calibration, "
@@ -94,7 +89,7 @@ CalibrationColumns = Annotated[
 ]
 Classes = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="NAMES",
         help="Class names, separated by commas. With a column of lists, or columns named one by "
         "one, the class of each, in order. With a pattern, the classes to use.",
@@ -102,7 +97,7 @@ Classes = Annotated[
 ]
 ClassesColumn = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="COLUMN",
         help="Column with the list of classes of each row, in the order of its list of scores; for "
         "tasks with different numbers of classes.",
@@ -110,18 +105,18 @@ ClassesColumn = Annotated[
 ]
 Prediction = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="COLUMN",
         help="Regression: column with the predicted number. Sets are then intervals.",
     ),
 ]
 Y = Annotated[
     str | None,
-    _column_option("--y", metavar="COLUMN", help="Regression: column with the true number."),
+    column_option("--y", metavar="COLUMN", help="Regression: column with the true number."),
 ]
 Scale = Annotated[
     str | None,
-    _column_option(
+    column_option(
         metavar="COLUMN",
         help="Regression: column with the scale of each prediction, such as its standard "
         "deviation; 1 by default.",
@@ -129,9 +124,35 @@ Scale = Annotated[
 ]
 
 
+Cluster = Annotated[
+    str | None,
+    column_option(
+        metavar="COLUMN",
+        help="Column with the cluster of each task, such as its alphabet or hospital group, if "
+        "tasks of one cluster depend on each other. One random task of each cluster counts, and "
+        "the guarantee is for new tasks of new clusters.",
+    ),
+]
+CalibrationCluster = Annotated[
+    str | None,
+    column_option(
+        metavar="COLUMN",
+        help="Column with the cluster of each task; by default that of the calibration. One random "
+        "task of each new cluster is judged.",
+    ),
+]
+ClusterRng = Annotated[
+    int,
+    column_option(
+        min=0,
+        metavar="SEED",
+        help="Seed of the draw of one task from each cluster, fixed before looking at results.",
+    ),
+]
+
 Id = Annotated[
     str | None,
-    _column_option(
+    column_option(
         "--id",
         metavar="COLUMN",
         help="Column that identifies the examples of a task: none may occur twice.",
@@ -139,7 +160,7 @@ Id = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    _reading_option(
+    reading_option(
         metavar="NAME",
         help="Check of the data to skip, as its message names it, such as 'duplicates'. May be "
         "repeated.",
@@ -147,441 +168,10 @@ Allow = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class GuaranteeOptions:
-    """The options that state a guarantee.
-
-    Attributes
-    ----------
-    epsilon : list of str
-        A number, or CLASS=NUMBER for each class.
-    alpha : float
-        Fraction of new tasks that may exceed the miss rate.
-    delta : str
-        A number, or "none".
-    per_class : bool
-        Whether the miss rate of each class is bounded separately.
-    min_examples : int
-        Size below which a task is left out.
-    split : str
-        Name of a split, or a number.
-    """
-
-    epsilon: Annotated[
-        list[str],
-        _guarantee_option(
-            metavar="NUMBER",
-            help="Miss rate allowed on a task, such as 0.1. With --per-class it can be given for "
-            "each class: --epsilon yes=0.02 --epsilon no=0.1.",
-        ),
-    ]
-    alpha: Annotated[
-        float,
-        _guarantee_option(help="Fraction of new tasks that may exceed the miss rate, such as 0.1."),
-    ]
-    delta: Annotated[
-        str,
-        _guarantee_option(
-            metavar="NUMBER|none",
-            help="Failure probability of the guarantee, over calibration draws, such as 0.05. "
-            "'none' gives a weaker guarantee, in expectation, that needs far fewer tasks.",
-        ),
-    ]
-    per_class: Annotated[
-        bool,
-        _guarantee_option(
-            "--per-class",
-            help="Bound the miss rate of each class separately, so that a rare class cannot be "
-            "missed unnoticed. Needs --label.",
-        ),
-    ] = False
-    min_examples: Annotated[
-        int,
-        _guarantee_option(
-            min=0,
-            help="Leave out tasks with fewer examples (with --per-class, of the class). The "
-            "guarantee then covers only tasks with at least this many.",
-        ),
-    ] = 0
-    split: Annotated[
-        str,
-        _guarantee_option(
-            metavar="NAME|NUMBER",
-            help="How alpha is divided between the two steps; every choice gives the same "
-            "guarantee. 'joint' usually gives the smallest sets, 'tight' lets a site send a "
-            "single number, 'even' is the paper's.",
-        ),
-    ] = "joint"
-
-    def parse(self) -> Guarantee:
-        """Return the guarantee that the options state.
-
-        Returns
-        -------
-        Guarantee
-            The guarantee.
-
-        Raises
-        ------
-        InvalidInput
-            If the value of an option is not valid.
-        """
-        parsed = {
-            "epsilon": parse_epsilon(self.epsilon),
-            "delta": parse_delta(self.delta),
-            "split": parse_split(self.split),
-        }
-        return Guarantee(**vars(self) | parsed)
-
-
-@dataclass(frozen=True)
-class ColumnOptions:
-    """The options that name the columns with the scores of the true labels.
-
-    Attributes
-    ----------
-    score : str or None
-        Column of the scores.
-    label : str or None
-        Column of the labels.
-    columns : str
-        Columns of class scores.
-    classes : str or None
-        Names of the classes, separated by commas.
-    classes_column : str or None
-        Column of lists of classes.
-    prediction, y, scale : str or None
-        Columns of numbers, for regression.
-    """
-
-    score: Score = None
-    label: Label = None
-    columns: Annotated[
-        str,
-        _column_option(
-            metavar="PATTERN|NAMES",
-            help="Columns with the score of each class: a pattern whose star stands for the class, "
-            "or names separated by commas; or one column of lists.",
-        ),
-    ] = "p_*"
-    classes: Classes = None
-    classes_column: ClassesColumn = None
-    prediction: Prediction = None
-    y: Y = None
-    scale: Scale = None
-
-    def parse(self) -> dict[str, Any]:
-        """Return the options as keyword arguments of the functions on tables.
-
-        Returns
-        -------
-        dict
-            The values by name, with names as lists.
-        """
-        names = {"columns": parse_columns(self.columns), "classes": parse_names(self.classes)}
-        return vars(self) | names
-
-
 Model = Annotated[
     str | None,
-    _context_option(
+    context_option(
         metavar="NAME",
         help="Name of the model that gave these scores. It must be the one that was calibrated.",
     ),
 ]
-
-
-@dataclass(frozen=True)
-class ContextOptions:
-    """The options that say what a guarantee is about.
-
-    Attributes
-    ----------
-    model : str or None
-        Name of the model.
-    trained_on : str or None
-        Tasks that it was trained on: a file, or names separated by commas.
-    pilot : Path or None
-        Pilot file.
-    unit, example : str
-        What tasks and examples are called.
-    """
-
-    model: Annotated[
-        str | None,
-        _context_option(
-            metavar="NAME",
-            help="Name and version of the model that gave the scores. 'predict' and 'evaluate' "
-            "compare it.",
-        ),
-    ] = None
-    trained_on: Annotated[
-        str | None,
-        _context_option(
-            metavar="FILE|NAMES",
-            help="Tasks that the model was trained on: a table with the same task column, a text "
-            "file with a name in each line, or names separated by commas. None of them may be a "
-            "calibration task.",
-        ),
-    ] = None
-    pilot: Annotated[
-        Path | None,
-        _context_option(
-            help="Pilot file written by 'metapac explore'. None of its tasks may be a calibration "
-            "task."
-        ),
-    ] = None
-    unit: Annotated[
-        str,
-        _context_option(
-            metavar="WORD",
-            help="What a task is called in explanations, such as hospital; with an irregular "
-            "plural, both: person/people.",
-        ),
-    ] = "task"
-    example: Annotated[
-        str,
-        _context_option(
-            metavar="WORD", help="What an example is called in explanations, such as patient."
-        ),
-    ] = "example"
-
-    def parse(self, task: str | None = None) -> Context:
-        """Return the context that the options state.
-
-        Parameters
-        ----------
-        task : str, optional
-            Task column of a table of training examples.
-
-        Returns
-        -------
-        Context
-            The context.
-        """
-        tasks = None if self.trained_on is None else read_task_names(self.trained_on, task)
-        pilot = None
-        if self.pilot is not None:
-            from metapac.pilot import read_pilot
-
-            pilot = read_pilot(self.pilot).tasks
-        return Context(**vars(self) | {"trained_on": tasks, "pilot": pilot})
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """The options for reading a table.
-
-    Attributes
-    ----------
-    table : str or None
-        Table of a database, or sheet of a workbook.
-    separator : str or None
-        Separator of the columns of CSV files.
-    decimal : str
-        Decimal character of CSV files.
-    encoding : str
-        Encoding of CSV files.
-    views : bool
-        Whether to read views of database files.
-    engine : str
-        Engine that reads files.
-    master : str or None
-        Spark master.
-    memory_limit : str or None
-        Memory limit of the engine.
-    threads : int or None
-        Number of threads of the engine.
-    """
-
-    table: Annotated[
-        str | None,
-        _reading_option(metavar="NAME", help="Table of the database, or sheet of the workbook."),
-    ] = None
-    separator: Annotated[
-        str | None,
-        _reading_option(
-            metavar="CHARACTER",
-            help="Separator of the columns of CSV files, such as ';' or '\\t' for a tab. By "
-            "default a comma, in .tsv files a tab.",
-        ),
-    ] = None
-    decimal: Annotated[
-        str,
-        _reading_option(metavar="CHARACTER", help="Decimal character of CSV files: '.' or ','."),
-    ] = "."
-    encoding: Annotated[
-        str,
-        _reading_option(
-            metavar="NAME", help="Encoding of CSV files, such as latin-1, windows-1252 or utf-16."
-        ),
-    ] = "utf-8"
-    views: Annotated[
-        bool,
-        _reading_option(
-            "--views",
-            help="Read views of a DuckDB or SQLite file too. A view can read other files: use this "
-            "only if you trust the file.",
-        ),
-    ] = False
-    engine: Annotated[
-        str, _reading_option(metavar="duckdb|spark", help="Engine that reads files.")
-    ] = "duckdb"
-    master: Annotated[
-        str | None,
-        _reading_option(
-            metavar="URL",
-            help="Spark master URL, such as spark://host:7077. By default Spark runs locally.",
-        ),
-    ] = None
-    memory_limit: Annotated[
-        str | None,
-        _reading_option(
-            metavar="SIZE",
-            help="Memory that the engine may use before it spills to disk, such as 4GiB.",
-        ),
-    ] = None
-    threads: Annotated[int | None, _reading_option(min=1, help="Number of engine threads.")] = None
-
-
-def parse_epsilon(texts: list[str]) -> Epsilon:
-    """Return the miss rate, or the miss rate of each class.
-
-    Parameters
-    ----------
-    texts : list of str
-        Values of ``--epsilon``.
-
-    Returns
-    -------
-    float or dict
-        One number, or a number for each class.
-    """
-    if not any("=" in text for text in texts):
-        if len(texts) > 1:
-            raise InvalidInput(
-                f"--epsilon must be one number, got {' and '.join(texts)}. For a different one in "
-                "each class, pass --epsilon CLASS=NUMBER for each."
-            )
-        return _parse_number("--epsilon", texts[0], texts[0])
-    rates: dict[str, float] = {}
-    for text in texts:
-        name, equals, number = text.rpartition("=")
-        if not equals or not name:
-            raise InvalidInput(
-                f"--epsilon must be either one number or CLASS=NUMBER for each class, got {text!r} "
-                f"among {', '.join(texts)}."
-            )
-        if name in rates:
-            raise InvalidInput(f"--epsilon gives class {name!r} twice. Give each class once.")
-        rates[name] = _parse_number("--epsilon", number, text)
-    return rates
-
-
-def parse_delta(text: str) -> float | None:
-    """Return the failure probability, or None for "none".
-
-    Parameters
-    ----------
-    text : str
-        Value of ``--delta``.
-
-    Returns
-    -------
-    float or None
-        The failure probability.
-    """
-    return None if text.strip().lower() == "none" else _parse_number("--delta", text, text)
-
-
-def parse_split(text: str) -> str | float:
-    """Return the name of a split, or a number.
-
-    Parameters
-    ----------
-    text : str
-        Value of ``--split``.
-
-    Returns
-    -------
-    str or float
-        The split.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def parse_allowed(texts: list[str] | None) -> list[str]:
-    """Return the names of the checks to skip.
-
-    Parameters
-    ----------
-    texts : list of str or None
-        Values of ``--allow``; each may hold several names, separated by commas.
-
-    Returns
-    -------
-    list of str
-        The names.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no check of that name.
-    """
-    names = [name for text in texts or () for name in parse_names(text) or ()]
-    return sorted(check_allowed(names))
-
-
-def parse_names(text: str | None) -> list[str] | None:
-    """Return names separated by commas as a list.
-
-    Parameters
-    ----------
-    text : str or None
-        Value of ``--classes``.
-
-    Returns
-    -------
-    list of str or None
-        The names, or None if there are none.
-    """
-    return None if text is None else [name.strip() for name in text.split(",")]
-
-
-def parse_columns(text: str) -> str | list[str]:
-    """Return a pattern or the name of a column as it is, and several names as a list.
-
-    Parameters
-    ----------
-    text : str
-        Value of ``--columns``.
-
-    Returns
-    -------
-    str or list of str
-        The columns.
-    """
-    is_list = "," in text and "*" not in text
-    return [name.strip() for name in text.split(",")] if is_list else text
-
-
-def _parse_number(flag: str, number: str, text: str) -> float:
-    try:
-        return float(number)
-    except ValueError:
-        context = "" if number == text else f" in {text!r}"
-        remedy = _rewrite_number(number)
-        raise InvalidInput(f"{flag} must be a number, got {number!r}{context}.{remedy}") from None
-
-
-def _rewrite_number(text: str) -> str:
-    """Return how to write a percentage, or a number with a decimal comma; otherwise nothing."""
-    plain = text.strip().replace(",", ".")
-    try:
-        value = Decimal(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
-    except InvalidOperation:
-        return ""
-    return f" Write {value.normalize():f}." if value.is_finite() else ""

@@ -13,9 +13,11 @@ import typer
 from metapac import plots
 from metapac._checks import as_whole_number
 from metapac._types import Counts
+from metapac.cli.bundles import TableOptions
 from metapac.cli.console import print_json, print_line
 from metapac.cli.errors import make_renderer
-from metapac.cli.options import AsJson, TableOptions, parse_allowed, parse_delta
+from metapac.cli.options import AsJson
+from metapac.cli.parsing import parse_allowed, parse_delta
 from metapac.cli.plan_results import (
     PlanResult,
     find_class_offers,

@@ -8,10 +8,14 @@ import typer
 
 from metapac._warnings import warn
 from metapac.cli import options
+from metapac.cli.bundles import TableOptions
 from metapac.cli.console import format_count, open_data_output, print_json, print_line
+from metapac.cli.parsing import parse_allowed, parse_columns, parse_names
+from metapac.cli.scored_tables import fill_new
 from metapac.cli.sources import open_table
 from metapac.exceptions import InvalidInput
 from metapac.loading import load
+from metapac.sentences import percent
 from metapac.set_summary import SetSummary
 
 if TYPE_CHECKING:
@@ -36,6 +40,14 @@ def predict(
             "--booleans", help="Add a column in_CLASS for each class, instead of set and set_size."
         ),
     ] = False,
+    answer: Annotated[
+        bool,
+        typer.Option(
+            "--answer",
+            help="Add a column answer: the label of a set of one. Any other set abstains, and its "
+            "answer is empty.",
+        ),
+    ] = False,
     model: options.Model = None,
     allow: options.Allow = None,
     output: Annotated[
@@ -47,7 +59,7 @@ def predict(
             help="Parquet or CSV file to write. By default CSV is printed.",
         ),
     ] = None,
-    reading: options.TableOptions,
+    reading: TableOptions,
     as_json: options.AsJson = False,
 ) -> None:
     """Add a prediction set to each row of a table.
@@ -65,35 +77,45 @@ def predict(
         raise InvalidInput("--json describes the file written, so it needs --output.")
     predictor = load(promise)
     with open_table(scores, reading) as (source, progress):
+        from metapac.tables.origins import read_origin
         from metapac.tables.predict import write_sets
 
+        origin = read_origin(source)
+        given = {
+            "columns": columns and parse_columns(columns),
+            "classes": parse_names(classes),
+            "classes_column": classes_column,
+            "prediction": prediction,
+            "scale": scale,
+        }
+        per_class = getattr(predictor, "classes_", None) is not None
         sets = write_sets(
             predictor,
             source,
             open_data_output() if output is None else output,
-            columns=columns and options.parse_columns(columns),
-            classes=options.parse_names(classes),
-            classes_column=classes_column,
-            prediction=prediction,
-            scale=scale,
+            **fill_new(origin, given, labelled=False, per_class=per_class),
             booleans=booleans,
+            answer=answer,
             model=model,
-            allow=options.parse_allowed(allow),
+            allow=parse_allowed(allow),
             inputs=[promise],
             progress=progress,
         )
     if output is not None:
         from metapac._masking import mask
 
-        _report(sets, mask(output), as_json=as_json)
+        is_choices = origin is not None and origin.details.get("kind") == "prompts"
+        _report(sets, mask(output), as_json=as_json, has_classes=not is_choices)
+        if answer and not as_json:
+            _print_answers(sets)
         calibrated = predictor.context_.model
-        if not as_json and model is None and calibrated is not None:
+        if not as_json and model is None and origin is None and calibrated is not None:
             print_line(f"calibrated for model {calibrated!r}")
     for warning in sets.warnings:
         warn(warning)
 
 
-def _report(sets: Sets, output: str, *, as_json: bool) -> None:
+def _report(sets: Sets, output: str, *, as_json: bool, has_classes: bool) -> None:
     if as_json:
         print_json(
             {"sets": sets.rows, "classes": sets.classes, "output": output}
@@ -105,9 +127,10 @@ def _report(sets: Sets, output: str, *, as_json: bool) -> None:
         print_line(f"{format_count(sets.rows, 'interval')} written to {output}")
         _print_widths(summary)
         return
-    print_line(f"{format_count(sets.rows, 'set')}{_describe_classes(sets)} written to {output}")
+    classes = _describe_classes(sets) if has_classes else ""
+    print_line(f"{format_count(sets.rows, 'set')}{classes} written to {output}")
     if sets.rows:
-        _print_summary(summary)
+        _print_summary(summary, has_classes=has_classes)
 
 
 def _describe_classes(sets: Sets) -> str:
@@ -126,7 +149,19 @@ def _print_widths(summary: IntervalSummary) -> None:
         print_line(f"infinite: {summary.infinite} ({summary.infinite / summary.rows:.1%})")
 
 
-def _print_summary(summary: SetSummary) -> None:
+def _print_answers(sets: Sets) -> None:
+    if isinstance(sets.summary, SetSummary) and sets.rows:
+        share = sets.summary.single / sets.rows
+        print_line(
+            f"answered {sets.summary.single} of {sets.rows} ({share:.1%}); the others abstain. "
+            f"Wrong answers are at most {percent(sets.epsilon)} of all rows of a task where the "
+            "guarantee holds, not of the rows answered."
+        )
+
+
+def _print_summary(summary: SetSummary, *, has_classes: bool) -> None:
+    """Print what sets look like; by class, unless a position means another choice in each row."""
+
     def share(count: int) -> str:
         return f"{count} ({count / summary.rows:.1%})"
 
@@ -138,7 +173,7 @@ def _print_summary(summary: SetSummary) -> None:
     shown = [f"{name} in {share(count)}" for name, count in ranked]
     if len(shown) > _SHOWN:
         shown = [*shown[: _SHOWN // 2], "...", *shown[-_SHOWN // 2 :]]
-    if shown:
+    if shown and has_classes:
         print_line(f"sets that contain each class: {', '.join(shown)}")
     if summary.full:
         print_line("All labels: the model cannot tell. Decide without it.")

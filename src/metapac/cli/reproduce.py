@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from metapac import _optional
-from metapac.cli.console import make_table, print_json, print_line, stdout
-from metapac.cli.options import AsJson, Device, Home
+from metapac.cli.console import print_json, print_line
+from metapac.cli.options import AsJson, Device, Home, Rng
 from metapac.cli.progress import progress_bar
+from metapac.cli.summary_table import print_summary
 from metapac.evaluation import Rows, summarise
 from metapac.reproduce.claims import check_claims
 from metapac.reproduce.experiments import EXPERIMENTS, Experiment, find_experiment
@@ -54,13 +55,15 @@ def reproduce(
             metavar="NAME", help="joblib backend of the workers: loky (processes) or threading."
         ),
     ] = None,
+    rng: Rng = 0,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper: train, calibrate, evaluate, draw the figures.
 
     Prepare the data first with 'metapac data'; glyphs needs no data. An interrupted run resumes
-    when it is started again with the same options.
+    when it is started again with the same options. --rng trains with another seed, and draws other
+    tasks: use a folder for each.
 
     Example:
 
@@ -75,6 +78,7 @@ def reproduce(
         rows = run(
             experiment,
             folder,
+            rng=rng,
             home=home,
             device=device,
             n_jobs=n_jobs,
@@ -101,30 +105,16 @@ def _with_options(experiment: Experiment, draws: int | None, epochs: int | None)
 
 
 def _summarise(rows: Rows, experiment: Experiment) -> dict[str, Any]:
-    return {
-        "name": experiment.name,
-        "methods": [line._asdict() for line in summarise(rows, experiment.guarantee)],
-        "claims": [asdict(claim) for claim in check_claims(rows, experiment.guarantee)],
-    }
+    g = experiment.guarantee
+    claims = [asdict(claim) for claim in check_claims(rows, g, experiment.data)]
+    return {"name": experiment.name, **summarise(rows, g).describe(), "claims": claims}
 
 
 def _print_text(rows: Rows, experiment: Experiment, folder: Path) -> None:
     g = experiment.guarantee
-    columns = ("mean size", "error, 90th pct", "tasks within", "draws within")
-    table = make_table(["method"], columns, experiment.title)
-    lines = [line for line in summarise(rows, g) if line.delta == g.delta]
-    for line in lines:
-        table.add_row(
-            line.method if line.feasible else f"{line.method} †",
-            f"{line.size:.2f}",
-            f"{line.error_90:.3f}",
-            f"{line.tasks_within:.1%}",
-            f"{line.draws_within:.0%}",
-        )
-    stdout.print(table)
-    if not all(line.feasible for line in lines):
-        print_line("† keeps every label, because there are too few data for its guarantee")
-    for claim in check_claims(rows, g):
-        print_line(f"{'holds' if claim.holds else 'does not hold'}: {claim.claim}")
+    print_summary(summarise(rows.take(rows.delta == g.delta), g), experiment.title)
+    print_line("")
+    for claim in check_claims(rows, g, experiment.data):
+        print_line(f"{claim.status}: {claim.claim}")
     print_line("")
     print_line(f"Rows and figures are in {folder}")

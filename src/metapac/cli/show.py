@@ -15,6 +15,7 @@ from metapac import _document, base, sites
 from metapac.calibration import PS, MetaPS
 from metapac.cli import console
 from metapac.cli.calibrated import class_rows, without_remarks
+from metapac.cli.monitored import print_monitor, summarise_monitor
 from metapac.cli.options import AsJson
 from metapac.context import Context
 from metapac.loading import load
@@ -24,7 +25,10 @@ _COLUMNS = {"classes": "classes", "columns": "columns of the classes"}
 
 def show(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Promise file, site file or pilot file.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Promise file, site file, pilot file or state file of a monitor."
+        ),
     ],
     *,
     as_json: AsJson = False,
@@ -32,13 +36,16 @@ def show(
     """Explain a promise file: what it guarantees, what it does not, and what it rests on.
 
     The explanation is for people who are not statisticians; the exact sentence follows it. Files of
-    'metapac site' and 'metapac explore' are described too.
+    'metapac site', 'metapac explore' and 'metapac monitor' are described too.
 
     Example:
 
         metapac show promise.json
     """
     kind = _format_of(file)
+    if kind == "metapac monitor":
+        _show_monitor(file, as_json=as_json)
+        return
     if kind == sites.FORMAT.name:
         facts, text = _describe_site(file)
     elif kind == "metapac pilot":
@@ -73,6 +80,18 @@ def _show_promise(path: Path, *, as_json: bool) -> None:
         console.print_line(f"{name}: {value}")
     for remark in facts["remarks"]:
         console.print_error(f"warning: {remark}")
+
+
+def _show_monitor(path: Path, *, as_json: bool) -> None:
+    from metapac.monitoring import Monitor
+
+    watched = Monitor.load(path)
+    if as_json:
+        console.print_json({"file": str(path)} | summarise_monitor(watched))
+        return
+    console.print_line(f"{path}: state of a monitor")
+    console.print_text(f"\n{watched.terms.promise}\n")
+    print_monitor(watched)
 
 
 def _summarise(predictor: Any, body: dict[str, Any]) -> dict[str, Any]:

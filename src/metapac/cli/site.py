@@ -12,7 +12,9 @@ from rich.text import Text
 
 from metapac._document import encode_floats
 from metapac.cli import options
+from metapac.cli.bundles import ColumnOptions, GuaranteeOptions, TableOptions
 from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
+from metapac.cli.parsing import parse_allowed
 from metapac.cli.sources import open_table
 from metapac.demands import min_sample_size
 from metapac.guarantee import Guarantee
@@ -26,11 +28,11 @@ def site(
         str, typer.Option(metavar="NAME", help="Name of this site; must be unique among sites.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Site file to write.")],
-    guarantee: options.GuaranteeOptions,
-    columns: options.ColumnOptions,
+    guarantee: GuaranteeOptions,
+    columns: ColumnOptions,
     id: options.Id = None,
     allow: options.Allow = None,
-    reading: options.TableOptions,
+    reading: TableOptions,
     as_json: options.AsJson = False,
 ) -> None:
     r"""Write the few numbers that a site sends to the coordinator.
@@ -55,7 +57,7 @@ def site(
             **columns.parse(),
             **asdict(stated),
             id=id,
-            allow=options.parse_allowed(allow),
+            allow=parse_allowed(allow),
             progress=progress,
         )
     result.save(output)

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import TaskProgressColumn
 
 from metapac._types import Progress
+from metapac.cli.bundles import TableOptions
 from metapac.cli.console import stderr
-from metapac.cli.options import TableOptions
 from metapac.cli.progress import progress_bar
 from metapac.exceptions import InvalidInput, Parameter
 

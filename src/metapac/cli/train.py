@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,82 +11,22 @@ import typer
 
 from metapac import _document, _optional
 from metapac.cli.console import print_line
-from metapac.cli.learner import build_learner
+from metapac.cli.learner import build_learner, weights_checksum
 from metapac.cli.options import Device, Home, Rng
 from metapac.cli.progress import progress_bar
+from metapac.cli.recipes import choose_recipe
+from metapac.cli.train_options import EpisodeOptions, TrainingOptions
 from metapac.datasets.pools import LoadedPools, load_pools
-from metapac.exceptions import InvalidInput
+from metapac.datasets.runs import FILE, RUN, check_same_data
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.pools import Pools
 
 if TYPE_CHECKING:
-    from metapac.learners.training.history import Epoch, History
+    from metapac.learners import Accuracy, Epoch, History
 
-RUN = _document.Format("metapac run", written_by="'metapac train'", shape="run")
-_episode_option = partial(typer.Option, rich_help_panel="Episodes")
-_training_option = partial(typer.Option, rich_help_panel="Training")
-
-
-@dataclass(frozen=True)
-class _EpisodeOptions:
-    """The tasks that the learner is trained on."""
-
-    ways: Annotated[
-        int | None,
-        _episode_option(
-            min=1,
-            help="Classes per task; not used if the data have groups. By default 5, or 10 for "
-            "cifar10c.",
-        ),
-    ] = None
-    shots: Annotated[
-        int,
-        _episode_option(
-            min=1, help="Support examples per class (or per group), to which the learner adapts."
-        ),
-    ] = 5
-    queries: Annotated[
-        int,
-        _episode_option(
-            min=1, help="Query examples per class (or per group), on which it is scored."
-        ),
-    ] = 5
-
-
-@dataclass(frozen=True)
-class _TrainingOptions:
-    """How long and how fast the learner is trained."""
-
-    epochs: Annotated[
-        int,
-        _training_option(min=1, help="Number of epochs; a larger value extends a finished run."),
-    ] = 20
-    episodes_per_epoch: Annotated[
-        int, _training_option("--episodes", min=1, help="Training tasks per epoch.")
-    ] = 400
-    episodes_per_step: Annotated[
-        int, _training_option("--batch", min=1, help="Training tasks per optimiser step.")
-    ] = 8
-    lr: Annotated[float, _training_option(help="Initial learning rate (Adam).")] = 1e-3
-    halve_every: Annotated[
-        int, _training_option(min=1, help="Halve the learning rate after this many epochs.")
-    ] = 40
-    validation_tasks: Annotated[
-        int, _training_option("--tasks", min=1, help="Number of validation and of test tasks.")
-    ] = 400
-    patience: Annotated[
-        int | None, _training_option(min=1, help="Stop after this many epochs without improvement.")
-    ] = None
-    class_weights: Annotated[
-        str | None,
-        _training_option(
-            metavar="NUMBERS",
-            help="Weight of each label in the loss, separated by commas, such as 1,10.",
-        ),
-    ] = None
-
-    def parse(self) -> dict[str, Any]:
-        """Return the options as ``train`` takes them."""
-        return asdict(self) | {"class_weights": _parse_numbers(self.class_weights)}
+_POOLS = ("train", "validation", "calibration", "test")
+_NEEDED = ("train", "validation", "test")
+_FIXED = ("miniimagenet", "cifar10c", "fewrel")  # data sets whose publishers divided them
 
 
 def train(
@@ -114,64 +53,98 @@ def train(
             "sentence_cnn for sentences. By default one that suits the data.",
         ),
     ] = None,
-    episodes: _EpisodeOptions,
-    training: _TrainingOptions,
+    pools: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBERS",
+            help="Classes (or groups) for training, validation, calibration and test, such as "
+            "60,10,15,15. By default 56, 8, 16 and 20 percent of them, and at least --ways for "
+            "each.",
+        ),
+    ] = None,
+    episodes: EpisodeOptions,
+    training: TrainingOptions,
     device: Device = None,
     rng: Rng = 0,
     home: Home = None,
 ) -> None:
     """Meta-train a few-shot learner and write its best weights.
 
-    A fifth of the classes (or groups) of a file is held out of training, and run.json lists them.
-    The final accuracy is measured on tasks drawn from them; draw your calibration tasks from them
-    as well. A prepared data set has separate pools for calibration and test.
+    The classes (or groups) are divided into four pools, listed in run.json: for training, for
+    choosing the best epoch (validation), for calibration, and for test, on which the final accuracy
+    is measured. 'metapac score' draws tasks from the pools for calibration and test.
 
     An interrupted run resumes when it is started again with the same options.
 
     Examples:
 
         metapac train glyphs --epochs 20 -o run
+        metapac train images.npz --recipe strong --backbone resnet12 -o run
         torchrun --nproc-per-node 4 -m metapac train images.npz -o run
     """
     library = _optional.require(
         "metapac.learners.training.train", extra="torch", purpose="training"
     )
-    loaded = load_pools(data, ways=episodes.ways or 5, rng=rng, home=home)
+    sizes = _parse_pools(pools, data)
+    loaded = load_pools(data, sizes=sizes, ways=episodes.ways or 5, rng=rng, home=home)
+    _check_same_run(output, data, loaded, rng)
     shape = asdict(episodes) | {"ways": episodes.ways or _default_ways(loaded.pools)}
-    model = build_learner(learner, backbone, loaded, shape["ways"], rng)
+    model = build_learner(learner, backbone, loaded, shape["ways"], rng, recipe=training.recipe)
+    fit = choose_recipe(library, training, model)
     is_first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts
     with progress_bar(visible=is_first) as progress:
 
         def on_epoch(epoch: Epoch) -> None:
             figures = f"loss {epoch.loss:.3f}, validation accuracy {epoch.accuracy:.1%}"
-            progress(f"training, {figures}", epoch.epoch, training.epochs)
+            stage, done, total = fit.locate(epoch.epoch)
+            progress(f"{stage}, {figures}", done, total)
 
-        history = library.train(
+        history = fit.run(
             model,
             loaded.pools.train,
             loaded.pools.validation,
             **shape,
-            **training.parse(),
             device=device,
             checkpoint=output,
             rng=rng,
             on_epoch=on_epoch,
         )
     if is_first:
+        from metapac.learners import accuracy
+
         tasks = training.validation_tasks
-        accuracy = library.accuracy(model, loaded.pools.test, **shape, tasks=tasks, rng=rng)
-        options = {
-            **shape,
-            "rng": rng,
-            "lr": training.lr,
-            "halve_every": training.halve_every,
-            "tasks": tasks,
-            "epochs": training.epochs,
-            "episodes": training.episodes_per_epoch,
-            "batch": training.episodes_per_step,
-        }
-        _write(output, model, data, loaded, history, accuracy, options)
-        _print_text(output, tasks, loaded.pools, history, accuracy)
+        reached = accuracy(model, loaded.pools.test, **shape, tasks=tasks, rng=rng)
+        options = {**shape, "rng": rng, "pools": sizes, "tasks": tasks, **fit.options}
+        _write(output, model, data, loaded, history, reached, options)
+        _print_text(output, training.recipe, tasks, loaded.pools, history, reached)
+
+
+def _check_same_run(folder: Path, data: str, loaded: LoadedPools, rng: int) -> None:
+    """Raise InvalidInput if a run in this folder was trained on other data.
+
+    The backbone of images is built from their mean, so without this check a user whose data
+    changed would be told that the learner did.
+    """
+    from metapac.learners.training import checkpoints
+    from metapac.learners.training.episodes import fingerprint
+
+    if (folder / FILE).exists():
+        stored = _document.read(folder / FILE, RUN)["data_checksum"]
+        check_same_data(folder, data, stored, loaded.checksum)
+    config = getattr(checkpoints.read(folder), "config", {})
+    if config.get("rng", rng) != rng:
+        raise InvalidInput(
+            "{} was made with {}, and this call has {}. A run can only be resumed with the "
+            "arguments it was started with: pass those, or choose another folder.",
+            folder,
+            Parameter("rng", config["rng"]),
+            Parameter("rng", rng),
+        )
+    if config and config["train_pool"] != fingerprint(loaded.pools.train):
+        raise InvalidInput(
+            f"the data changed: the training examples of {data} are not those that {folder} was "
+            "trained on. Restore the data and how they are divided, or choose another folder."
+        )
 
 
 def _default_ways(pools: Pools[Any]) -> int:
@@ -185,7 +158,7 @@ def _write(
     data: str,
     loaded: LoadedPools,
     history: History,
-    accuracy: float,
+    accuracy: Accuracy,
     options: dict[str, Any],
 ) -> None:
     from metapac.learners.training.weights import describe_architecture, save_weights
@@ -195,37 +168,63 @@ def _write(
     body = {
         "data": data,
         "data_checksum": loaded.checksum,
+        "weights_checksum": weights_checksum(model),
         "options": options,
         "architecture": describe_architecture(model),
-        "accuracy": accuracy,
+        "accuracy": accuracy.value,
+        "accuracy_interval": [accuracy.low, accuracy.high],
         "pools": {name: list(pool.names) for name, pool in pools.items()},
+        "classes": getattr(loaded.pools.train, "classes", None),
         "history": [asdict(epoch) for epoch in history.epochs],
     }
-    _document.write(folder / "run.json", body, RUN)
+    _document.write(folder / FILE, body, RUN)
 
 
 def _print_text(
-    folder: Path, tasks: int, pools: Pools[Any], history: History, accuracy: float
+    folder: Path, recipe: str, tasks: int, pools: Pools[Any], history: History, accuracy: Accuracy
 ) -> None:
     units = {"class": "classes", "group": "groups"}[pools.test.unit]
     unseen = f"{len(pools.test.names)} {units}"
     if set(pools.test.names) & set(pools.train.names):  # tasks differ by their transformation
         unseen = f"{len(pools.test.y)} examples"
-    best = history.best
-    print_line(f"accuracy {accuracy:.1%} on {tasks} tasks drawn from {unseen} not used in training")
+    shown = history.best if recipe == "paper" else history.epochs[-1]
     print_line(
-        f"best of {len(history.epochs)} epochs: {best.epoch}, with {best.accuracy:.1%} on "
+        f"accuracy {accuracy.value:.1%} ({accuracy.low:.1%} to {accuracy.high:.1%}) on {tasks} "
+        f"tasks drawn from {unseen} not used in training"
+    )
+    print_line(
+        f"{_name_epoch(recipe, shown.epoch, len(history.epochs))}, with {shown.accuracy:.1%} on "
         "validation tasks"
     )
     print_line(f"weights written to {folder / 'model.safetensors'}")
+    if pools.calibration is not None:
+        print_line(f"next: metapac score {folder} -o calibration.parquet")
 
 
-def _parse_numbers(text: str | None) -> list[float] | None:
+def _name_epoch(recipe: str, epoch: int, epochs: int) -> str:
+    if epochs == 1:
+        return "after 1 epoch"
+    return f"{'best' if recipe == 'paper' else 'last'} of {epochs} epochs: {epoch}"
+
+
+def _parse_pools(text: str | None, data: str) -> dict[str, int] | None:
+    """Return the number of classes or groups of each pool; None for the default."""
     if text is None:
         return None
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError:
+    if data in _FIXED:
         raise InvalidInput(
-            f"--class-weights must be numbers separated by commas, such as 1,10, got {text!r}."
-        ) from None
+            "{} is not for {}, whose publishers divided its classes.", Parameter("pools"), data
+        )
+    words = text.split(",")
+    try:
+        sizes = dict(zip(_POOLS, map(int, words), strict=True))
+    except ValueError:
+        sizes = {}
+    if not sizes or min(sizes.values()) < 0 or 0 in (sizes[name] for name in _NEEDED):
+        raise InvalidInput(
+            "{} must be four whole numbers, of classes for training, validation, calibration and "
+            "test, such as 60,10,15,15; only calibration may be 0. Got {!r}.",
+            Parameter("pools"),
+            text,
+        )
+    return sizes

@@ -1,7 +1,8 @@
-"""Pools by name: a data set of the paper, the glyphs, or a file of arrays."""
+"""Pools by name: a data set of the paper, the glyphs, a file of arrays, or a training run."""
 
 from __future__ import annotations
 
+import errno
 import tokenize
 import zipfile
 import zlib
@@ -13,20 +14,22 @@ from typing import Any
 import numpy as np
 
 from metapac import _document
-from metapac._types import Array
+from metapac._types import Array, PathLike
 from metapac.datasets.cifar10c.load import cifar10c
 from metapac.datasets.fewrel.load import fewrel
 from metapac.datasets.heart.load import heart, heart_groups
 from metapac.datasets.heart.source import PAPER
 from metapac.datasets.miniimagenet.load import miniimagenet
+from metapac.datasets.runs import check_same_data, read_run
 from metapac.datasets.store import cache
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.glyphs import glyphs
-from metapac.tasks.pools import Pools, split_classes, split_groups
+from metapac.tasks.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
 
 _PREPARED = ("miniimagenet", "cifar10c", "fewrel", "heart")
 _VALIDATION_CLASSES = 8  # of the training classes, to select the best epoch
-_SHARES = {"validation": 0.16, "test": 0.2}  # of the classes or groups, as in mini-ImageNet
+# Of the classes or groups, as in the paper's 56 + 8 + 16 + 20 classes of mini-ImageNet.
+_SHARES = {"validation": 0.08, "calibration": 0.16, "test": 0.2}
 # What zipfile and NumPy raise for headers that make no sense.
 _DAMAGE = (
     OSError,
@@ -70,7 +73,7 @@ class LoadedPools:
 
 
 def load_pools(
-    data: str,
+    data: PathLike,
     *,
     sizes: Mapping[str, int] | None = None,
     min_size: int | None = None,
@@ -82,13 +85,16 @@ def load_pools(
 
     Parameters
     ----------
-    data : str
+    data : str or path-like
         A prepared data set (miniimagenet, cifar10c, fewrel or heart), "glyphs", or the path of an
-        .npz file with arrays ``x``, ``y`` and, where each group is a task, ``groups``.
+        .npz file with arrays ``x``, ``y`` and, where each group is a task, ``groups``. Or the
+        folder of a run of ``metapac train``, whose pools are then returned, if its data have not
+        changed; ``sizes``, ``min_size``, ``ways`` and ``rng`` are then not used.
     sizes : mapping of str to int, optional
         Number of classes or groups of the pools train, validation, calibration and test. Used by
         heart, glyphs and files. By default heart is split by the years of the paper, if they are
-        prepared; otherwise 16 % go to validation, 20 % to test and none to calibration.
+        prepared; otherwise 8 % go to validation, 16 % to calibration, 20 % to test and the rest
+        to training.
     min_size : int, optional
         Leave out state-years of heart with fewer respondents; only together with ``sizes``.
     ways : int, optional
@@ -109,7 +115,8 @@ def load_pools(
     FileNotFoundError
         If the data set is not prepared, or there is no such file.
     InvalidInput
-        If the file does not hold the arrays, or has too few classes or groups.
+        If the file does not hold the arrays, or has too few classes or groups; or if the data of
+        a run changed, or the run has not ended.
 
     Examples
     --------
@@ -120,9 +127,12 @@ def load_pools(
     ...     path = os.path.join(folder, "data.npz")
     ...     np.savez(path, x=np.zeros((40, 3)), y=np.arange(40) % 10)
     ...     loaded = load_pools(path)
-    >>> loaded.pools.train, loaded.pools.test
-    (<ClassPool 'train': 6 classes, 24 examples>, <ClassPool 'test': 2 classes, 8 examples>)
+    >>> loaded.pools.train, loaded.pools.calibration
+    (<ClassPool 'train': 5 classes, 20 examples>, <ClassPool 'calibration': 2 classes, 8 examples>)
     """
+    data = str(data)
+    if data not in (*_PREPARED, "glyphs") and Path(data).is_dir():
+        return load_run_pools(data, home=home)
     if data not in _PREPARED:
         return _split_arrays(data, sizes, ways, rng)
     checksum = cache.open_prepared(data, home).checksum
@@ -137,6 +147,64 @@ def load_pools(
     return LoadedPools(_load_heart(sizes, min_size, rng, home), checksum)
 
 
+def load_run_pools(
+    folder: PathLike, *, data: str | None = None, home: cache.Home = None
+) -> LoadedPools:
+    """Return the pools that a run of ``metapac train`` had, if its data have not changed.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the run.
+    data : str, optional
+        Where its data are now; by default where they were.
+    home : path_like, optional
+        As in `load_pools`.
+
+    Returns
+    -------
+    LoadedPools
+        The pools, with the same classes or groups as in run.json.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data are no longer where they were.
+    InvalidInput
+        If the data changed, or if the run has not ended.
+    """
+    record = read_run(folder)
+    data, stored = data or record["data"], record["data_checksum"]
+    sizes, rng = record["options"].get("pools"), record["options"]["rng"]
+    if data in _PREPARED:
+        check_same_data(folder, data, stored, cache.open_prepared(data, home).checksum)
+        return load_pools(data, sizes=sizes, rng=rng, home=home)
+    if data != "glyphs" and not Path(data).exists():
+        raise FileNotFoundError(
+            errno.ENOENT,
+            f"{folder} was trained on this file. Pass where it is now, as --data or with "
+            "load_run_pools(run, data=...)",
+            data,
+        )
+    x, y, groups = _read_arrays(data, sizes)
+    arrays = (x, y) if groups is None else (x, y, groups)
+    checksum = _document.data_checksum(*arrays)
+    check_same_data(folder, data, stored, checksum)
+    pools = {name: _take(name, names, *arrays) for name, names in record["pools"].items()}
+    return LoadedPools(Pools(**pools), checksum)
+
+
+def _take(
+    name: str, members: list[Any], x: Array, y: Array, groups: Array | None = None
+) -> ClassPool | GroupPool:
+    """Return the pool of some classes or groups."""
+    if groups is None:
+        rows = np.isin(y, members)
+        return ClassPool(x[rows], y[rows], name=name)
+    rows, classes = np.isin(groups, members), int(y.max()) + 1
+    return GroupPool(x[rows], y[rows], groups[rows], name=name, classes=classes)
+
+
 def _load_heart(
     sizes: Mapping[str, int] | None, min_size: int | None, rng: int, home: cache.Home
 ) -> Pools[Any]:
@@ -149,8 +217,9 @@ def _load_heart(
 
 
 def _default_sizes(count: int, minimum: int) -> dict[str, int]:
+    """Return shares of the classes or groups, at least ``minimum`` of them in each pool."""
     sizes = {pool: max(minimum, round(share * count)) for pool, share in _SHARES.items()}
-    return {"train": max(1, count - sum(sizes.values())), "calibration": 0, **sizes}
+    return {"train": max(1, count - sum(sizes.values())), **sizes}
 
 
 def _split_arrays(data: str, sizes: Mapping[str, int] | None, ways: int, rng: int) -> LoadedPools:
@@ -158,16 +227,27 @@ def _split_arrays(data: str, sizes: Mapping[str, int] | None, ways: int, rng: in
     x, y, groups = _read_arrays(data, sizes)
     unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
     count = len(np.unique(ids))
-    sizes = sizes or _default_sizes(count, minimum)
-    if count < sum(sizes.values()) or sizes["train"] < minimum:
+    if sizes is None and count < 4 * minimum:
         raise InvalidInput(
-            "{} has {} {}; training, validation and test need {} each, {} in all, since they may "
-            "not share any. Pass more data, or lower {}.",
+            "{} has {} {}; training, validation, calibration and test need {} each, {} in all, "
+            "since they may not share any. Pass more data, or lower {}.",
             data,
             count,
             unit,
             minimum,
-            3 * minimum,
+            4 * minimum,
+            Parameter("ways"),
+        )
+    sizes = sizes or _default_sizes(count, minimum)
+    small = [name for name, size in sizes.items() if 0 < size < minimum]
+    if small:
+        raise InvalidInput(
+            "{} gives {} only {} {}, and a task has {}. Give it more, or lower {}.",
+            Parameter("pools"),
+            small[0],
+            sizes[small[0]],
+            unit,
+            minimum,
             Parameter("ways"),
         )
     if groups is None:

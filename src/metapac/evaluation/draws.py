@@ -35,6 +35,14 @@ class NewTask(Protocol):
     def quantile(self) -> float | None:
         """Predicted quantile of the task, for Meta-CP; None if nothing predicts it."""
 
+    @property
+    def examples(self) -> int:
+        """Number of test examples that errors are counted on; 0 if they are exact."""
+
+    @property
+    def labels(self) -> int:
+        """Number of labels; 0 if it is not known."""
+
     def error(self, thresholds: ArrayLike) -> Array:
         """Return the miss rate of each threshold on this task.
 
@@ -157,6 +165,16 @@ class ScoredTask:
         table, y = np.asarray(scores), np.asarray(labels)
         true = table[np.arange(len(y)), y]
         return cls(true[labelled], true[~labelled], table[~labelled], quantile)
+
+    @property
+    def examples(self) -> int:
+        """Number of test examples."""
+        return len(self.true_scores)
+
+    @property
+    def labels(self) -> int:
+        """Number of labels."""
+        return int(self.scores.shape[1])
 
     @cached_property
     def _sorted_true(self) -> Array:

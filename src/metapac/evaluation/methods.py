@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from metapac.planning import plan
 SECOND_DELTA = 0.1  # of the paper's figure that compares two deltas
 
 
-class Chosen(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Chosen:
     """Thresholds chosen for new tasks, and whether the data could support the guarantee.
 
-    Attributes
+    Parameters
     ----------
     thresholds : ndarray, shape (tests,)
         One for each new task; ``-inf`` where the guarantee is infeasible (every label is kept).
@@ -48,10 +49,11 @@ def _more_data(g: Guarantee) -> str:
     return "more tasks or labels"
 
 
-class Rule(NamedTuple):
+@dataclass(frozen=True)
+class Rule:
     """A way to choose thresholds, and what it requires in words.
 
-    Attributes
+    Parameters
     ----------
     choose : callable
         Takes a draw and a guarantee, returns `Chosen`.
@@ -69,7 +71,7 @@ class Rule(NamedTuple):
     """
 
     choose: Callable[[Draw, Guarantee], Chosen]
-    requirement: Callable[[Guarantee], str] = _more_data
+    requirement: Callable[[Guarantee], str] = field(default_factory=lambda: _more_data)
     needs_quantiles: bool = False
 
 
@@ -128,13 +130,16 @@ class Method:
         }
 
 
-def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return the paper's four methods, our splits and an oracle; some at a second delta too.
+def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) -> tuple[Method, ...]:
+    """Return the paper's four methods, our splits and an oracle.
 
     Parameters
     ----------
     guarantee : Guarantee
         The guarantee to aim at.
+    second_delta : float, optional
+        Another delta, at which Meta-CP and the even and tight splits are run too, as for the
+        paper's figure that compares two deltas.
 
     Returns
     -------
@@ -146,11 +151,10 @@ def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
     >>> from metapac import Guarantee
     >>> from metapac.evaluation import paper_methods
     >>> methods = paper_methods(Guarantee(epsilon=0.1, alpha=0.1, delta=0.1))
-    >>> [method.name for method in methods][:3]
-    ['PS', 'PS-Test', 'Meta-CP']
+    >>> [method.name for method in methods]
+    ['PS', 'PS-Test', 'Meta-CP', 'Meta-PS even', 'Meta-PS tight', 'Meta-PS joint', 'oracle']
     """
     even, tight, joint = (replace(guarantee, split=split) for split in ("even", "tight", "joint"))
-    loose = replace(guarantee, delta=SECOND_DELTA)
     methods = (
         Method("PS", PS, guarantee),
         Method("PS-Test", PS_TEST, guarantee),
@@ -160,8 +164,9 @@ def paper_methods(guarantee: Guarantee) -> tuple[Method, ...]:
         Method("Meta-PS joint", META_PS, joint),
         Method("oracle", ORACLE, guarantee),
     )
-    if guarantee.delta == SECOND_DELTA:
+    if second_delta in (None, guarantee.delta):
         return methods
+    loose = replace(guarantee, delta=second_delta)
     return (
         *methods,
         Method("Meta-CP", META_CP, loose),
@@ -174,7 +179,8 @@ def _ps(draw: Draw, g: Guarantee) -> Chosen:
     """PS: all calibration scores pooled, as if they came from one task."""
     epsilon, delta = g.miss_rate, g.failure_probability
     cut = threshold(draw.scores, epsilon=epsilon, delta=delta)
-    return _same_for_all(draw, cut, allowed_errors(len(draw.scores), epsilon, delta) >= 0)
+    feasible = allowed_errors(len(draw.scores), epsilon, delta) >= 0
+    return same_for_all(draw, cut, feasible=feasible)
 
 
 def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
@@ -188,7 +194,7 @@ def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
 def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
     """Meta-PS: a threshold for each calibration task, then one for all new tasks."""
     (part,) = collect_evidence(g, draw.scores, draw.tasks, None).parts(g)
-    return _same_for_all(draw, part.outcome().threshold, part.demand().is_feasible())
+    return same_for_all(draw, part.outcome().threshold, feasible=part.demand().is_feasible())
 
 
 def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
@@ -210,7 +216,23 @@ def _oracle(draw: Draw, g: Guarantee) -> Chosen:
     return Chosen(np.array(cuts), np.ones(len(cuts), dtype=bool))
 
 
-def _same_for_all(draw: Draw, cut: float, feasible: bool) -> Chosen:
+def same_for_all(draw: Draw, cut: float, *, feasible: bool = True) -> Chosen:
+    """Return one threshold for all new tasks of a draw.
+
+    Parameters
+    ----------
+    draw : Draw
+        The draw.
+    cut : float
+        The threshold.
+    feasible : bool, default True
+        Whether there were enough data for the guarantee.
+
+    Returns
+    -------
+    Chosen
+        The threshold, for each new task.
+    """
     return Chosen(np.full(len(draw.tests), cut), np.full(len(draw.tests), feasible))
 
 

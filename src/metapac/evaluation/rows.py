@@ -20,6 +20,10 @@ from metapac.evaluation.draws import Draw
 from metapac.evaluation.methods import Method
 from metapac.exceptions import BadArtefact, InvalidInput
 
+# Typed as Any, so that type checkers treat the column as present: it is filled in.
+_NO_COUNTS: Any = None
+_COUNTS = ("examples", "labels")  # columns that older tables do not have
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -43,6 +47,11 @@ class Rows:
         Miss rate on the task.
     size : ndarray of float
         Mean set size on the task.
+    examples : ndarray of int, optional
+        Number of test examples that error and size were counted on. By default 0: the error is
+        exact, or is taken as exact because the number is not known.
+    labels : ndarray of int, optional
+        Number of labels of the task, which no set exceeds. By default 0: not known.
 
     Examples
     --------
@@ -62,6 +71,13 @@ class Rows:
     feasible: NDArray[np.bool_]
     error: NDArray[np.float64]
     size: NDArray[np.float64]
+    examples: NDArray[np.int64] = _NO_COUNTS
+    labels: NDArray[np.int64] = _NO_COUNTS
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.zeros(len(self.draw), np.int64))
 
     def __len__(self) -> int:
         return len(self.draw)
@@ -165,12 +181,17 @@ def evaluate_draw(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
         feasible=np.concatenate([choice.feasible for choice in chosen]),
         error=np.stack([test.error(column) for test, column in by_test], axis=1).ravel(),
         size=np.stack([test.size(column) for test, column in by_test], axis=1).ravel(),
+        examples=np.tile([test.examples for test in draw.tests], len(used)),
+        labels=np.tile([test.labels for test in draw.tests], len(used)),
     )
 
 
-_TYPES: dict[str, Any] = {"draw": np.int64, "task": np.int64, "method": np.str_} | dict.fromkeys(
-    ("delta", "threshold", "error", "size"), np.float64
-)
+_TYPES: dict[str, Any] = {
+    "method": np.str_,
+    **dict.fromkeys(("draw", "task", *_COUNTS), np.int64),
+    **dict.fromkeys(("delta", "threshold", "error", "size"), np.float64),
+}
+_COLUMNS = [field.name for field in fields(Rows)]
 
 
 def write_table(path: PathLike, rows: Rows) -> None:
@@ -193,7 +214,7 @@ def write_table(path: PathLike, rows: Rows) -> None:
 
 
 def read_table(path: PathLike) -> Rows:
-    """Return the rows that ``write_table`` wrote.
+    """Return the rows that ``write_table`` wrote, now or before it had ``examples`` and ``labels``.
 
     Parameters
     ----------
@@ -214,7 +235,7 @@ def read_table(path: PathLike) -> Rows:
         # gzip verifies the length and the checksum of its content.
         text = gzip.decompress(Path(path).read_bytes()).decode()
         header, *lines = csv.reader(io.StringIO(text, newline=""))
-        if header != [field.name for field in fields(Rows)]:
+        if header not in (_COLUMNS, _COLUMNS[:-1], _COLUMNS[:-2]):
             raise InvalidInput(f"its columns are {', '.join(header)}")
         columns = dict(zip(header, zip(*lines, strict=True), strict=True))
         return Rows(**{name: _column(name, values) for name, values in columns.items()})

@@ -46,7 +46,7 @@ def evaluate(
     methods : sequence of Method, optional
         Methods to run; by default ``paper_methods(guarantee)``.
     draws : int, default 100
-        Number of calibration draws.
+        Number of calibration draws; a larger value extends a finished evaluation.
     rng : int or numpy.random.Generator, default 0
         Seed; with ``folder`` it must be an int.
     folder : str or path, optional
@@ -57,7 +57,7 @@ def evaluate(
     backend : str, optional
         Backend of joblib, such as "loky", "threading" or "dask".
     progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+        Called as ``progress(stage, done, total)``, with ``total=None`` where it is not known.
 
     Returns
     -------
@@ -67,8 +67,9 @@ def evaluate(
     Raises
     ------
     InvalidInput
-        If an argument is not valid, if the folder holds an evaluation with other settings, or if
-        another process is using it.
+        If an argument is not valid, if the study predicts quantiles for another epsilon than the
+        guarantee's, if the folder holds an evaluation with other settings or a
+        table of more draws, or if another process is using it.
 
     Examples
     --------
@@ -76,13 +77,14 @@ def evaluate(
     >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
     >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
     >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=guarantee, draws=5)
-    >>> [(line.method, line.satisfied) for line in summarise(rows, guarantee)][-2:]
-    [('Meta-PS joint', True), ('oracle', True)]
+    >>> [(line.method, line.verdict) for line in summarise(rows, guarantee)][-2:]
+    [('Meta-PS joint', 'holds'), ('oracle', 'holds')]
     """
     draws = _checks.as_whole_number("draws", draws)
     methods = paper_methods(guarantee) if methods is None else tuple(methods)
     _check_workers(n_jobs)
     _check_names(methods)
+    _check_epsilon(study, guarantee)
     if folder is None:
         return _evaluate(study, methods, draws, rng, None, n_jobs, backend, progress)
     seed = _as_integer(rng)
@@ -106,6 +108,8 @@ def _evaluate(
     rows = store.load_draws(draws) if store else {}
     root_seed, report = _seed(rng), progress or ignore_progress
     jobs = [(study, methods, root_seed, i) for i in range(draws) if i not in rows]
+    if jobs and hasattr(study, "prepare"):
+        study.prepare(report)
     for number, finished in _run_parallel(jobs, n_jobs, backend):
         if store:
             store.save_draw(number, finished)
@@ -164,6 +168,17 @@ def _check_names(methods: Sequence[Method]) -> None:
         raise InvalidInput(
             f"methods must be distinguishable by name and delta, got {problem}. "
             "Give each a distinct name or delta."
+        )
+
+
+def _check_epsilon(study: Study, guarantee: Guarantee) -> None:
+    """Raise if Meta-CP would be judged at another epsilon than its predictor is trained for."""
+    trained = getattr(study, "epsilon", None)
+    if trained is not None and trained != guarantee.miss_rate:
+        raise InvalidInput(
+            f"the study predicts the quantiles of Meta-CP for epsilon={trained:g}, and the "
+            f"guarantee has epsilon={guarantee.miss_rate:g}. Use one epsilon for both, such as "
+            f"PoolStudy(..., epsilon={guarantee.miss_rate:g})."
         )
 
 

@@ -17,7 +17,7 @@ from metapac._version import __version__
 from metapac.evaluation.draws import Study
 from metapac.evaluation.methods import Method
 from metapac.evaluation.rows import Rows, read_table, write_table
-from metapac.exceptions import BadArtefact, InvalidInput
+from metapac.exceptions import BadArtefact, InvalidInput, Parameter
 from metapac.guarantee import Guarantee
 
 FORMAT = _document.Format(
@@ -78,7 +78,7 @@ class EvaluationFolder:
         The folder; it is created if necessary.
     settings : dict
         What `describe_evaluation` returned. A folder with other settings is refused, except for
-        the number of draws.
+        the number of draws, and so are fewer draws than a finished table has.
     """
 
     def __init__(self, path: PathLike, settings: dict[str, Any]) -> None:
@@ -86,6 +86,7 @@ class EvaluationFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         if (self.path / SETTINGS).exists():
             self._check_settings(settings)
+            self._check_draws(settings["draws"])
         _document.write(self.path / SETTINGS, settings, FORMAT)
         # The name depends on the settings, so draws of other settings are never mixed in. Draw i
         # is the same however many there are.
@@ -101,6 +102,19 @@ class EvaluationFolder:
                     f"{self.path} holds an evaluation with {name}={old.get(name)!r}, but this one "
                     f"has {name}={new.get(name)!r}. Use the same settings, or another folder."
                 )
+
+    def _check_draws(self, draws: int) -> None:
+        """Raise if the table of a finished evaluation would lose draws."""
+        held = read_settings(self.path)["draws"]
+        if held > draws and (self.path / TABLE).exists():
+            raise InvalidInput(
+                "{} already holds {} draws, more than {}. Pass at least {}, or choose another "
+                "folder.",
+                self.path,
+                held,
+                Parameter("draws", draws),
+                Parameter("draws", held),
+            )
 
     def save_draw(self, number: int, rows: Rows) -> None:
         """Write one finished draw, completely or not at all.

@@ -1,21 +1,43 @@
-"""Summaries of evaluation rows: one line for each method, and two methods compared in pairs."""
+"""Summaries of evaluation rows: one line for each method, with intervals and a verdict."""
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
-from scipy import special
 
-from metapac._types import Array
+from metapac.evaluation import formats
+from metapac.evaluation.intervals import (
+    MIN_SEEDS,
+    Interval,
+    draw_share_interval,
+    mean_by_draw,
+    quantile_interval,
+    share_interval,
+    size_interval,
+)
+from metapac.evaluation.noise import (
+    error_quantile,
+    expect_draws_within,
+    explained_by_noise,
+    flag_tasks,
+)
 from metapac.evaluation.rows import Rows
 from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
+from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+
+_NO_QUANTILES = "Meta-CP is left out: the study predicts no quantiles of its tasks."
 
 
-class Summary(NamedTuple):
-    """Results of one method over all draws and their new tasks.
+@dataclass(frozen=True, kw_only=True)
+class MethodSummary:
+    """Results of one method over all training seeds, draws and new tasks.
+
+    Each interval has 95 % confidence; `Summary.covers` says what it covers.
 
     Attributes
     ----------
@@ -23,53 +45,280 @@ class Summary(NamedTuple):
         Name of the method.
     delta : float
         Its delta.
-    size, size_median : float
-        Mean and median set size over tasks.
-    error_mean, error_90 : float
-        Mean and 90th percentile of the error over tasks.
+    size : float
+        Mean set size over tasks.
+    size_interval : tuple of float
+        Interval of the mean set size.
+    size_median : float
+        Median set size over tasks.
+    error_mean : float
+        Mean error over tasks.
+    error_quantile : float
+        The (1 - alpha) quantile of the error over tasks. It is at most epsilon if and only if
+        ``satisfied``.
+    error_quantile_interval : tuple of float
+        Its interval.
     tasks_within : float
         Share of tasks whose error is at most epsilon.
+    tasks_within_interval : tuple of float
+        Its interval.
+    tasks_above : float
+        Share of tasks whose miss rate is above epsilon, each beyond doubt at the level 0.05.
     draws_within : float
         Share of draws in which at least 1 - alpha of the tasks have an error of at most epsilon.
+    draws_within_interval : tuple of float
+        Its interval.
+    draws_expected : float
+        The same share, to be expected by chance if all thresholds were equally good.
     satisfied : bool
-        Whether at least 1 - alpha of all tasks have an error of at most epsilon.
+        Whether at least 1 - alpha of these tasks have an error of at most epsilon. That may be
+        luck; the verdict is not.
+    holds : bool
+        Whether the whole ``tasks_within_interval`` is at least 1 - alpha, so that few tasks and
+        few draws cannot explain it.
+    violated : bool
+        Whether more than alpha of the tasks are above epsilon, so that neither few tasks nor few
+        examples can explain it: the interval of ``tasks_above``, given these learners, lies above
+        alpha plus the 5 % of the other tasks that may be counted in it by chance.
     feasible : bool
         False if the method kept every label on some task because there were too few data.
 
     Examples
     --------
-    >>> from metapac.evaluation import Summary
-    >>> line = Summary("PS", 0.1, 1.5, 1.4, 0.1, 0.2, 0.6, 0.0, False, True)
-    >>> line.error_90
-    0.2
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
+    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+    >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=guarantee, draws=5)
+    >>> summarise(rows, guarantee)["PS"].verdict
+    'violated'
     """
 
     method: str
     delta: float
     size: float
+    size_interval: Interval
     size_median: float
     error_mean: float
-    error_90: float
+    error_quantile: float
+    error_quantile_interval: Interval
     tasks_within: float
+    tasks_within_interval: Interval
+    tasks_above: float
     draws_within: float
+    draws_within_interval: Interval
+    draws_expected: float
     satisfied: bool
+    holds: bool
+    violated: bool
     feasible: bool
 
+    @property
+    def verdict(self) -> str:
+        """What the rows say of the guarantee: "holds", "violated" or "cannot tell yet"."""
+        if self.holds:
+            return HOLDS
+        return VIOLATED if self.violated else UNDECIDED
 
-def summarise(rows: Rows, guarantee: Guarantee) -> list[Summary]:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary(Sequence[MethodSummary]):
+    """A table with one line for each method, in order of first appearance.
+
+    It is a sequence of `MethodSummary`; ``summary["PS"]`` is the line of a method. ``print`` and
+    notebooks show it as a table.
+
+    Parameters
+    ----------
+    lines : tuple of MethodSummary
+        The lines.
+    guarantee : Guarantee
+        The guarantee that the rows are compared with.
+    rows : tuple of Rows
+        The rows, a table for each training seed.
+    notes : tuple of str, default ()
+        What a reader must know, such as a method that is left out, and why.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
+    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+    >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=guarantee, draws=5)
+    >>> summary = summarise(rows, guarantee)
+    >>> [line.method for line in summary]
+    ['PS', 'PS-Test', 'Meta-PS even', 'Meta-PS tight', 'Meta-PS joint', 'oracle']
+    >>> summary.notes
+    ('Meta-CP is left out: the study predicts no quantiles of its tasks.',)
+    """
+
+    lines: tuple[MethodSummary, ...]
+    guarantee: Guarantee
+    rows: tuple[Rows, ...]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Summary of {len(self)} methods, {self.seeds} seeds, {self.draws} draws each>"
+
+    def __str__(self) -> str:
+        return formats.to_text(self)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, key: int | str) -> MethodSummary: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[MethodSummary]: ...
+    def __getitem__(self, key: int | str | slice) -> MethodSummary | Sequence[MethodSummary]:
+        if not isinstance(key, str):
+            return self.lines[key]
+        found = [line for line in self.lines if line.method == key]
+        if not found:
+            names = ", ".join(dict.fromkeys(line.method for line in self.lines))
+            raise InvalidInput(f"the summary has no method {key!r}; it has: {names}.")
+        return found[0]
+
+    @property
+    def seeds(self) -> int:
+        """Number of training seeds."""
+        return len(self.rows)
+
+    @cached_property
+    def draws(self) -> int:
+        """Number of draws of each training seed."""
+        return len(np.unique(self.rows[0].draw))
+
+    @property
+    def covers(self) -> str:
+        """What the intervals cover, in one sentence."""
+        if self.seeds >= MIN_SEEDS:
+            return (
+                f"95 % intervals, Student's t over {self.seeds} seeds: they cover what a seed "
+                "changes, such as the training, and the calibration draws and new tasks, not what "
+                "all seeds share, such as the classes."
+            )
+        learner = "this learner" if self.seeds == 1 else "these two learners"
+        if self.draws == 1:
+            return (
+                f"95 % intervals given {learner} and one calibration draw: they cover its tasks, "
+                "not other classes."
+            )
+        return (
+            f"95 % intervals, Student's t over {self.seeds * self.draws} calibration draws given "
+            f"{learner}: they cover the draws and the new tasks, not the training or other classes."
+        )
+
+    def to_markdown(self) -> str:
+        """Return the table in Markdown, followed by its footnotes.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee
+        >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> print(summarise(rows, g).to_markdown().splitlines()[0])
+        | method | mean size | 90 % error | tasks within | draws within | by chance | verdict |
+        """
+        return formats.to_markdown(self)
+
+    def to_latex(self) -> str:
+        r"""Return the table as a LaTeX ``tabular`` for the package ``booktabs``.
+
+        Returns
+        -------
+        str
+            The text; the footnotes are comments.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee
+        >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> print(summarise(rows, g).to_latex().splitlines()[1])
+        \begin{tabular}{lrrrrrl}
+        """
+        return formats.to_latex(self)
+
+    def to_csv(self) -> str:
+        """Return the table as CSV: every number to its last digit, the ends of intervals apart.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee
+        >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> print(summarise(rows, g).to_csv().splitlines()[0][:37])
+        method,delta,size,size_low,size_high,
+        """
+        return formats.to_csv(self)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the table as JSON can hold it; an interval without an end has None there.
+
+        Returns
+        -------
+        dict
+            ``methods``, ``seeds``, ``draws``, ``columns`` (what they mean), ``covers`` and
+            ``notes``.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee
+        >>> from metapac.evaluation import SyntheticStudy, evaluate, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> summarise(rows, g).describe()["methods"][0]["verdict"]
+        'violated'
+        """
+        return formats.describe(self)
+
+    def _repr_html_(self) -> str:
+        return formats.to_html(self)
+
+
+def summarise(
+    rows: Rows | Sequence[Rows], guarantee: Guarantee, *, notes: Sequence[str] | None = None
+) -> Summary:
     """Return one line for each method and each of its deltas.
 
     Parameters
     ----------
-    rows : Rows
-        Results of an evaluation.
+    rows : Rows or sequence of Rows
+        Results of an evaluation; or of several, one for each training seed, that have the same
+        methods and as many draws.
     guarantee : Guarantee
         The guarantee that they are compared with.
+    notes : sequence of str, optional
+        What a reader must know, such as ``study.notes``. By default a note if Meta-CP is missing.
 
     Returns
     -------
-    list of Summary
+    Summary
         The lines, in order of first appearance.
+
+    Raises
+    ------
+    InvalidInput
+        If the seeds differ in their methods or in their number of draws.
+
+    Notes
+    -----
+    Intervals rest on independent units. With three seeds or more these are the seeds; each seed
+    must then have drawn its own tasks, as `evaluate_seeds` does. With one seed or two they are the
+    draws, which are independent given the study.
 
     Examples
     --------
@@ -80,114 +329,59 @@ def summarise(rows: Rows, guarantee: Guarantee) -> list[Summary]:
     >>> summarise(rows, guarantee)[0].method
     'PS'
     """
-    return [_summarise_method(rows.select(*method), guarantee) for method in rows.methods()]
+    by_seed = (rows,) if isinstance(rows, Rows) else tuple(rows)
+    _check_seeds(by_seed)
+    methods = by_seed[0].methods()
+    if notes is None:
+        notes = () if "Meta-CP" in by_seed[0].method else (_NO_QUANTILES,)
+    lines = [
+        _summarise_method([each.select(*method) for each in by_seed], guarantee)
+        for method in methods
+    ]
+    return Summary(tuple(lines), guarantee, by_seed, tuple(notes))
 
 
-def _summarise_method(rows: Rows, g: Guarantee) -> Summary:
-    violated = rows.error > g.miss_rate
-    return Summary(
-        method=str(rows.method[0]),
-        delta=float(rows.delta[0]),
-        size=float(np.mean(rows.size)),
-        size_median=float(np.median(rows.size)),
-        error_mean=float(np.mean(rows.error)),
-        error_90=float(np.quantile(rows.error, 0.9)),
-        tasks_within=float(np.mean(~violated)),
-        draws_within=float(np.mean(_mean_by_draw(rows, violated) <= g.alpha)),
-        satisfied=bool(np.mean(violated) <= g.alpha),
-        feasible=bool(rows.feasible.all()),
-    )
+def _check_seeds(by_seed: Sequence[Rows]) -> None:
+    if not by_seed:
+        raise InvalidInput("rows is empty; pass the rows of at least one evaluation.")
+    first, *others = ((each.methods(), len(np.unique(each.draw))) for each in by_seed)
+    for number, other in enumerate(others, start=1):
+        if other != first:
+            what = "methods" if other[0] != first[0] else "numbers of draws"
+            raise InvalidInput(
+                f"rows must hold the same methods and as many draws for each seed; those of seed "
+                f"{number} have other {what} than those of seed 0. Evaluate all seeds alike."
+            )
 
 
-def _mean_by_draw(rows: Rows, values: Array) -> Array:
-    """Return the mean of ``values`` over the tasks of each draw."""
-    _, number = np.unique(rows.draw, return_inverse=True)
-    return np.bincount(number, weights=values) / np.bincount(number)
-
-
-class SizeComparison(NamedTuple):
-    """Mean set sizes of two methods on the same draws, and their difference.
-
-    Attributes
-    ----------
-    first, second : str
-        Names of the methods.
-    first_size, second_size : float
-        Mean set size of each.
-    difference : float
-        Mean difference, first minus second.
-    low, high : float
-        Ends of its 95 % confidence interval: Student's t over the mean sizes of the draws, which
-        are independent given the study. With one draw it is the whole line.
-    draws : int
-        Number of draws.
-
-    Examples
-    --------
-    >>> from metapac.evaluation import SizeComparison
-    >>> SizeComparison("tight", "even", 1.9, 2.0, -0.1, -0.15, -0.05, 100).difference
-    -0.1
-    """
-
-    first: str
-    second: str
-    first_size: float
-    second_size: float
-    difference: float
-    low: float
-    high: float
-    draws: int
-
-
-def compare_sizes(
-    rows: Rows, first: str, second: str, *, delta: float | None = None
-) -> SizeComparison:
-    """Return how much larger the sets of one method are than those of another, draw by draw.
-
-    Parameters
-    ----------
-    rows : Rows
-        Results of an evaluation.
-    first, second : str
-        Names of the methods.
-    delta : float, optional
-        Delta of both; by default the first that ``first`` has.
-
-    Returns
-    -------
-    SizeComparison
-        Mean sizes, and their difference with a 95 % interval.
-
-    Examples
-    --------
-    >>> from metapac import Guarantee
-    >>> from metapac.evaluation import SyntheticStudy, compare_sizes, evaluate
-    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-    >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=guarantee, draws=5)
-    >>> compare_sizes(rows, "Meta-PS joint", "Meta-PS even").difference < 0
-    True
-    """
-    one = rows.select(first, delta)
-    other = rows.select(second, float(one.delta[0]))
-    if set(one.draw.tolist()) != set(other.draw.tolist()):
-        raise InvalidInput(
-            f"{first!r} and {second!r} must have been run on the same draws to be compared. "
-            "Evaluate them together."
-        )
-    ones, others = _mean_by_draw(one, one.size), _mean_by_draw(other, other.size)
-    differences = ones - others
-    mean, draws = float(np.mean(differences)), len(differences)
-    half = math.inf
-    if draws > 1:
-        spread = special.stdtrit(draws - 1, 0.975) * np.std(differences, ddof=1)
-        half = float(spread / math.sqrt(draws))
-    return SizeComparison(
-        first=first,
-        second=second,
-        first_size=float(np.mean(ones)),
-        second_size=float(np.mean(others)),
-        difference=mean,
-        low=mean - half,
-        high=mean + half,
-        draws=draws,
+def _summarise_method(by_seed: Sequence[Rows], g: Guarantee) -> MethodSummary:
+    together = Rows.concatenate(by_seed)
+    epsilon, alpha = g.miss_rate, g.alpha
+    within = [rows.error <= epsilon for rows in by_seed]
+    _, at_most_outside = share_interval(by_seed, [~each for each in within])
+    draws = [mean_by_draw(rows, rows.error > epsilon) <= alpha for rows in by_seed]
+    flagged = [flag_tasks(rows, epsilon) for rows in by_seed]
+    # A guarantee is about one learner, so that a verdict is about those that were evaluated.
+    at_least_above, _ = share_interval(by_seed, flagged, across_seeds=False)
+    return MethodSummary(
+        method=str(together.method[0]),
+        delta=float(together.delta[0]),
+        size=float(np.mean(together.size)),
+        size_interval=size_interval(by_seed),
+        size_median=float(np.median(together.size)),
+        error_mean=float(np.mean(together.error)),
+        error_quantile=error_quantile(together.error, alpha),
+        error_quantile_interval=quantile_interval(by_seed, alpha),
+        tasks_within=float(np.mean(np.concatenate(within))),
+        tasks_within_interval=share_interval(by_seed, within),
+        tasks_above=float(np.mean(np.concatenate(flagged))),
+        draws_within=float(np.mean(np.concatenate(draws))),
+        draws_within_interval=draw_share_interval(draws),
+        draws_expected=float(
+            np.mean([expect_draws_within(rows, epsilon, alpha) for rows in by_seed])
+        ),
+        satisfied=bool(np.mean(together.error > epsilon) <= alpha),
+        holds=at_most_outside <= alpha,
+        violated=at_least_above > explained_by_noise(together, alpha),
+        feasible=bool(together.feasible.all()),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +37,12 @@ class KnownTask:
     signal: float
     labelled_scores: Array
     quantile: float | None = None
+    examples: ClassVar[int] = 0  # errors are computed, not counted
+
+    @property
+    def labels(self) -> int:
+        """Number of labels."""
+        return self.family.classes
 
     def error(self, thresholds: ArrayLike) -> Array:
         """Return the miss rate of each threshold.

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metapac._checks import as_whole_number, brief, on_host
 from metapac._types import Array, Counts, Floats
+from metapac._warnings import warn
 from metapac.exceptions import InvalidInput
 
 
@@ -45,6 +47,20 @@ def as_probabilities(
     source: str, values: Any, *, rows: int, min_columns: int, max_columns: int | None
 ) -> Floats:
     """Return the output of ``source`` as a matrix of probabilities, checked."""
+    return as_outputs(
+        source,
+        values,
+        kind="probabilities",
+        rows=rows,
+        min_columns=min_columns,
+        max_columns=max_columns,
+    )
+
+
+def as_outputs(
+    source: str, values: Any, *, kind: str, rows: int, min_columns: int, max_columns: int | None
+) -> Floats:
+    """Return the output of ``source`` as a matrix of probabilities, logits or scores, checked."""
     array = np.asarray(on_host(values))
     fits = array.ndim == 2 and min_columns <= array.shape[1] <= (max_columns or array.shape[1])
     if not fits or len(array) != rows:
@@ -53,18 +69,91 @@ def as_probabilities(
             columns = f"at least {min_columns}"
         elif min_columns == max_columns:
             columns = f"{max_columns}"
+        what = "probability" if kind == "probabilities" else kind.removesuffix("s")
         raise InvalidInput(
             f"{source} must return a row for each example and a column for each label, "
             f"({rows}, {columns}), got shape {array.shape}. "
-            "Column j is the probability of label j."
+            f"Column j is the {what} of label j."
         )
     array = array if array.dtype.kind == "f" else array.astype(np.float64)
-    if array.size and not array.min() >= 0:  # a NaN fails this too
+    if kind == "probabilities":
+        _check_probabilities(source, array)
+    elif np.isnan(array).any() or (kind == "logits" and np.isposinf(array).any()):
+        found = "NaN" if np.isnan(array).any() else "infinity"
         raise InvalidInput(
-            f"{source} must return probabilities, none negative and none NaN, got "
-            f"{array[~(array >= 0)][0]}. Pass logits through a softmax first."
+            f"{source} must return {kind} that can be compared, got {found}. Give labels that are "
+            "impossible -inf."
+        )
+    elif kind == "logits" and _look_like_probabilities(array):
+        warn(
+            f"{source} returns numbers that add up to 1 for each example, as probabilities do, and "
+            "they are taken for logits. If they are probabilities, say outputs='probabilities'."
         )
     return array
+
+
+def _look_like_probabilities(array: Floats) -> bool:
+    """Return whether all numbers are at least 0, and every row adds up to 1.
+
+    Whole numbers, such as counts of words, and fewer than eight rows can do so by coincidence.
+    """
+    if len(array) < 8 or array.shape[1] < 2 or not array.min() >= 0:
+        return False
+    if np.array_equal(array, np.floor(array)):
+        return False
+    return bool(np.allclose(array.sum(1, dtype=np.float64), 1, atol=1e-3))
+
+
+def _check_probabilities(source: str, array: Floats) -> None:
+    """Raise unless all numbers are at least 0, and none of the rows adds up to more than 1."""
+    if not array.size:
+        return
+    remedy = (
+        "If they are logits, log-probabilities or minus distances, say outputs='logits'; if they "
+        "are any other scores, outputs='scores'."
+    )
+    if not array.min() >= 0:  # a NaN fails this too
+        raise InvalidInput(
+            f"{source} must return probabilities, none negative and none NaN, got "
+            f"{array[~(array >= 0)][0]}. {remedy}"
+        )
+    most = float(array.sum(1, dtype=np.float64).max())
+    if most > 1 + max(1e-3, 4 * float(np.finfo(array.dtype).eps)):
+        raise InvalidInput(
+            f"{source} must return probabilities, which add up to at most 1 for each example, got "
+            f"a row that adds up to {most:.6g}. {remedy}"
+        )
+
+
+def as_vectors(name: str, x: Any, *, columns: int | None = None) -> NDArray[np.float64]:
+    """Return vectors in float64, one in a row, all finite and of one length."""
+    width = count_columns(name, x)
+    if columns is not None and width != columns:
+        raise InvalidInput(
+            f"{name} must hold vectors of length {columns}, as the support set does, got {width}. "
+            "Embed all examples with one encoder."
+        )
+    vectors = np.asarray(on_host(x)).astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(vectors).all(1))
+    if len(bad):
+        raise InvalidInput(
+            f"{name} must hold finite numbers, got {len(bad)} of {len(vectors)} vectors with NaN "
+            f"or infinity (first at position {bad[0]}). Drop those examples, or embed them again."
+        )
+    return vectors
+
+
+def count_columns(name: str, x: Any) -> int:
+    """Return the length of the vectors in a matrix of numbers."""
+    array = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(on_host(x))
+    kind = getattr(array.dtype, "kind", "f")
+    if len(array.shape) != 2 or kind not in "fiub" or not array.shape[1]:
+        raise InvalidInput(
+            f"{name} must hold one vector for each example, as numbers of shape (n, d), got "
+            f"{array.dtype} of shape {tuple(array.shape)}. Pass the embeddings of an encoder, or "
+            "x.reshape(len(x), -1)."
+        )
+    return int(array.shape[1])
 
 
 def check_classifier(estimator: Any) -> None:
@@ -94,6 +183,13 @@ def check_function(function: Any) -> None:
             "function must be callable as function(support_x, support_y, x), got "
             f"{brief(function)}."
         )
+
+
+def name_function(function: Any, fallback: str) -> str:
+    """Return what a user calls their function, or ``fallback`` if it has no name."""
+    inner = getattr(function, "func", function)  # of functools.partial
+    name = getattr(inner, "__name__", type(inner).__name__)
+    return fallback if name == "<lambda>" else str(name)
 
 
 def count_known_labels(labels: Array, classes: int | None) -> int:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from metapac._checks import on_host
+from metapac._checks import check_one_of, on_host
 from metapac._types import Array, Floats
 from metapac.learners import _checks
+from metapac.scoring.functions import KINDS, as_score_function
 
 
 class SklearnLearner:
@@ -124,6 +125,8 @@ class FixedModel:
         Classifier fitted on labels 0 .. classes - 1, or a function from examples to
         probabilities of shape (n, classes). A label that the classifier was not fitted on gets
         probability 0.
+    outputs : {"probabilities", "logits", "scores"}, default "probabilities"
+        What the function returns; see `CallableLearner`. A classifier returns probabilities.
 
     Raises
     ------
@@ -139,9 +142,11 @@ class FixedModel:
     [[0.5, 0.5]]
     """
 
-    def __init__(self, predict_proba: Any) -> None:
+    def __init__(self, predict_proba: Any, *, outputs: str = "probabilities") -> None:
         _checks.check_fixed_model(predict_proba)
+        check_one_of("outputs", outputs, KINDS)
         self.predict_proba = predict_proba
+        self.outputs = outputs
 
     def adapt(
         self, support_x: Any = None, support_y: Any = None, *, classes: int | None = None
@@ -164,26 +169,31 @@ class FixedModel:
         """
         if not hasattr(self.predict_proba, "classes_"):
             model = getattr(self.predict_proba, "predict_proba", self.predict_proba)
-            return FunctionScorer(model, None, classes)
+            name = _checks.name_function(model, "the function of FixedModel")
+            return FunctionScorer(model, None, classes, self.outputs, name)
         labels = np.asarray(self.predict_proba.classes_)
         total = _checks.count_known_labels(labels, classes)
         return EstimatorScorer(self.predict_proba, labels.astype(np.int64), total)
 
 
 class CallableLearner:
-    """Any function from a support set and examples to probabilities.
+    """Any function from a support set and examples to a number for each label.
 
     Parameters
     ----------
     function : callable
         Called as ``function(support_x, support_y, x)``, with examples as they were passed and
-        labels as int64. Returns probabilities of shape (n, classes), or of fewer columns if the
-        last labels are absent from the support set.
+        labels as int64. Returns numbers of shape (n, classes), higher for more plausible labels,
+        or of fewer columns if the last labels are absent from the support set.
+    outputs : {"probabilities", "logits", "scores"}, default "probabilities"
+        What the numbers are. Logits, log-probabilities and minus distances are "logits": a
+        softmax makes them probabilities. Any other numbers are "scores": they are calibrated as
+        they are.
 
     Raises
     ------
     InvalidInput
-        If it is not callable.
+        If it is not callable, or the outputs are of an unknown kind.
 
     Examples
     --------
@@ -196,9 +206,13 @@ class CallableLearner:
     [[0.25, 0.75, 0.0]]
     """
 
-    def __init__(self, function: Callable[[Any, Any, Any], Any]) -> None:
+    def __init__(
+        self, function: Callable[[Any, Any, Any], Any], *, outputs: str = "probabilities"
+    ) -> None:
         _checks.check_function(function)
+        check_one_of("outputs", outputs, KINDS)
         self.function = function
+        self.outputs = outputs
 
     def adapt(
         self, support_x: Any, support_y: Any, *, classes: int | None = None
@@ -221,27 +235,41 @@ class CallableLearner:
         """
         labels, total = _checks.as_support_set(support_x, support_y, classes)
         return FunctionScorer(
-            lambda x: self.function(support_x, labels, x), np.unique(labels), total
+            lambda x: self.function(support_x, labels, x),
+            np.unique(labels),
+            total,
+            self.outputs,
+            _checks.name_function(self.function, "the function of CallableLearner"),
         )
+
+    def __repr__(self) -> str:
+        name = _checks.name_function(self.function, "lambda")
+        return f"CallableLearner({name}, outputs={self.outputs!r})"
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionScorer:
-    """A function from examples to probabilities, whose output is checked.
+    """A function from examples to a number for each label, whose output is checked.
 
     Parameters
     ----------
     function : callable
-        Takes examples and returns probabilities.
+        Takes examples and returns numbers.
     present : ndarray of int or None
         Labels in the support set; the others get probability 0. None: every label.
     classes : int or None
         Number of labels. None: that of the function's output.
+    outputs : {"probabilities", "logits", "scores"}, default "probabilities"
+        What the numbers are.
+    name : str, default "predict_proba"
+        Name of the function in messages.
     """
 
     function: Callable[[Any], Any]
     present: Array | None
     classes: int | None
+    outputs: str = "probabilities"
+    name: str = "predict_proba"
 
     def predict_proba(self, x: Any) -> Floats:
         """Return the probability of each label for each example.
@@ -254,24 +282,43 @@ class FunctionScorer:
         Returns
         -------
         ndarray, shape (n, classes)
-            The probabilities; exactly 0 for labels absent from the support set.
+            The probabilities, by a softmax if the function returns logits; exactly 0 for labels
+            absent from the support set. If it returns scores, these, as they are.
         """
-        probabilities = _checks.as_probabilities(
-            getattr(self.function, "__qualname__", "predict_proba"),
+        raw = self.raw_outputs(x)
+        return as_score_function(None, self.outputs)(raw, self.outputs)
+
+    def raw_outputs(self, x: Any) -> Floats:
+        """Return what the function returns, checked.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+            The numbers. Labels absent from the support set have probability 0, or ``-inf`` if the
+            numbers are not probabilities.
+        """
+        values = _checks.as_outputs(
+            self.name,
             self.function(x),
+            kind=self.outputs,
             rows=_checks.count_examples(x),
             min_columns=1 if self.present is None else int(self.present.max()) + 1,
             max_columns=self.classes,
         )
-        columns = probabilities.shape[1]
-        labels = np.arange(columns) if self.present is None else self.present
-        return _spread(probabilities[:, labels], labels, self.classes or columns)
+        labels = np.arange(values.shape[1]) if self.present is None else self.present
+        absent = 0.0 if self.outputs == "probabilities" else -np.inf
+        return _spread(values[:, labels], labels, self.classes or values.shape[1], absent)
 
 
-def _spread(probabilities: Floats, labels: Array, classes: int) -> Floats:
-    """Return a matrix of ``classes`` columns: those of ``labels``, and zeros."""
-    matrix = np.zeros((len(probabilities), classes), dtype=probabilities.dtype)
-    matrix[:, labels] = probabilities
+def _spread(values: Floats, labels: Array, classes: int, absent: float = 0.0) -> Floats:
+    """Return a matrix of ``classes`` columns: those of ``labels``, and ``absent`` elsewhere."""
+    matrix = np.full((len(values), classes), absent, dtype=values.dtype)
+    matrix[:, labels] = values
     return matrix
 
 

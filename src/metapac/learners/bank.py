@@ -20,7 +20,13 @@ from torch.nn.functional import embedding_bag
 from metapac._types import Floats
 from metapac.learners import _checks
 from metapac.learners._inference import worst_case_scores
-from metapac.learners.prototypes import distance_error, norms, prototype_logits, worst_case_logits
+from metapac.learners.prototypes import (
+    distance_error,
+    logit_error,
+    norms,
+    prototype_logits,
+    worst_case_logits,
+)
 from metapac.tasks.task import Task
 
 GIB = 2**30
@@ -125,6 +131,31 @@ class PrototypeBank:
         probabilities = self._logits([task], "query")[0].softmax(0).T
         return np.asarray(probabilities.float().cpu().numpy())
 
+    def bounded_logits(self, tasks: Sequence[Task]) -> list[tuple[Floats, Floats]]:
+        """Return the logits of the queries of each task, and a bound on their rounding error.
+
+        Parameters
+        ----------
+        tasks : sequence of Task
+            Tasks of the pool.
+
+        Returns
+        -------
+        list of tuple of ndarray
+            For each task the logits, of shape (q, classes), and their error, of shape (q,).
+        """
+        pairs: list[tuple[Floats, Floats]] = []
+        for chunk in self._chunks(tasks):
+            logits = self._logits(chunk, "query")  # (T, classes, Q)
+            error = logit_error(logits, self._distance_error(chunk))  # (T, Q)
+            pairs.extend(zip(logits.mT.cpu().numpy(), error.cpu().numpy(), strict=True))
+        return pairs
+
+    def _distance_error(self, tasks: list[Task]) -> Tensor:
+        """Return the bound on the error of a distance for each query, (T, Q)."""
+        query, support = self._stack(tasks, "query"), self._stack(tasks, "support")
+        return distance_error(self.norms[query], self.norms[support], self.embeddings.shape[1])
+
     def _chunks(self, tasks: Iterable[Task], part: str = "query") -> Iterator[list[Task]]:
         """Yield consecutive tasks of one shape, as many as fit in the workspace."""
         work = _WORK.get(self.embeddings.device.type, _WORK["cpu"])
@@ -147,8 +178,7 @@ class PrototypeBank:
     def _lowered_scores(self, tasks: list[Task]) -> Floats:
         """Return the calibration scores of tasks of one shape, (T * Q,)."""
         true = self._stack(tasks, "query_y")  # (T, Q)
-        query, support = self._stack(tasks, "query"), self._stack(tasks, "support")
-        error = distance_error(self.norms[query], self.norms[support], self.embeddings.shape[1])
+        error = self._distance_error(tasks)
         return worst_case_scores(worst_case_logits(self._logits(tasks, "query"), true, error), true)
 
     def _logits(self, tasks: list[Task], part: str) -> Tensor:

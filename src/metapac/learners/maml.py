@@ -319,10 +319,26 @@ class AdaptedModel:
         """
         labels = to_module_device(y, self.learner.module).to(torch.int64)  # (n,)
         logits = self._logits(x)  # (n, classes)
-        lowest = torch.where(logits.isfinite(), logits, torch.inf).amin(1)
-        error = LOGIT_ERROR * torch.finfo(logits.dtype).eps * (1 + logits.amax(1) - lowest)
-        worst = logits.double().scatter_add(1, labels[:, None], -error.double()[:, None])
+        worst = logits.double().scatter_add(1, labels[:, None], -_error(logits)[:, None])
         return worst_case_scores(worst, labels)
+
+    def bounded_logits(self, x: Any) -> tuple[Floats, Floats]:
+        """Return the logits of each label, and a bound on their rounding error.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        logits : ndarray, shape (n, classes)
+            The logits; ``-inf`` for labels absent from the support set.
+        error : ndarray, shape (n,)
+            Bound on the error of a logit, apart from a number that all labels share.
+        """
+        logits = self._logits(x)
+        return logits.double().cpu().numpy(), _error(logits).cpu().numpy() / 2
 
     def _logits(self, x: Any) -> Tensor:
         """Return the logits of the adapted model, (n, classes); absent labels -inf."""
@@ -333,3 +349,10 @@ class AdaptedModel:
                 for batch in iter_batches(x, module)
             ]
         return torch.cat(parts)[:, : self.classes]
+
+
+def _error(logits: Tensor) -> Tensor:
+    """Return the bound on the error of a difference of two logits, (n, classes) -> (n,)."""
+    lowest = torch.where(logits.isfinite(), logits, torch.inf).amin(1)
+    unit = LOGIT_ERROR * torch.finfo(logits.dtype).eps
+    return (unit * (1 + logits.amax(1) - lowest)).double()

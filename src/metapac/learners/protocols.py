@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from metapac._checks import brief
 from metapac._types import Floats
+from metapac.exceptions import InvalidInput
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,8 +22,10 @@ class Scorer(Protocol):
     Rounding may change a probability in its last digits, for example from one batch size to
     another. A scorer that knows by how much has a second method, ``lowered_scores(x, y)``: for
     each example a lower bound on every probability that ``predict_proba`` may return for its
-    label, computed by `lower_scores`. Without that method, `metapac.scoring.score_tasks` assumes
-    a bound that suits the precision.
+    label, computed by `lower_scores`. A scorer that has logits may say it by a third one,
+    ``bounded_logits(x)``: logits of shape (n, classes) and, for each example, a bound on how far
+    rounding moves any of them, apart from a number that all labels share. Without these methods,
+    `metapac.scoring.score_tasks` assumes a bound that suits the precision.
 
     Examples
     --------
@@ -54,6 +59,10 @@ class Scorer(Protocol):
 class Learner(Protocol):
     """Anything that adapts to a task with a few labelled examples.
 
+    A learner whose scorers do not return probabilities says so by an attribute ``outputs``:
+    "logits" for logits, log-probabilities or minus distances, which a softmax makes
+    probabilities, or "scores" for any other numbers, higher for more plausible labels.
+
     Examples
     --------
     >>> from metapac.learners import CallableLearner, Learner
@@ -72,13 +81,68 @@ class Learner(Protocol):
         support_y : array_like of int, shape (s,)
             Their labels, from 0 to ``classes - 1``. Some labels may be absent.
         classes : int, optional
-            Number of labels; by default one more than the largest label.
+            Number of labels; by default one more than the largest label. A learner of your own may
+            leave this parameter out; it then returns a column for every label of the task.
 
         Returns
         -------
         Scorer
             The adapted model.
         """
+
+
+def adapt_learner(
+    learner: Learner, support_x: Any, support_y: Any, *, classes: int | None = None
+) -> Scorer:
+    """Adapt a learner to a task, with the number of labels if its ``adapt`` takes it.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner. Its method may be ``adapt(x, y)`` or ``adapt(x, y, classes=...)``.
+    support_x : array_like, shape (s, ...)
+        Support examples.
+    support_y : array_like of int, shape (s,)
+        Their labels.
+    classes : int, optional
+        Number of labels.
+
+    Returns
+    -------
+    Scorer
+        The adapted model.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no method ``adapt``, or what it returns has no method ``predict_proba``.
+    """
+    adapt = getattr(learner, "adapt", None)
+    if isinstance(learner, type) or not callable(adapt):
+        raise InvalidInput(
+            "the learner must be an object with a method adapt(x, y), got {}. Wrap a function by "
+            "CallableLearner, a scikit-learn classifier by SklearnLearner.",
+            brief(learner),
+        )
+    options = {"classes": classes} if _takes_classes(adapt) else {}
+    scorer: Scorer = adapt(support_x, support_y, **options)
+    if not hasattr(scorer, "predict_proba"):
+        raise InvalidInput(
+            "{}.adapt must return an object with a method predict_proba(x), got {}.",
+            type(learner).__name__,
+            brief(scorer),
+        )
+    return scorer
+
+
+def _takes_classes(adapt: Any) -> bool:
+    """Return whether a method takes the number of labels, by its signature."""
+    try:
+        parameters = inspect.signature(adapt).parameters
+    except (TypeError, ValueError):  # compiled code, which may not tell
+        return True
+    kinds = {parameter.kind for parameter in parameters.values()}
+    return "classes" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
 class Trainable(Protocol):

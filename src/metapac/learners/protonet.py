@@ -22,7 +22,13 @@ from metapac.learners._inference import (
 )
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.networks.base import describe
-from metapac.learners.prototypes import distance_error, norms, prototype_logits, worst_case_logits
+from metapac.learners.prototypes import (
+    distance_error,
+    logit_error,
+    norms,
+    prototype_logits,
+    worst_case_logits,
+)
 
 # Differences held at a time when scoring: 2**23 doubles are 64 MiB.
 _DIFFERENCES = 2**23
@@ -220,6 +226,26 @@ class PrototypeScorer:
         labels = to_module_device(y, self.learner.module).to(torch.int64)[None]  # (1, n)
         error = distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])  # (1, n)
         return worst_case_scores(worst_case_logits(self._logits(z)[None], labels, error), labels)
+
+    def bounded_logits(self, x: Any) -> tuple[Floats, Floats]:
+        """Return the logits of each label, and a bound on their rounding error.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        logits : ndarray, shape (n, classes)
+            The logits; ``-inf`` for labels absent from the support set.
+        error : ndarray, shape (n,)
+            Bound on the error of a logit.
+        """
+        z = self.learner.embed(x)  # (n, d)
+        logits = self._logits(z)  # (classes, n)
+        error = distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])
+        return logits.T.cpu().numpy(), logit_error(logits[None], error)[0].cpu().numpy()
 
     def _logits(self, z: Tensor) -> Tensor:
         """Return the float64 logits of embeddings, (n, d) -> (classes, n)."""

@@ -90,6 +90,25 @@ def worst_case_logits(logits: Tensor, labels: Tensor, error: Tensor) -> Tensor:
     return -moved.square()
 
 
+def logit_error(logits: Tensor, error: Tensor) -> Tensor:
+    """Return a bound on the error of each logit, from that of the distances.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (t, classes, q)
+        Minus the squared distances.
+    error : Tensor, shape (t, q)
+        Bound on the error of a distance, from `distance_error`.
+
+    Returns
+    -------
+    Tensor, shape (t, q)
+        The bound: (d + e)^2 - d^2 at the largest distance d.
+    """
+    distances = torch.where(logits.isfinite(), -logits, 0.0).clamp(min=0).sqrt()
+    return (2 * distances.amax(1) + error) * error
+
+
 def distance_error(query_norms: Tensor, support_norms: Tensor, width: int) -> Tensor:
     """Return a bound on the rounding error of a distance to a prototype.
 

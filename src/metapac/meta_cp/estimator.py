@@ -9,13 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _ids, _scores, explanation, sentences
+from metapac import _checks, _ids, _scores, sentences
 from metapac._checks import reject_foreign_keywords
 from metapac.base import Calibrated
 from metapac.calibration import check_on_infeasible
 from metapac.context import Context, as_context
 from metapac.evidence import as_precision
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
+from metapac.explanation.paragraphs import Rule, explain_average
+from metapac.explanation.words import Words
 from metapac.grouping import Grouped, group
 from metapac.meta_cp import wording
 from metapac.meta_cp.corrections import OVER, Correction, Split, find_correction
@@ -204,7 +206,7 @@ class MetaCP(Calibrated):
             What was checked, what holds, how sure one can be, and what it does not say.
         """
         self.check_calibrated()
-        rule = explanation.Rule(
+        rule = Rule(
             None,
             self.epsilon,
             -self.lambda_,
@@ -212,10 +214,10 @@ class MetaCP(Calibrated):
             int(self.task_sizes_.sum()),
             keeps_all=self.lambda_ == math.inf,
         )
-        return explanation.explain_average(*self._checked_levels(), rule, self._about())
+        return explain_average(*self._checked_levels(), rule, self._about())
 
     def _state(self) -> str:
-        count = explanation.Words.from_context(self._about()).count_units(len(self.tasks_))
+        count = Words.from_context(self._about()).count_units(len(self.tasks_))
         return f"calibrated on {count}, lambda {self.lambda_:.3g}"
 
     def _checked_levels(self) -> tuple[str, float, float]:

@@ -22,7 +22,7 @@ from metapac._types import Floats, Seed
 from metapac.exceptions import InvalidInput
 from metapac.grouping import group
 from metapac.learners.networks.base import seeded_init
-from metapac.learners.protocols import Learner
+from metapac.learners.protocols import Learner, adapt_learner
 from metapac.tasks.task import Task
 
 _WIDTH = 64
@@ -67,7 +67,7 @@ def leave_one_out(learner: Learner, task: Task) -> Floats:
         others = np.arange(len(task.support)) != i
         if label in task.support_y[others]:
             x, y = task.take(task.support[others]), task.support_y[others]
-            scorer = learner.adapt(x, y, classes=task.classes)
+            scorer = adapt_learner(learner, x, y, classes=task.classes)
             scores[i] = scorer.predict_proba(task.take(task.support[i : i + 1]))[0, label]
     return scores
 

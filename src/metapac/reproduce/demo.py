@@ -15,6 +15,7 @@ from metapac._types import PathLike
 from metapac._version import __version__
 from metapac.calibration import MetaPS
 from metapac.evaluation.methods import META_PS, PS, PS_TEST, Method
+from metapac.evaluation.pool_study import PoolStudy
 from metapac.evaluation.rows import Rows
 from metapac.guarantee import Guarantee
 from metapac.reproduce import figures
@@ -24,7 +25,6 @@ from metapac.tasks.pools import ClassPool, Pools, split_classes
 
 if TYPE_CHECKING:
     from metapac.learners.training.history import Epoch
-    from metapac.reproduce.studies import PoolStudy
 
 GUARANTEE = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
 METHODS = (
@@ -92,8 +92,8 @@ def prepare_glyphs(rng: int, on_epoch: Callable[[Epoch], None] | None = None) ->
     """
     from metapac.learners.networks.backbones import Conv4
     from metapac.learners.protonet import ProtoNet
-    from metapac.learners.training.train import accuracy, train
-    from metapac.reproduce.studies import PoolStudy, WithReplacement
+    from metapac.learners.task_accuracy import accuracy
+    from metapac.learners.training.train import train
 
     e = EXPERIMENT
     x, y, names = glyphs(characters=sum(CHARACTERS.values()), rng=rng)
@@ -103,9 +103,19 @@ def prepare_glyphs(rng: int, on_epoch: Callable[[Epoch], None] | None = None) ->
     train(
         learner, pools.train, pools.validation, **settings, device="cpu", rng=rng, on_epoch=on_epoch
     )
-    banks = learner.bank(pools.calibration.x), learner.bank(pools.test.x)
-    study = PoolStudy(e, WithReplacement(pools.calibration, pools.test), *banks)
-    return GlyphDemo(study, pools, names, accuracy(learner, pools.test, queries=50, tasks=100))
+    study = PoolStudy(
+        learner,
+        pools.calibration,
+        pools.test,
+        **e.task_shape,
+        queries=e.calibration_examples,
+        test_queries=e.evaluation_examples,
+        labelled=e.labelled_examples,
+        tasks=e.calibration_tasks,
+        tests=e.test_tasks,
+    )
+    reached = accuracy(learner, pools.test, queries=50, tasks=100)
+    return GlyphDemo(study, pools, names, reached.value)
 
 
 def draw_sets(demo: GlyphDemo, rng: int, path: PathLike) -> None:
@@ -129,7 +139,7 @@ def draw_sets(demo: GlyphDemo, rng: int, path: PathLike) -> None:
     plots.draw_images_with_sets(
         task.query_x[shown],
         task.query_y[shown].tolist(),
-        method.predict_set(demo.study.test.predict_proba(task)[shown]),
+        method.predict_set(demo.study.predict_proba(task)[shown]),
         names,
         title=f"A new task, {' '.join(names)}, after {e.shots} examples of each. Above each "
         "picture its true label, below it the prediction set",

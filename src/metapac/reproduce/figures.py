@@ -32,7 +32,7 @@ _OTHER, _STRICT, _LOOSE = "#dddddd", "#3a86c8", "#f0e442"
 _META = ("Meta-PS even", "Meta-PS tight")
 _FAINT = "#555555"
 _PER_TASK = "box: quartiles; circle: mean; whiskers: "
-_PERCENTILES = "10th and 90th percentile of tasks"
+_SUFFIX = {1.0: "st", 2.0: "nd", 3.0: "rd"}
 
 
 def draw_figures(rows: Rows, guarantee: Guarantee, folder: PathLike, *, title: str) -> list[Path]:
@@ -131,15 +131,16 @@ def _draw_boxes(
 
 def _error_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> None:
     _limit(axes, guarantee.miss_rate)
-    _columns(axes, methods, [rows.error for rows in methods], (10, 90))
+    _columns(axes, methods, [rows.error for rows in methods], _whiskers(guarantee))
     axes.set_ylabel("error on a new task")
-    _note(axes, _PER_TASK + _PERCENTILES)
+    _note(axes, _PER_TASK + _describe_whiskers(guarantee))
     _write_above(axes, 0.3, "tasks within\nepsilon:", INK)
     for i, rows in enumerate(methods, start=1):
         violated = float(np.mean(rows.error > guarantee.miss_rate))
         _write_above(axes, i, f"{1 - violated:.1%}", LIMIT if violated > guarantee.alpha else INK)
         if text := _describe_shortage(rows, guarantee):
-            _write_along(axes, i, float(np.quantile(rows.error, 0.9)), text, up=True)
+            top = float(np.quantile(rows.error, 1 - guarantee.alpha))
+            _write_along(axes, i, top, text, up=True)
 
 
 def _size_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> None:
@@ -237,7 +238,7 @@ def _per_set(
         axes.set_ylabel("error on a new task")
     _from_zero(stacked[0])
     stacked[-1].set_xlabel("calibration set")
-    figure.suptitle(f"{title}\n{_PER_TASK}{_PERCENTILES}", fontsize=10)
+    figure.suptitle(f"{title}\n{_PER_TASK}{_describe_whiskers(guarantee)}", fontsize=10)
     save(figure, path)
 
 
@@ -252,7 +253,7 @@ def _grouped(axes: Axes, panel: Sequence[_Series], guarantee: Guarantee, sets: i
         draw_boxes(
             axes,
             [series.rows.error[series.rows.draw == number] for number in numbers],
-            whiskers=(10, 90),
+            whiskers=_whiskers(guarantee),
             colours=[series.colour] * len(numbers),
             positions=[i + shift for i in range(1, len(numbers) + 1)],
             width=0.8 * width,
@@ -279,8 +280,22 @@ def _at_delta(rows: Rows, delta: float) -> list[Rows]:
     return methods
 
 
+def _whiskers(guarantee: Guarantee) -> tuple[float, float]:
+    """Return the percentiles alpha and 1 - alpha: the upper one is what a guarantee bounds.
+
+    Those of a large alpha would lie inside the box; 10 and 90 are then shown.
+    """
+    percent = round(100 * guarantee.alpha, 9) if guarantee.alpha < 0.25 else 10.0
+    return percent, 100 - percent
+
+
+def _describe_whiskers(guarantee: Guarantee) -> str:
+    low, high = (f"{end:g}{_SUFFIX.get(end, 'th')}" for end in _whiskers(guarantee))
+    return f"{low} and {high} percentile of tasks"
+
+
 def _columns(
-    axes: Axes, methods: Sequence[Rows], values: Sequence[Array], whiskers: tuple[int, int]
+    axes: Axes, methods: Sequence[Rows], values: Sequence[Array], whiskers: tuple[float, float]
 ) -> None:
     names = [str(rows.method[0]) for rows in methods]
     draw_boxes(axes, values, whiskers=whiskers, colours=[_COLOURS.get(n, _OTHER) for n in names])
@@ -295,7 +310,7 @@ def _describe_shortage(rows: Rows, guarantee: Guarantee) -> str:
         return ""
     name, delta = str(rows.method[0]), float(rows.delta[0])
     where = f" on {np.mean(~rows.feasible):.0%} of tasks" if rows.feasible.any() else ""
-    for method in paper_methods(guarantee):
+    for method in paper_methods(guarantee, second_delta=SECOND_DELTA):
         if (method.name, method.guarantee.delta) == (name, delta):
             return f"keeps every label{where}: {method.rule.requirement(method.guarantee)} needed"
     return f"keeps every label{where}"

@@ -16,10 +16,13 @@ from metapac.learners import ProtoNet
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.networks import registry
 from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD
+from metapac.learners.task_accuracy import accuracy
 from metapac.learners.training.history import Epoch, History
-from metapac.learners.training.train import accuracy, train
+from metapac.learners.training.train import train
 from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.experiments import Experiment
+from metapac.reproduce.stored import RunScores
+from metapac.scoring.stored import Stored
 from metapac.tasks.pools import GroupPool
 from metapac.tasks.task import Task
 
@@ -61,6 +64,7 @@ def train_learner(
     *,
     device: str | None = None,
     checkpoint: PathLike | None = None,
+    rng: int = 0,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> tuple[ProtoNet, History]:
     """Train the ProtoNet of an experiment and return it with its best weights.
@@ -75,6 +79,8 @@ def train_learner(
         "cpu" or "cuda"; by default "cuda" if available.
     checkpoint : str or path, optional
         Folder from which an interrupted run resumes.
+    rng : int, default 0
+        Seed of the weights and of the training tasks.
     on_epoch : callable, optional
         Called with each finished epoch.
 
@@ -85,7 +91,7 @@ def train_learner(
     history : History
         Its training.
     """
-    learner = ProtoNet(build_backbone(experiment, data))
+    learner = ProtoNet(build_backbone(experiment, data, rng))
     settings: dict[str, Any] = {**experiment.task_shape, **asdict(experiment.training)}
     history = train(
         learner,
@@ -94,6 +100,7 @@ def train_learner(
         **settings,
         device=device,
         checkpoint=checkpoint,
+        rng=rng,
         on_epoch=on_epoch,
     )
     return learner, history
@@ -122,7 +129,7 @@ def measure_quality(
         The metrics.
     """
     pool, shape = data.pools.test, experiment.task_shape
-    metrics = {"accuracy": accuracy(learner, pool, **shape, queries=QUERIES)}
+    metrics = {"accuracy": accuracy(learner, pool, **shape, queries=QUERIES).value}
     if isinstance(pool, GroupPool):
         bank, queries = learner.bank(pool.x), experiment.evaluation_examples
         tasks = list(pool.tasks(RANKED_TASKS, **shape, queries=queries, rng=0))
@@ -146,7 +153,11 @@ def _auroc(scores: Array, labels: Array) -> float:
 
 
 def train_predictor(
-    experiment: Experiment, learner: ProtoNet, data: LoadedPools, progress: Progress | None = None
+    experiment: Experiment,
+    learner: ProtoNet,
+    data: LoadedPools,
+    stored: RunScores,
+    progress: Progress | None = None,
 ) -> QuantilePredictor:
     """Train Meta-CP's quantile predictor on training tasks.
 
@@ -158,6 +169,8 @@ def train_predictor(
         Its trained learner.
     data : LoadedPools
         Its data.
+    stored : RunScores
+        Where the scores of the tasks are, or will be.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -167,16 +180,24 @@ def train_predictor(
         The predictor.
     """
     e, report = experiment, progress or ignore_progress
-    queries = e.evaluation_examples
-    tasks = data.pools.train.tasks(QUANTILE_TASKS, **e.task_shape, queries=queries, rng=0)
-    supports, scores = [], []
-    for bank, task in embed_tasks(learner, tasks):
-        supports.append(-bank.leave_one_out([task])[0])
-        scores.append(bank.scores([task]))
-        report("quantiles of Meta-CP", len(scores), len(tasks))
-    names = np.arange(len(scores)).repeat([len(part) for part in scores])
+
+    def score_training_tasks() -> Stored:
+        queries = e.evaluation_examples
+        tasks = data.pools.train.tasks(QUANTILE_TASKS, **e.task_shape, queries=queries, rng=0)
+        supports, scores = [], []
+        for bank, task in embed_tasks(learner, tasks):
+            supports.append(bank.leave_one_out([task])[0])
+            scores.append(bank.scores([task]))
+            report("quantiles of Meta-CP", len(scores), len(tasks))
+        ids = np.arange(len(scores)).repeat([len(part) for part in scores])
+        return Stored(embeddings=np.stack(supports), scores=np.concatenate(scores), tasks=ids)
+
+    known = stored.read_or_compute("training-tasks", score_training_tasks)
+    assert known.embeddings is not None  # a row for each task: the scores of its support examples
+    assert known.scores is not None
+    assert known.tasks is not None
     predictor = QuantilePredictor(epsilon=e.guarantee.miss_rate, rng=0)
-    return predictor.fit(np.stack(supports), predictor.targets(np.concatenate(scores), names))
+    return predictor.fit(-known.embeddings, predictor.targets(known.scores, known.tasks))
 
 
 def embed_tasks(learner: ProtoNet, tasks: Iterable[Task]) -> Iterator[tuple[PrototypeBank, Task]]:

@@ -6,32 +6,23 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from metapac import _document
 from metapac._runs import lock_folder
 from metapac._types import PathLike, Progress, ignore_progress
 from metapac.datasets.pools import LoadedPools
-from metapac.evaluation import Rows, Study, evaluate
-from metapac.evaluation.draws import ScoredTask
+from metapac.evaluation import Rows, Study, evaluate, paper_methods
+from metapac.evaluation.methods import SECOND_DELTA
 from metapac.exceptions import BadArtefact
 from metapac.learners.protonet import ProtoNet
 from metapac.learners.training.history import Epoch, History
 from metapac.learners.training.weights import save_weights
-from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.data import load
 from metapac.reproduce.experiments import Experiment
-from metapac.reproduce.learner import embed_tasks, measure_quality, train_learner, train_predictor
-from metapac.reproduce.studies import (
-    BankStudy,
-    PoolStudy,
-    WithoutReplacement,
-    WithReplacement,
-    predict_quantiles,
-    score_test_tasks,
-)
-from metapac.tasks.pools import ClassPool, GroupPool
+from metapac.reproduce.learner import measure_quality, train_learner, train_predictor
+from metapac.reproduce.stored import RunScores
+from metapac.reproduce.studies import make_bank_study, make_pool_study
 
 LEARNER = _document.Format(
     "metapac learner",
@@ -45,6 +36,7 @@ def reproduce(
     experiment: Experiment,
     folder: PathLike,
     *,
+    rng: int = 0,
     home: PathLike | None = None,
     device: str | None = None,
     n_jobs: int = 1,
@@ -54,6 +46,7 @@ def reproduce(
     """Train the learner of an experiment and evaluate every method on its calibration draws.
 
     An interrupted run resumes: training after its last epoch, the evaluation after its last draw.
+    Embeddings and scores are kept in the folder, so that a restart computes none of them again.
 
     Parameters
     ----------
@@ -62,6 +55,8 @@ def reproduce(
     folder : str or path
         Folder of the run. ``learner.json`` in it says how the learner was trained and how good
         it is.
+    rng : int, default 0
+        Seed of the training and of the draws.
     home : str or path, optional
         Folder of the prepared data sets.
     device : str, optional
@@ -87,11 +82,13 @@ def reproduce(
     report = progress or ignore_progress
     with lock_folder(run_folder, "metapac reproduce"):
         data = load(experiment, home=home)
-        learner = _train(experiment, data, run_folder, device, report)
+        learner = _train(experiment, data, run_folder, device, rng, report)
         return evaluate(
-            make_study(experiment, learner, data, report),
+            make_study(experiment, learner, data, run_folder, report),
             guarantee=experiment.guarantee,
+            methods=paper_methods(experiment.guarantee, second_delta=SECOND_DELTA),
             draws=experiment.draws,
+            rng=rng,
             folder=run_folder,
             n_jobs=n_jobs,
             backend=backend,
@@ -100,14 +97,24 @@ def reproduce(
 
 
 def _train(
-    experiment: Experiment, data: LoadedPools, folder: Path, device: str | None, progress: Progress
+    experiment: Experiment,
+    data: LoadedPools,
+    folder: Path,
+    device: str | None,
+    rng: int,
+    progress: Progress,
 ) -> ProtoNet:
     def on_epoch(epoch: Epoch) -> None:
         stage = f"training, validation accuracy {epoch.accuracy:.1%}"
         progress(stage, epoch.epoch, experiment.training.epochs)
 
     learner, history = train_learner(
-        experiment, data, device=device, checkpoint=folder / "training", on_epoch=on_epoch
+        experiment,
+        data,
+        device=device,
+        checkpoint=folder / "training",
+        rng=rng,
+        on_epoch=on_epoch,
     )
     save_weights(learner, folder / "model.safetensors")
     path = folder / "learner.json"
@@ -155,7 +162,11 @@ def _device_name(learner: ProtoNet) -> str:
 
 
 def make_study(
-    experiment: Experiment, learner: ProtoNet, data: LoadedPools, progress: Progress | None = None
+    experiment: Experiment,
+    learner: ProtoNet,
+    data: LoadedPools,
+    folder: PathLike,
+    progress: Progress | None = None,
 ) -> Study:
     """Return the calibration draws of an experiment; each example is embedded here, once.
 
@@ -167,6 +178,8 @@ def make_study(
         Its trained learner.
     data : LoadedPools
         Its data.
+    folder : str or path
+        Folder of the run, which keeps embeddings and scores.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -176,65 +189,16 @@ def make_study(
         The study.
     """
     report = progress or ignore_progress
-    predictor = train_predictor(experiment, learner, data, report)
     description = {
         "experiment": experiment.describe(),
         "data": data.checksum,
         "weights": _weights_checksum(learner),
         "torch": torch.__version__,
     }
+    stored = RunScores(Path(folder), description)
+    predictor = train_predictor(experiment, learner, data, stored, report)
     report("embedding the pools", 0, None)
-    pools = data.pools
+    parts = experiment, learner, data, predictor, stored, description
     if experiment.tasks_from == "bank":
-        return _bank_study(experiment, learner, data, predictor, description, report)
-    if experiment.tasks_from == "distinct":
-        both = _join(pools.calibration, pools.test)
-        bank = learner.bank(both.x)
-        return PoolStudy(experiment, WithoutReplacement(both), bank, bank, predictor, description)
-    banks = learner.bank(pools.calibration.x), learner.bank(pools.test.x)
-    sampler = WithReplacement(pools.calibration, pools.test)
-    return PoolStudy(experiment, sampler, *banks, predictor, description)
-
-
-def _join(one: GroupPool, other: GroupPool) -> GroupPool:
-    return GroupPool(
-        np.concatenate([one.x, other.x]),
-        np.concatenate([one.y, other.y]),
-        np.concatenate([one.groups, other.groups]),
-        classes=one.classes,
-    )
-
-
-def _bank_study(
-    experiment: Experiment,
-    learner: ProtoNet,
-    data: LoadedPools,
-    predictor: QuantilePredictor,
-    description: dict[str, Any],
-    progress: Progress,
-) -> BankStudy:
-    e = experiment
-    assert e.calibration_examples is not None  # None is for groups used once
-    n_calibration, n_test = e.bank
-    scores: list[Any] = []
-    quantiles: list[Any] = []
-    tests: list[ScoredTask] = []
-    pool = _on_device(data.pools.calibration, learner)
-    tasks = pool.tasks(n_calibration, **e.task_shape, queries=e.calibration_examples, rng=1)
-    for bank, task in embed_tasks(learner, tasks):
-        scores.append(bank.scores([task]))
-        quantiles.append(predict_quantiles(predictor, bank, [task]))
-        progress("calibration tasks", len(scores), n_calibration)
-    pool = _on_device(data.pools.test, learner)
-    tasks = pool.tasks(n_test, **e.task_shape, queries=e.test_examples, rng=2)
-    for bank, task in embed_tasks(learner, tasks):
-        tests += score_test_tasks(e, bank, [task], predictor)
-        progress("test tasks", len(tests), n_test)
-    return BankStudy(e, np.stack(scores), np.concatenate(quantiles), tests, description)
-
-
-def _on_device(pool: ClassPool, learner: ProtoNet) -> ClassPool:
-    """Return the pool with its images on the learner's device, where transforms run faster."""
-    device = next(learner.module.parameters()).device
-    x = torch.as_tensor(np.array(pool.x)).to(device)
-    return ClassPool(x, pool.y, name=pool.name, transform=pool.transform)
+        return make_bank_study(*parts, report)
+    return make_pool_study(*parts)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
 
 from metapac._types import Array, Counts, Floats, PathLike
-from metapac.assessment import Evaluation, evaluate
+from metapac.assessment.arrays import evaluate
+from metapac.assessment.evaluation import Evaluation
 from metapac.calibration import MetaPS
 from metapac.context import Context
 from metapac.datasets import sites_sample
 from metapac.plots import INK, LIMIT, create_figure, save
+from metapac.report import Scored, report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,6 +65,8 @@ class SitesDemo:
         Fraction of the calibration respondents with a heart attack.
     plain, per_class : Attempt
         The two guarantees.
+    calibration, test : Scored
+        Respondents of the calibration states and of the new ones, with their scores.
     """
 
     train: Array
@@ -71,6 +75,8 @@ class SitesDemo:
     frequency: float
     plain: Attempt
     per_class: Attempt
+    calibration: Scored
+    test: Scored
 
 
 def compare_guarantees(rng: int) -> SitesDemo:
@@ -100,34 +106,27 @@ def compare_guarantees(rng: int) -> SitesDemo:
 
     predict = fit_logistic(sample.x[rows(train)], sample.y[rows(train)])
 
-    def score(rows: Array) -> _Scored:
-        return _Scored(predict(sample.x[rows]), state[rows], labels[rows])
+    def score(rows: Array) -> Scored:
+        return Scored(predict(sample.x[rows]), state[rows], labels[rows], CLASSES)
 
     calibration, test = score(rows(known)), score(rows(new))
     plain, per_class = (
         _attempt(name, calibration, test, train.tolist()) for name in (_PLAIN, _PER_CLASS)
     )
     frequency = float(np.mean(calibration.labels == "yes"))
-    return SitesDemo(train, known, new, frequency, plain, per_class)
+    return SitesDemo(train, known, new, frequency, plain, per_class, calibration, test)
 
 
-class _Scored(NamedTuple):
-    """Respondents with the probabilities of both classes, their states and their labels."""
-
-    probabilities: Floats
-    states: Array
-    labels: Array
-
-
-def _attempt(name: str, calibration: _Scored, test: _Scored, train: list[str]) -> Attempt:
+def _attempt(name: str, calibration: Scored, test: Scored, train: list[str]) -> Attempt:
     """Calibrate a guarantee on some states and evaluate it on others."""
     about = Context(
         model="logistic regression", trained_on=train, unit="state", example="respondent"
     )
     method = MetaPS(epsilon=EPSILON, alpha=ALPHA, delta=DELTA, per_class=name == _PER_CLASS)
-    method.calibrate(*calibration, classes=CLASSES, context=about)
-    yes = _Scored(*(column[test.labels == "yes"] for column in test))
-    return Attempt(name, method, evaluate(method, *test), evaluate(method, *yes))
+    known, new = ((data.scores, data.tasks, data.labels) for data in (calibration, test))
+    method.calibrate(*known, classes=CLASSES, context=about)
+    yes = (column[test.labels == "yes"] for column in new)
+    return Attempt(name, method, evaluate(method, *new), evaluate(method, *yes))
 
 
 def fit_logistic(x: Floats, y: Counts) -> Callable[[Floats], Floats]:
@@ -187,6 +186,40 @@ def save_promises(demo: SitesDemo, folder: PathLike) -> list[Path]:
     paths = [Path(folder) / "plain.json", Path(folder) / "per_class.json"]
     for attempt, path in zip((demo.plain, demo.per_class), paths, strict=True):
         attempt.predictor.save(path)
+    return paths
+
+
+def write_reports(demo: SitesDemo, folder: PathLike) -> list[Path]:
+    """Write a report on each of the two promise files.
+
+    Parameters
+    ----------
+    demo : SitesDemo
+        The two guarantees.
+    folder : path-like
+        Folder of the promise files, as ``save_promises`` wrote them.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    MissingExtra
+        If the extra ``report`` is not installed.
+    """
+    paths = [Path(folder) / "plain.html", Path(folder) / "per_class.html"]
+    question = "Who has had a heart attack?"
+    titles = (question, f"{question} A guarantee for each answer")
+    for path, title in zip(paths, titles, strict=True):
+        report(
+            path.with_suffix(".json"),
+            demo.test,
+            calibration=demo.calibration,
+            output=path,
+            title=title,
+        )
     return paths
 
 

@@ -1,160 +1,27 @@
-"""Calibration draws of a trained learner: tasks sampled from pools, or tasks scored once."""
+"""Calibration draws of an experiment: tasks drawn from its pools, or tasks scored once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
-from metapac._types import Array
-from metapac.evaluation.draws import Draw, ScoredTask
-from metapac.learners.bank import PrototypeBank
+from metapac._types import Array, Progress
+from metapac.datasets.pools import LoadedPools
+from metapac.evaluation.draws import Draw, ScoredTask, Study
+from metapac.evaluation.pool_sizes import join_groups
+from metapac.evaluation.pool_study import PoolStudy
+from metapac.learners.protonet import ProtoNet
 from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.experiments import Experiment
-from metapac.tasks.pools import ClassPool, GroupPool
+from metapac.reproduce.learner import embed_tasks
+from metapac.reproduce.stored import RunScores
+from metapac.scoring.stored import Stored
+from metapac.tasks.pools import ClassPool
 from metapac.tasks.task import Task
-
-TaskPair = tuple[Sequence[Task], Sequence[Task]]
-
-
-@dataclass(frozen=True, eq=False)
-class WithReplacement:
-    """Samples every task from its pool independently of the others, as in the paper.
-
-    Parameters
-    ----------
-    calibration, test : ClassPool or GroupPool
-        The pools.
-    """
-
-    calibration: ClassPool | GroupPool
-    test: ClassPool | GroupPool
-
-    def sample(self, experiment: Experiment, rng: np.random.Generator) -> TaskPair:
-        """Return calibration tasks and test tasks.
-
-        Parameters
-        ----------
-        experiment : Experiment
-            The number and shape of the tasks.
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        calibration, test : sequence of Task
-            The tasks.
-        """
-        e = experiment
-        assert e.calibration_examples is not None  # None is for groups used once
-        for_calibration, for_test = rng.spawn(2)
-        return (
-            self.calibration.tasks(
-                e.calibration_tasks,
-                **e.task_shape,
-                queries=e.calibration_examples,
-                rng=for_calibration,
-            ),
-            self.test.tasks(e.test_tasks, **e.task_shape, queries=e.test_examples, rng=for_test),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class WithoutReplacement:
-    """Divides groups at random into calibration and test tasks; none is used twice in a draw.
-
-    Parameters
-    ----------
-    pool : GroupPool
-        The groups.
-    """
-
-    pool: GroupPool
-
-    def sample(self, experiment: Experiment, rng: np.random.Generator) -> TaskPair:
-        """Return calibration tasks and test tasks.
-
-        Parameters
-        ----------
-        experiment : Experiment
-            The number and shape of the tasks.
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        calibration, test : sequence of Task
-            The tasks.
-        """
-        e = experiment
-        for_calibration, for_test, for_order = rng.spawn(3)
-        order = for_order.permutation(len(self.pool.names)).tolist()
-        calibration = self.pool.tasks(
-            shots=e.shots, queries=e.calibration_examples, rng=for_calibration
-        )
-        tests = self.pool.tasks(shots=e.shots, queries=e.test_examples, rng=for_test)
-        border, end = e.calibration_tasks, e.calibration_tasks + e.test_tasks
-        return [calibration[i] for i in order[:border]], [tests[i] for i in order[border:end]]
-
-
-@dataclass(frozen=True, eq=False)
-class PoolStudy:
-    """Tasks sampled for each draw and scored from the embeddings of their pools.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        The number and shape of the tasks.
-    sampler : WithReplacement or WithoutReplacement
-        Samples the tasks.
-    calibration, test : PrototypeBank
-        Embeddings of the pools.
-    predictor : QuantilePredictor, optional
-        Predicts the quantiles of Meta-CP; without it Meta-CP is left out.
-    description : dict, optional
-        Everything that the draws depend on; by default empty.
-    """
-
-    experiment: Experiment
-    sampler: WithReplacement | WithoutReplacement
-    calibration: PrototypeBank
-    test: PrototypeBank
-    predictor: QuantilePredictor | None = None
-    description: dict[str, Any] = field(default_factory=dict)
-
-    def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and test tasks.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        Draw
-            The draw.
-        """
-        tasks, tests = map(list, self.sampler.sample(self.experiment, rng))
-        return Draw(
-            scores=self.calibration.scores(tasks),
-            tasks=np.arange(len(tasks)).repeat([len(task.query) for task in tasks]),
-            tests=score_test_tasks(self.experiment, self.test, tests, self.predictor),
-            quantiles=predict_quantiles(self.predictor, self.calibration, tasks),
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on.
-
-        Returns
-        -------
-        dict
-            The description.
-        """
-        return self.description
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,61 +84,164 @@ class BankStudy:
         return self.description
 
 
-def predict_quantiles(
-    predictor: QuantilePredictor | None, bank: PrototypeBank, tasks: Sequence[Task]
-) -> NDArray[np.float64] | None:
-    """Return the predicted quantile of each task, from its support set alone.
-
-    Parameters
-    ----------
-    predictor : QuantilePredictor or None
-        Predicts the quantiles of Meta-CP.
-    bank : PrototypeBank
-        Embeddings of the tasks' pool.
-    tasks : sequence of Task
-        The tasks.
-
-    Returns
-    -------
-    ndarray, shape (tasks,), or None
-        The quantiles; None without a predictor.
-    """
-    if predictor is None:
-        return None
-    return np.asarray(predictor.predict(-bank.leave_one_out(tasks)), np.float64)
-
-
-def score_test_tasks(
+def make_pool_study(
     experiment: Experiment,
-    bank: PrototypeBank,
-    tasks: Sequence[Task],
-    predictor: QuantilePredictor | None,
-) -> list[ScoredTask]:
-    """Return scored test tasks; the first queries of each class are the labelled examples.
+    learner: ProtoNet,
+    data: LoadedPools,
+    predictor: QuantilePredictor,
+    stored: RunScores,
+    description: dict[str, Any],
+) -> PoolStudy:
+    """Return draws of new tasks from the pools of an experiment.
 
     Parameters
     ----------
     experiment : Experiment
-        The number of labelled examples.
-    bank : PrototypeBank
-        Embeddings of the tasks' pool.
-    tasks : sequence of Task
-        The test tasks.
-    predictor : QuantilePredictor or None
+        The experiment; its tasks come from "pools", or are "distinct" groups.
+    learner : ProtoNet
+        Its trained learner.
+    data : LoadedPools
+        Its data.
+    predictor : QuantilePredictor
         Predicts the quantiles of Meta-CP.
+    stored : RunScores
+        Where the embeddings of the pools are, or will be.
+    description : dict
+        Everything that the draws depend on.
 
     Returns
     -------
-    list of ScoredTask
-        One for each task.
+    PoolStudy
+        The study.
     """
-    e = experiment
-    labelled = np.arange(len(tasks[0].query)) % e.test_examples < e.labelled_examples
-    predicted = predict_quantiles(predictor, bank, tasks)
-    quantiles = [None] * len(tasks) if predicted is None else predicted.tolist()
-    return [
-        ScoredTask.from_predictions(
-            bank.predict_proba(task), task.query_y, labelled=labelled, quantile=quantile
+    e, pools, distinct = experiment, data.pools, experiment.tasks_from == "distinct"
+    calibration, test = pools.calibration, pools.test
+    if distinct:
+        calibration = test = join_groups(calibration, test)
+        banks = (stored.bank("groups", learner, test.x),) * 2
+    else:
+        banks = (
+            stored.bank("calibration", learner, calibration.x),
+            stored.bank("test", learner, test.x),
         )
-        for task, quantile in zip(tasks, quantiles, strict=True)
+    return PoolStudy(
+        learner,
+        calibration,
+        test,
+        **e.task_shape,
+        queries=e.calibration_examples,
+        test_queries=e.evaluation_examples,
+        labelled=e.labelled_examples,
+        tasks=e.calibration_tasks,
+        tests=e.test_tasks,
+        distinct=distinct,
+        predictor=predictor,
+        banks=banks,
+        description=description,
+    )
+
+
+def make_bank_study(
+    experiment: Experiment,
+    learner: ProtoNet,
+    data: LoadedPools,
+    predictor: QuantilePredictor,
+    stored: RunScores,
+    description: dict[str, Any],
+    progress: Progress,
+) -> Study:
+    """Return draws of tasks that are scored once.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment; its tasks come from a "bank".
+    learner : ProtoNet
+        Its trained learner.
+    data : LoadedPools
+        Its data.
+    predictor : QuantilePredictor
+        Predicts the quantiles of Meta-CP.
+    stored : RunScores
+        Where the scores of the tasks are, or will be.
+    description : dict
+        Everything that the draws depend on.
+    progress : callable
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    BankStudy
+        The study.
+    """
+    e, counts = experiment, experiment.bank
+
+    def tasks(pool: ClassPool, count: int, queries: int, rng: int) -> Sequence[Task]:
+        return _on_device(pool, learner).tasks(count, **e.task_shape, queries=queries, rng=rng)
+
+    def score_calibration() -> Stored:
+        assert e.calibration_examples is not None  # None is for groups used once
+        drawn = tasks(data.pools.calibration, counts[0], e.calibration_examples, 1)
+        supports, scores = [], []
+        for bank, task in embed_tasks(learner, drawn):
+            supports.append(bank.leave_one_out([task])[0])
+            scores.append(bank.scores([task]))
+            progress("calibration tasks", len(scores), counts[0])
+        ids = np.arange(len(scores)).repeat([len(part) for part in scores])
+        return Stored(embeddings=np.stack(supports), scores=np.concatenate(scores), tasks=ids)
+
+    def score_tests() -> Stored:
+        drawn = tasks(data.pools.test, counts[1], e.test_examples, 2)
+        supports, tables, labels = [], [], []
+        for bank, task in embed_tasks(learner, drawn):
+            supports.append(bank.leave_one_out([task])[0])
+            tables.append(bank.predict_proba(task))
+            labels.append(task.query_y)
+            progress("test tasks", len(tables), counts[1])
+        return Stored(
+            embeddings=np.concatenate(tables),
+            labels=np.concatenate(labels),
+            scores=np.concatenate(supports),
+            tasks=np.arange(len(supports)).repeat([len(part) for part in supports]),
+        )
+
+    known = stored.read_or_compute("calibration-tasks", score_calibration)
+    new = stored.read_or_compute("test-tasks", score_tests)
+    assert known.embeddings is not None
+    assert known.scores is not None
+    return BankStudy(
+        e,
+        known.scores.reshape(counts[0], -1),
+        np.array([*_predict_each(predictor, known.embeddings)]),
+        _scored_tests(e, new, predictor),
+        description,
+    )
+
+
+def _predict_each(predictor: QuantilePredictor, supports: Array) -> Iterator[float]:
+    """Yield the quantile of each task, one at a time: a batch would round differently."""
+    for support in supports:
+        yield float(predictor.predict(-support[None])[0])
+
+
+def _scored_tests(e: Experiment, stored: Stored, predictor: QuantilePredictor) -> list[ScoredTask]:
+    """Return the test tasks; the first queries of each class are the labelled examples."""
+    assert stored.embeddings is not None
+    assert stored.labels is not None
+    assert stored.scores is not None
+    count = e.bank[1]
+    tables = np.split(stored.embeddings, count)
+    labels = np.split(stored.labels, count)
+    quantiles = _predict_each(predictor, stored.scores.reshape(count, -1))
+    labelled = np.arange(len(labels[0])) % e.test_examples < e.labelled_examples
+    return [
+        ScoredTask.from_predictions(table, y, labelled=labelled, quantile=quantile)
+        for table, y, quantile in zip(tables, labels, quantiles, strict=True)
     ]
+
+
+def _on_device(pool: ClassPool, learner: ProtoNet) -> ClassPool:
+    """Return the pool with its images on the learner's device, where transforms run faster."""
+    device = next(learner.module.parameters()).device
+    x = torch.as_tensor(np.array(pool.x)).to(device)
+    return ClassPool(x, pool.y, name=pool.name, transform=pool.transform)

@@ -7,6 +7,7 @@ try:
     from metapac.tables.evaluate import Evaluation, evaluate_table
     from metapac.tables.explore import explore_table
     from metapac.tables.io.connections import connect
+    from metapac.tables.monitor import compare_tables, monitor_table
     from metapac.tables.predict import predict_table, summarise_sets
     from metapac.tables.reading import open_table
     from metapac.tables.site import site_table
@@ -16,9 +17,11 @@ except ModuleNotFoundError as error:
 __all__ = [
     "Evaluation",
     "calibrate_table",
+    "compare_tables",
     "connect",
     "evaluate_table",
     "explore_table",
+    "monitor_table",
     "open_table",
     "predict_table",
     "site_table",

@@ -8,12 +8,15 @@ from typing import Any
 from metapac._checks import reject_foreign_keywords
 from metapac._types import Progress
 from metapac.calibration import MetaPS, check_on_infeasible
-from metapac.context import Context
+from metapac.context import Context, as_context
 from metapac.guarantee import Epsilon, Guarantee, Split
-from metapac.meaning import check_levels
+from metapac.meaning.checks import check_levels
+from metapac.tables.clusters import draw_evidence
 from metapac.tables.columns import Columns
 from metapac.tables.evidence import collect_evidence
+from metapac.tables.ids import get_id_column
 from metapac.tables.io.sources import open_source
+from metapac.tables.origins import add_origin
 
 
 @reject_foreign_keywords
@@ -29,6 +32,8 @@ def calibrate_table(
     prediction: str | None = None,
     y: str | None = None,
     scale: str | None = None,
+    cluster: str | None = None,
+    rng: int = 0,
     epsilon: Epsilon,
     alpha: float,
     delta: float | None,
@@ -79,6 +84,12 @@ def calibrate_table(
         Column with the true number, beside ``prediction``.
     scale : str, optional
         Column with the scale of each residual, a positive number; 1 by default.
+    cluster : str, optional
+        Column with the cluster of each task, such as its hospital group. Tasks of one cluster may
+        depend on each other. One random task of each cluster is calibrated on, and the guarantee
+        is for new tasks of new clusters.
+    rng : int, default 0
+        Seed of that draw, which does not look at scores. Fix it beforehand.
     epsilon : float or mapping from class to float
         Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
     alpha : float
@@ -155,9 +166,16 @@ def calibrate_table(
         prediction=prediction,
         y=y,
         scale=scale,
+        cluster=cluster,
     )
     with open_source(source, table=table, connection=connection) as opened:
+        context = add_origin(opened, as_context(context))
+        if cluster is not None:
+            get_id_column(opened, cluster, "clusters")  # fail fast
         guarantee, evidence = collect_evidence(
             opened, used, guarantee, progress, id=id, allow=allow
         )
+        if cluster is not None:
+            as_context(context, evidence.names.tolist())  # none of their tasks may be trained on
+            evidence = draw_evidence(opened, used, evidence, rng)
     return MetaPS.from_evidence(guarantee, evidence, on_infeasible=on_infeasible, context=context)

@@ -16,9 +16,11 @@ from metapac.exceptions import InvalidInput, Parameter
 from metapac.tables import _checks
 from metapac.tables.columns import Columns
 from metapac.tables.io.sources import Source
+from metapac.tables.score_lists import Precision, check_several, read_lists
 from metapac.tables.search.expressions import add_up, as_int
 
-Precision = np.dtype[np.floating[Any]]
+__all__ = ["FEW_CLASSES", "ClassScores", "Precision", "as_floats", "find_class_scores", "is_usable"]
+
 # The texts that Python parses as numbers, apart from NaN.
 _NUMBER = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*$"
 # More columns than this are gathered into a list, so that expressions do not grow with them.
@@ -102,10 +104,15 @@ def _read_class_scores(source: Source, columns: Columns) -> ClassScores:
     pattern, classes = columns.pattern, columns.classes
     if not isinstance(pattern, str):
         return _from_columns(source, columns, tuple(pattern))
-    if columns.classes_column is not None:
-        return _from_two_lists(source, pattern, columns.classes_column)
     if "*" not in pattern:
-        return _from_list(source, pattern, classes)
+        found = read_lists(source, columns, pattern)
+        return ClassScores(
+            found.names,
+            (pattern,),
+            found.precision,
+            lists=found.lists,
+            row_names=found.row_names,
+        )
     if pattern.count("*") > 1:
         raise InvalidInput(
             "{} must contain one star, such as 'p_*', got {!r}.", Parameter("columns"), pattern
@@ -274,98 +281,8 @@ def _from_names(
     if len(names) > FEW_CLASSES and _can_use_lists(source, columns):
         return _gather(source, names, wanted)
     scores, precision = as_floats(source, wanted)
-    _check_several(source, shown, names)
+    check_several(source, shown, names)
     return ClassScores(names, tuple(wanted), precision, scores)
-
-
-def _check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
-    if len(names) == 1:
-        raise InvalidInput(
-            "{}: {!r} gives scores of one class only, {!r}, and a set needs a choice of at least "
-            "two. Add a column for each other class, such as 1 - p.",
-            source.name,
-            pattern,
-            names[0],
-        )
-
-
-def _from_list(source: Source, column: str, classes: Sequence[Any] | None) -> ClassScores:
-    lists = _checks.get_column(source, column)
-    _check_list_type(source, column, lists.type())
-    with source.reading():
-        size = lists.length()
-        sizes = source.run(source.table.agg(shortest=size.min(), longest=size.max()))
-    shortest, longest = (sizes[name][0].as_py() or 0 for name in ("shortest", "longest"))
-    names = list(range(longest)) if classes is None else _checks.class_names(classes)
-    if not shortest == longest == len(names) > 0:
-        lengths = f"s from {shortest} to {longest}" if shortest < longest else f" {longest}"
-        raise InvalidInput(
-            f"{source.name}: the lists of column {column!r} must have one score for each of "
-            f"{len(names)} classes, got length{lengths}."
-        )
-    _check_several(source, column, names)
-    lists, precision = _as_float_lists(lists)
-    return ClassScores(names, (column,), precision, lists=lists)
-
-
-def _as_float_lists(lists: Any) -> tuple[Any, Precision]:
-    kind = lists.type().value_type
-    if not (kind.is_float32() or kind.is_float64()):
-        lists = lists.map(lambda score: score.cast("float64"))
-    return lists, np.dtype("float32" if kind.is_float32() else "float64")
-
-
-def _from_two_lists(source: Source, column: str, names_column: str) -> ClassScores:
-    """Return lists of scores beside lists of class names, which may differ from row to row."""
-    lists, names = (_checks.get_column(source, name) for name in (column, names_column))
-    _check_list_type(source, column, lists.type())
-    kind = names.type()
-    if not (kind.is_array() and (kind.value_type.is_string() or kind.value_type.is_integer())):
-        raise InvalidInput(
-            "{} must name a column of lists of strings or integers, got {}.",
-            Parameter("classes_column"),
-            f"{names_column!r}, which is {kind} in {source.name}",
-        )
-    if not source.traits.has_positions:
-        raise InvalidInput(
-            "{} works on DuckDB and Spark only, not on {}. Write the table as Parquet.",
-            Parameter("classes_column"),
-            source.connection.name,
-        )
-    _check_two_lists(source, column, names_column)
-    scores, precision = _as_float_lists(lists)
-    return ClassScores([], (column,), precision, lists=scores, row_names=names)
-
-
-def _check_two_lists(source: Source, column: str, names_column: str) -> None:
-    """Raise InvalidInput unless the lists of each row fit, with distinct names."""
-    lists, names = source.table[column], source.table[names_column]
-    problems = {
-        "no list, or no class": (lists.length() > 0) & (names.length() > 0),
-        "lists of different lengths": lists.length() == names.length(),
-        "a class without a name": names.filter(lambda name: name.isnull()).length() == 0,
-        "a class twice": names.unique().length() == names.length(),
-    }
-    flags = {f"flag{i}": fits.fill_null(False) for i, fits in enumerate(problems.values())}
-    table = source.table.select(**flags)
-    with source.reading():
-        counts = source.run(table.agg(**{name: table.count(where=~table[name]) for name in flags}))
-    for problem, count in zip(problems, counts.columns, strict=True):
-        if rows := count[0].as_py():
-            raise InvalidInput(
-                f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a "
-                f"name for each class of a row, got {problem} in {_checks.pluralize(rows, 'row')}."
-            )
-
-
-def _check_list_type(source: Source, column: str, kind: Any) -> None:
-    if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
-        raise InvalidInput(
-            "{} must contain one star, such as 'p_*', or name a column of lists of numbers, got "
-            "{}.",
-            Parameter("columns"),
-            f"{column!r}, which is {kind} in {source.name}",
-        )
 
 
 def _check_number_type(source: Source, column: str, kind: Any) -> None:

@@ -40,6 +40,8 @@ class Columns:
         Column with the list of classes of each row, beside a column of lists of scores.
     prediction, y, scale : str, optional
         Columns with predicted and true numbers, and with the scale of each residual.
+    cluster : str, optional
+        Column with the cluster of each task.
     """
 
     task: str | None = None
@@ -54,6 +56,7 @@ class Columns:
     prediction: str | None = None
     y: str | None = None
     scale: str | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         _checks.check_column_names(
@@ -64,6 +67,7 @@ class Columns:
             prediction=self.prediction,
             y=self.y,
             scale=self.scale,
+            cluster=self.cluster,
         )
         if not isinstance(self.pattern, str):
             object.__setattr__(self, "pattern", _as_column_list(self.pattern))
@@ -74,7 +78,7 @@ class Columns:
     @property
     def not_classes(self) -> set[str | None]:
         """Columns that are not scores of a class."""
-        return {self.task, self.label, *self.reserved}
+        return {self.task, self.label, self.cluster, *self.reserved}
 
     @property
     def score_columns(self) -> set[str]:
@@ -87,7 +91,8 @@ class Columns:
         Parameters
         ----------
         classes : sequence or None
-            The classes of the table; None if only true labels have scores.
+            The classes of the table, empty if they differ from row to row; None if only true
+            labels have scores.
 
         Returns
         -------
@@ -96,11 +101,13 @@ class Columns:
         """
         used: dict[str, Any] = {"task": self.task, "score": self.score, "label": self.label}
         used |= {"prediction": self.prediction, "y": self.y, "scale": self.scale}
+        used |= {"cluster": self.cluster}
         if self.classes_column is not None:
             used |= {"columns": self.pattern, "classes_column": self.classes_column}
         elif classes is not None:
             columns = self.pattern if isinstance(self.pattern, str) else list(self.pattern)
-            used |= {"columns": columns, "classes": _checks.class_names(classes)}
+            names = _checks.class_names(classes) if classes else None
+            used |= {"columns": columns, "classes": names}
         return {name: value for name, value in used.items() if value is not None}
 
 
@@ -116,6 +123,7 @@ def resolve_columns(
     prediction: str | None = None,
     y: str | None = None,
     scale: str | None = None,
+    cluster: str | None = None,
 ) -> Columns:
     """Return the columns to read; those left out are the ones used at calibration.
 
@@ -123,7 +131,7 @@ def resolve_columns(
     ----------
     promise : MetaPS or PS
         The calibrated predictor.
-    task, score, label, columns, classes, classes_column, prediction, y, scale : optional
+    task, score, label, columns, classes, classes_column, prediction, y, scale, cluster : optional
         As in ``calibrate_table``.
 
     Returns
@@ -149,10 +157,13 @@ def resolve_columns(
         chosen.get("columns") or stored.get("columns", "p_*"),
         chosen.get("classes"),
         promise.classes_ is not None,
-        tuple(stored[name] for name in ("task", "label") if name in stored),
+        tuple(stored[name] for name in ("task", "label", "cluster") if name in stored),
         stored.get("score"),
         chosen.get("classes_column"),
-        *(chosen.get(name) for name in numbers),
+        prediction=chosen.get("prediction"),
+        y=chosen.get("y"),
+        scale=chosen.get("scale"),
+        cluster=stored.get("cluster") if cluster is None else cluster,
     )
 
 

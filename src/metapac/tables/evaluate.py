@@ -10,20 +10,24 @@ from ibis import _
 
 from metapac import _ids
 from metapac._types import Array, Counts, Table
-from metapac.assessment import Evaluation, SetCounts, Tally, assess
+from metapac.assessment.comparison import assess
+from metapac.assessment.counts import SetCounts, Tally
+from metapac.assessment.evaluation import Evaluation
 from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
-from metapac.meaning import check_allowed
+from metapac.meaning.findings import check_allowed
 from metapac.tables import _checks
+from metapac.tables.clusters import check_cluster, find_clusters
 from metapac.tables.columns import Columns, resolve_columns
+from metapac.tables.ids import get_id_column
 from metapac.tables.io.sources import Source, open_source
 from metapac.tables.meaning import check_rows, check_scale
+from metapac.tables.origins import check_origin
 from metapac.tables.outcomes import row_outcomes
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search.census import score_range as find_score_range
-from metapac.tables.search.census import take_census
+from metapac.tables.search.census import score_range, take_census
 from metapac.tables.search.expressions import as_int
-from metapac.tables.set_counts import check_class_scores, lacks_scores, score_range
+from metapac.tables.set_counts import check_class_scores, lacks_scores
 
 __all__ = ["Evaluation", "evaluate_table"]
 
@@ -41,6 +45,7 @@ def evaluate_table(
     prediction: str | None = None,
     y: str | None = None,
     scale: str | None = None,
+    cluster: str | None = None,
     min_examples: int = 0,
     false_alarm: float = 0.05,
     id: str | None = None,
@@ -78,6 +83,9 @@ def evaluate_table(
     prediction, y, scale : str, optional
         For regression, the columns of predicted and true numbers and of scales; by default those
         of the calibration. Widths of intervals are then measured instead of set sizes.
+    cluster : str, optional
+        Column with the cluster of each task; by default that of the calibration. One random task
+        of each new cluster is judged, since tasks of one cluster may depend on each other.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
         verdict is then about tasks with at least this many.
@@ -87,7 +95,8 @@ def evaluate_table(
         Column that identifies the examples of a task, in which duplicates are searched. Without
         it, rows that are equal are.
     model : str, optional
-        Name of the model that gave the scores, to be compared with the calibrated one.
+        Name of the model that gave the scores, to be compared with the calibrated one. A table that
+        ``metapac score`` wrote names it itself.
     allow : iterable of str, default ()
         Checks of the data to skip, such as "duplicates"; the message of a check names it.
         "overlap" takes tasks with the name of a calibration, training or pilot task for new ones.
@@ -136,6 +145,7 @@ def evaluate_table(
         prediction=prediction,
         y=y,
         scale=scale,
+        cluster=cluster,
     )
     if used.task is None:
         raise InvalidInput(
@@ -143,14 +153,20 @@ def evaluate_table(
             "calibrated on arrays, or combined from sites, stores none.",
             Parameter("task"),
         )
-    promise.context_.check_model(model)
+    check_cluster(promise, used)
     allowed = sorted(check_allowed(allow))
     with open_source(source, table=table, connection=connection) as opened:
+        check_origin(opened, promise.context_, model)
         _check_labelled(opened, used)
+        if used.cluster is not None:
+            get_id_column(opened, used.cluster, "clusters")  # fail fast
         rows = true_scores(opened, used)
         # A missing score is an error here, whatever is allowed: the count below reports it.
         check_rows(rows, id=id, allow=[*allowed, "missing"])
         tally = _count(promise, rows, allowed)
+        if used.cluster is not None:
+            found = find_clusters(opened, used)
+            tally = tally._replace(clusters=[found[name] for name in tally.names.tolist()])
     return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allowed)
 
 
@@ -178,7 +194,7 @@ def _count(promise: ThresholdSets, rows: Rows, allowed: list[str]) -> Tally:
             check_class_scores(source, of_classes)
         census = take_census(rows)  # raises if a task or a score is missing
         check_scale(
-            find_score_range(rows, census), score_range(promise), allow=allowed, where=source.name
+            score_range(rows, census), promise._score_range, allow=allowed, where=source.name
         )
     names, task = _find_tasks(rows, totals.pop("task"))
     labels, widths = totals.pop("label", None), totals.pop("width", None)

@@ -15,11 +15,13 @@ from metapac._types import Array, Counts, Floats, Progress, Table, ignore_progre
 from metapac.evidence import Evidence, ranks_by_class, ranks_within
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee, Split
-from metapac.meaning import check_allowed, check_levels
+from metapac.meaning.checks import check_levels
+from metapac.meaning.findings import check_allowed
 from metapac.pilot import Cell, Estimate, Exploration, expected_thresholds, least_tasks
 from metapac.tables._checks import pluralize
+from metapac.tables.class_scores import ClassScores
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import open_source
+from metapac.tables.io.sources import Source, open_source
 from metapac.tables.meaning import check_rows
 from metapac.tables.scores import Rows, check_guessed_classes, true_scores
 from metapac.tables.search.census import take_census
@@ -147,6 +149,7 @@ def explore_table(
         rows = true_scores(opened, used)
         assert rows.class_scores is not None
         names = rows.class_scores.names
+        _check_same_classes(opened, rows.class_scores)
         check_rows(rows, id=id, allow=[*allowed, "missing"])  # missing scores: see below
         with opened.reading(rows.score_columns, task):
             check_guessed_classes(rows)
@@ -183,6 +186,16 @@ class _Tally(NamedTuple):
 
     examples: Counts  # (tasks, classes)
     sums: dict[str, Counts]  # by kind, each (trials, tasks, classes)
+
+
+def _check_same_classes(source: Source, of_classes: ClassScores) -> None:
+    """Raise InvalidInput if classes differ from row to row: misses are counted for each class."""
+    if of_classes.row_names is not None:
+        raise InvalidInput(
+            f"{source.name}: the lists of column {of_classes.columns[0]!r} differ in length, and "
+            "exploring needs the same classes in every row: it counts the misses of each. Explore "
+            "the tasks of one number of classes."
+        )
 
 
 def _grid(

@@ -11,9 +11,21 @@ import numpy as np
 import pyarrow as pa
 from ibis import _
 
-from metapac import meaning
 from metapac._types import Counts, Floats
-from metapac.meaning import Finding
+from metapac.meaning.checks import number_tasks, sums_to
+from metapac.meaning.direction import count_swaps, judge_direction
+from metapac.meaning.duplicates import count_repeats, judge_duplicates
+from metapac.meaning.findings import MAX_ROWS, Finding, check_allowed, report
+from metapac.meaning.judges import (
+    judge_ids,
+    judge_missing,
+    judge_percentages,
+    judge_rare_classes,
+    judge_scale,
+    judge_score_column,
+    judge_task_column,
+    judge_task_names,
+)
 from metapac.tables import _checks
 from metapac.tables.class_scores import ClassScores, as_floats, is_usable
 from metapac.tables.columns import Columns
@@ -28,10 +40,10 @@ _MAX_VALUES = 2_000_000  # of the sample in which pairs of examples are compared
 
 
 def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) -> None:
-    """Check labelled examples in a table, for all that ``meaning.CHECKS`` can see in them.
+    """Check labelled examples in a table, for all that ``CHECKS`` can see in them.
 
     Tasks, missing scores and sums are exact. Copies are searched in as many whole tasks as have
-    `MAX_GROUPED` rows together, and the direction in a sample of ``meaning.MAX_ROWS`` rows. An id
+    `MAX_GROUPED` rows together, and the direction in a sample of ``MAX_ROWS`` rows. An id
     is compared in all rows. The class scores of a small table are fetched and judged at once.
 
     Parameters
@@ -48,7 +60,7 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
     InvalidInput
         If a finding is an error.
     """
-    source, skipped = rows.source, meaning.check_allowed(allow)
+    source, skipped = rows.source, check_allowed(allow)
     _checks.check_column_names(id=id)
     check_score_column(source, rows.columns, allow=skipped)
     with source.reading(rows.score_columns, rows.columns.task):
@@ -58,8 +70,8 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
         findings: list[Finding | None] = []
         if rows.columns.task is not None:
             texts = sorted(name for name in tasks.names if isinstance(name, str))
-            findings.append(meaning.judge_task_names(texts))
-            findings.append(meaning.judge_task_column(len(tasks.names), tasks.rows))
+            findings.append(judge_task_names(texts))
+            findings.append(judge_task_column(len(tasks.names), tasks.rows))
         search_copies = id is None and "duplicates" not in skipped
         if _is_small(rows, tasks.rows):
             findings += _judge_at_once(rows, skipped, search_copies)
@@ -68,7 +80,7 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
             findings += [_judge_copies(rows, tasks)] if search_copies else []
         if id is not None and "duplicates" not in skipped:
             findings.append(_judge_ids(rows, id))
-        meaning.report(findings, skipped, where=source.name)
+        report(findings, skipped, where=source.name)
 
 
 def check_scale(
@@ -97,7 +109,7 @@ def check_scale(
         If one are fractions and the others percentages.
     """
     if calibration is not None:
-        meaning.report([meaning.judge_scale(scores, calibration)], allow, where=where)
+        report([judge_scale(scores, calibration)], allow, where=where)
 
 
 def check_rare_classes(
@@ -121,12 +133,13 @@ def check_rare_classes(
     if columns.label is None or columns.classes_column is not None or "rare-class" in allow:
         return
     rows = true_scores(source, columns)
-    if rows.labels is None:
+    if rows.labels is None or rows.names is None:
         return
     table = source.table.select(label=rows.labels)
     counts = source.run(table.group_by("label").agg(size=table.count())).to_pydict()
-    known = dict(sorted(zip(counts["label"], counts["size"], strict=True)))
-    meaning.report([meaning.judge_rare_classes(known, epsilon)], where=source.name)
+    found = dict(sorted(zip(counts["label"], counts["size"], strict=True)))
+    known = found | {name: 0 for name in map(str, rows.names) if name not in map(str, found)}
+    report([judge_rare_classes(known, epsilon)], where=source.name)
 
 
 def check_score_column(source: Source, columns: Columns, *, allow: Iterable[str] = ()) -> None:
@@ -146,7 +159,7 @@ def check_score_column(source: Source, columns: Columns, *, allow: Iterable[str]
     InvalidInput
         If it is, unless it holds the score of one of the other class columns in every row.
     """
-    skipped = meaning.check_allowed(allow)
+    skipped = check_allowed(allow)
     others = [] if "score-column" in skipped else _matching_beside_score(source, columns)
     if not others or columns.score is None:
         return
@@ -157,8 +170,8 @@ def check_score_column(source: Source, columns: Columns, *, allow: Iterable[str]
         counts = source.run(table.agg(rows=table.count(), equal=table.count(where=table.is_equal)))
     rows, equal = (counts[name][0].as_py() for name in ("rows", "equal"))
     if rows:
-        finding = meaning.judge_score_column(columns.score, others, rows=rows, equal=equal)
-        meaning.report([finding], where=source.name)
+        finding = judge_score_column(columns.score, others, rows=rows, equal=equal)
+        report([finding], where=source.name)
 
 
 class _Tasks(NamedTuple):
@@ -193,7 +206,7 @@ def _is_small(rows: Rows, count: int) -> bool:
 
 def _wanted(of_classes: ClassScores) -> int:
     """Return how many rows to fetch at most."""
-    return min(meaning.MAX_ROWS, max(1, _MAX_VALUES // len(of_classes.names)))
+    return min(MAX_ROWS, max(1, _MAX_VALUES // len(of_classes.names)))
 
 
 def _judge_at_once(
@@ -213,14 +226,12 @@ def _judge_at_once(
     missing = dict(zip(of_classes.names, bad.sum(axis=0).tolist(), strict=True))
     with np.errstate(invalid="ignore"):  # inf - inf
         sums = scores.sum(axis=1)
-    near = [int(np.sum(meaning.sums_to(sums, total))) for total in (1, 100)]
+    near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
     return [
-        meaning.judge_missing(len(scores), missing, affected=affected),
-        meaning.judge_percentages(len(scores), *near),
-        meaning.judge_direction(*meaning.count_swaps(tasks, labels, scores), rows.score_columns),
-        meaning.judge_duplicates(meaning.count_repeats(tasks, labels, scores))
-        if search_copies
-        else None,
+        judge_missing(len(scores), missing, affected=affected),
+        judge_percentages(len(scores), *near),
+        judge_direction(*count_swaps(tasks, labels, scores), rows.score_columns),
+        judge_duplicates(count_repeats(tasks, labels, scores)) if search_copies else None,
     ]
 
 
@@ -231,8 +242,8 @@ def _judge_class_scores(rows: Rows, count: int, skipped: frozenset[str]) -> list
     if not {"missing", "percentages"} <= skipped:
         findings += _survey(rows)
     if "direction" not in skipped:
-        swaps = meaning.count_swaps(*_sample(rows, count))
-        findings.append(meaning.judge_direction(*swaps, rows.score_columns))
+        swaps = count_swaps(*_sample(rows, count))
+        findings.append(judge_direction(*swaps, rows.score_columns))
     return findings
 
 
@@ -244,8 +255,8 @@ def _survey(rows: Rows) -> list[Finding | None]:
     bad = _missing_by_class(source, of_classes)
     total = _sum(of_classes)
     table = source.table.select(
-        fractions=meaning.sums_to(total, 1),
-        percentages=meaning.sums_to(total, 100),
+        fractions=sums_to(total, 1),
+        percentages=sums_to(total, 100),
         **{f"bad{i}": has_true & is_bad for i, is_bad in enumerate(bad)},
         affected=has_true & (add_up([as_int(is_bad) for is_bad in bad]) > 0),
     )
@@ -260,8 +271,8 @@ def _survey(rows: Rows) -> list[Finding | None]:
         {} if of_classes.lists is not None else dict(zip(of_classes.names, by_class, strict=True))
     )
     return [
-        meaning.judge_missing(count, missing, affected=affected),
-        meaning.judge_percentages(count, fractions, percentages),
+        judge_missing(count, missing, affected=affected),
+        judge_percentages(count, fractions, percentages),
     ]
 
 
@@ -300,20 +311,20 @@ def _sample(rows: Rows, count: int) -> tuple[Counts, Counts, Floats]:
     matrix = np.stack([_as_floats(result[name]) for name in scores], axis=1)
     matrix = matrix.reshape(len(labels), len(classes))
     is_known = labels >= 0
-    tasks = meaning.number_tasks(result["task"].to_pylist())
+    tasks = number_tasks(result["task"].to_pylist())
     return tasks[is_known], labels[is_known], matrix[is_known]
 
 
 def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> tuple[Counts, Counts, Floats]:
     """Return the same where classes differ from row to row: a column is a class within a task."""
     table = rows.source.table
-    if count > meaning.MAX_ROWS:
-        table = table.filter(ibis.random() < meaning.MAX_ROWS / count)
+    if count > MAX_ROWS:
+        table = table.filter(ibis.random() < MAX_ROWS / count)
     table = table.select(
         task=_task(rows), label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
     )
     result = rows.source.run(table).to_pydict()
-    tasks = meaning.number_tasks(result["task"])
+    tasks = number_tasks(result["task"])
     index: dict[tuple[int, str], int] = {}
     sizes: Counter[int] = Counter()
     columns = []
@@ -358,7 +369,7 @@ def _judge_copies(rows: Rows, tasks: _Tasks) -> Finding | None:
     repeats: Counter[tuple[int, int]] = Counter()
     for task, times, count in zip(*result.values(), strict=True):
         repeats[size_of[task], times] += count
-    return meaning.judge_duplicates(repeats)
+    return judge_duplicates(repeats)
 
 
 def _judge_ids(rows: Rows, id: str) -> Finding | None:
@@ -374,7 +385,7 @@ def _judge_ids(rows: Rows, id: str) -> Finding | None:
     first = source.run(pairs.filter(pairs.repeats > 1).order_by("task", "id").limit(3))
     examples = zip(first["id"].to_pylist(), first["task"].to_pylist(), strict=True)
     seen = [repr(name) if task is None else f"{name!r} in {task!r}" for name, task in examples]
-    return meaning.judge_ids(count, distinct, seen)
+    return judge_ids(count, distinct, seen)
 
 
 def _matching_beside_score(source: Source, columns: Columns) -> list[str]:

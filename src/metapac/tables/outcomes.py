@@ -89,6 +89,20 @@ class KeptLabels:
             return self.of_classes.lists.filter(lambda score: is_kept(score, cut)).length()
         return self.positions.length()
 
+    @cached_property
+    def answer(self) -> Any:
+        """The label of a set of one, otherwise null."""
+        names, lists = self.of_classes.names, self.of_classes.lists
+        if lists is None or 0 < len(names) <= FEW_CLASSES:
+            kind = "int64" if all(isinstance(name, int) for name in names) else "string"
+            cases = [
+                (is_in_set, ibis.literal(name if kind == "int64" else str(name), kind))
+                for name, is_in_set in zip(names, self.each, strict=True)
+            ]
+            return (self.size == 1).ifelse(ibis.cases(*cases), ibis.null(kind))
+        labels = self.as_list()
+        return (self.size == 1).ifelse(labels[0], ibis.null(labels.type().value_type))
+
     def as_list(self) -> Any:
         """Return the labels as a list, on an engine that has lists.
 
@@ -157,6 +171,29 @@ def row_outcomes(promise: ThresholdSets, rows: Rows) -> dict[str, Any]:
     if rows.class_scores is not None:
         outcomes["size"] = KeptLabels(promise, rows.class_scores).size
     return outcomes
+
+
+def lists_as_text(table: Any) -> dict[str, Any]:
+    """Return the columns of lists of texts as JSON text, for formats without lists.
+
+    Parameters
+    ----------
+    table : ibis.Table
+        The table.
+
+    Returns
+    -------
+    dict
+        Expressions by column.
+    """
+    columns = {name: table[name] for name in table.columns}
+    return {
+        name: column.notnull().ifelse(
+            "[" + ibis.coalesce(column.map(_as_json).join(", "), "") + "]", ibis.null("string")
+        )
+        for name, column in columns.items()
+        if column.type().is_array() and column.type().value_type.is_string()
+    }
 
 
 def _as_json(name: Any) -> Any:

@@ -11,8 +11,8 @@ from metapac._types import PathLike, Progress, Table, ignore_progress
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
-from metapac.meaning import judge_scale
-from metapac.meaning import report as report_findings
+from metapac.meaning.findings import report as report_findings
+from metapac.meaning.judges import judge_scale
 from metapac.set_summary import SetSummary
 from metapac.tables import _checks
 from metapac.tables.class_scores import find_class_scores
@@ -20,9 +20,10 @@ from metapac.tables.columns import Columns, resolve_columns
 from metapac.tables.intervals import IntervalSummary, find_ends, summarise_intervals
 from metapac.tables.io.output import check_output, output_kind, write
 from metapac.tables.io.sources import Source, open_source
-from metapac.tables.outcomes import KeptLabels
+from metapac.tables.origins import check_origin
+from metapac.tables.outcomes import KeptLabels, lists_as_text
 from metapac.tables.residuals import find_residuals
-from metapac.tables.set_counts import count_sets, score_range
+from metapac.tables.set_counts import count_sets
 
 
 class Sets(NamedTuple):
@@ -70,6 +71,7 @@ def predict_table(
     prediction: str | None = None,
     scale: str | None = None,
     booleans: bool = False,
+    answer: bool = False,
     output: PathLike | None = None,
     model: str | None = None,
     allow: Iterable[str] = (),
@@ -104,10 +106,15 @@ def predict_table(
     booleans : bool, default False
         Whether to add a column in_CLASS for each class, instead of the columns ``set``, a list of
         labels (JSON text in CSV and in SQLite), and ``set_size``.
+    answer : bool, default False
+        Whether to add a column ``answer``: the label of a set of one, null for any other set. At
+        most a fraction epsilon of all rows of a task is answered wrongly where the guarantee holds;
+        see `metapac.answers`.
     output : path, optional
         Parquet or CSV file to write. It is replaced atomically.
     model : str, optional
-        Name of the model that gave the scores, to be compared with the calibrated one.
+        Name of the model that gave the scores, to be compared with the calibrated one. A table that
+        ``metapac score`` wrote names it itself.
     allow : iterable of str, default ()
         Checks of the data to skip; the message of a check names it.
     table : str, optional
@@ -150,8 +157,9 @@ def predict_table(
     with ExitStack() as on_error:
         opened = on_error.enter_context(open_source(source, table=table, connection=connection))
         if output is None:
-            promise.context_.check_model(model)
-            sets = _add_sets(promise, opened, used, booleans=booleans, as_text=False, allow=allow)
+            check_origin(opened, promise.context_, model)
+            form = _Form(booleans, answer, as_text=False)
+            sets = _add_sets(promise, opened, used, form, allow)
         else:
             sets = write_sets(
                 promise,
@@ -163,6 +171,7 @@ def predict_table(
                 prediction=prediction,
                 scale=scale,
                 booleans=booleans,
+                answer=answer,
                 model=model,
                 allow=allow,
             )
@@ -183,6 +192,7 @@ def write_sets(
     prediction: str | None = None,
     scale: str | None = None,
     booleans: bool = False,
+    answer: bool = False,
     model: str | None = None,
     allow: Iterable[str] = (),
     inputs: Iterable[PathLike] = (),
@@ -210,6 +220,8 @@ def write_sets(
         As in ``predict_table``.
     booleans : bool, default False
         As in ``predict_table``.
+    answer : bool, default False
+        As in ``predict_table``.
     model : str, optional
         As in ``predict_table``.
     allow : iterable of str, default ()
@@ -232,15 +244,16 @@ def write_sets(
         prediction=prediction,
         scale=scale,
     )
-    promise.context_.check_model(model)
     report = progress or ignore_progress
     as_text = True
     with open_source(source) as opened:
+        check_origin(opened, promise.context_, model)
         if isinstance(output, str | os.PathLike):
             check_output(opened, output, inputs)
             as_text = output_kind(output) == "csv"
         report("checking the scores", 0, None)
-        sets = _add_sets(promise, opened, used, booleans=booleans, as_text=as_text, allow=allow)
+        form = _Form(booleans, answer, as_text)
+        sets = _add_sets(promise, opened, used, form, allow)
         report(f"writing {sets.rows} sets", 0, None)
         write(opened.connection, sets.table, output)
     return sets
@@ -297,34 +310,46 @@ def summarise_sets(
         return count_sets(opened, KeptLabels(promise, find_class_scores(opened, used)))
 
 
+class _Form(NamedTuple):
+    """Which columns to add: a boolean for each class or sets, as text or lists; and answers."""
+
+    booleans: bool
+    answer: bool
+    as_text: bool
+
+
 def _add_sets(
     promise: ThresholdSets,
     source: Source,
     columns: Columns,
-    *,
-    booleans: bool,
-    as_text: bool,
+    form: _Form,
     allow: Iterable[str],
 ) -> Sets:
     """Return the rows with their sets, not computed yet; the scores are checked first."""
     if columns.prediction is not None:
-        return _add_intervals(promise, source, columns, booleans=booleans)
+        return _add_intervals(promise, source, columns, form)
     of_classes = find_class_scores(source, columns)
     kept = KeptLabels(promise, of_classes)
-    if booleans and of_classes.row_names is not None:
+    if form.booleans and of_classes.row_names is not None:
         raise InvalidInput(
-            "{} needs one fixed list of classes, and {} gives each row its own. Leave one out.",
+            "{} needs one fixed list of classes, and {} gives each row its own. Leave it out.",
             Parameter("booleans", True),
-            Parameter("classes_column"),
+            Parameter("classes_column")
+            if columns.classes_column is not None
+            else f"column {columns.pattern!r}, whose lists differ in length,",
         )
-    if booleans:
+    if form.booleans:
         names = [f"in_{name}" for name in of_classes.names]
         added = dict(zip(names, kept.each, strict=True))
     else:
-        is_text = as_text or not source.traits.has_lists
+        is_text = form.as_text or not source.traits.has_lists
         added = {"set": kept.as_text() if is_text else kept.as_list(), "set_size": kept.size}
+    if form.answer:
+        added["answer"] = kept.answer
     _check_new_columns(source, list(added))
-    summary, calibrated = count_sets(source, kept), score_range(promise)
+    if form.as_text and source.traits.has_lists:
+        added |= lists_as_text(source.table)
+    summary, calibrated = count_sets(source, kept), promise._score_range
     if calibrated is not None and summary.low is not None and summary.high is not None:
         finding = judge_scale((summary.low, summary.high), calibrated)
         report_findings([finding], allow, where=source.name)
@@ -332,14 +357,12 @@ def _add_sets(
     return Sets(source.table.mutate(**added), of_classes.names, summary, calibrated, epsilon)
 
 
-def _add_intervals(
-    promise: ThresholdSets, source: Source, columns: Columns, *, booleans: bool
-) -> Sets:
+def _add_intervals(promise: ThresholdSets, source: Source, columns: Columns, form: _Form) -> Sets:
     """Return the rows with the ends of their intervals, not computed yet."""
-    if booleans:
+    if form.booleans or form.answer:
         raise InvalidInput(
             "{} is for classes, and {} for numbers. Leave it out.",
-            Parameter("booleans", True),
+            Parameter("booleans" if form.booleans else "answer", True),
             Parameter("prediction"),
         )
     lower, upper = find_ends(promise, find_residuals(source, columns, needs_y=False))

@@ -311,6 +311,16 @@ def _check_candidates(source: Source, columns: Columns, labels: Any, candidates:
     is_known = _as_texts(candidates).contains(labels).fill_null(False)
     table = source.table.select(is_known=is_known)
     rows = source.run(table.agg(rows=table.count(where=~table.is_known)))["rows"][0].as_py()
+    if rows and columns.classes_column is None:
+        raise InvalidInput(
+            "{}: column {!r} must hold a position in the list of the same row, counted from 0, and "
+            "does not in {}. Number the labels of each task in the order of its scores, or name "
+            "the classes of each row as {}.",
+            source.name,
+            columns.label,
+            _checks.pluralize(rows, "row"),
+            Parameter("classes_column"),
+        )
     if rows:
         raise InvalidInput(
             f"{source.name}: column {columns.label!r} must hold one of the classes in column "

@@ -10,7 +10,6 @@ import numpy as np
 from ibis import _
 
 from metapac._checks import listed
-from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput
 from metapac.set_summary import SetSummary
 from metapac.tables.class_scores import ClassScores, is_usable
@@ -100,25 +99,6 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
         low=min((float(low) for low in lows if low is not None), default=None),
         high=max((float(high) for high in highs if high is not None), default=None),
     )
-
-
-def score_range(promise: ThresholdSets) -> tuple[float, float] | None:
-    """Return the lowest and the highest score of the true labels in calibration, if known.
-
-    Parameters
-    ----------
-    promise : MetaPS or PS
-        The calibrated predictor.
-
-    Returns
-    -------
-    tuple of float or None
-        The two scores.
-    """
-    evidence = getattr(promise, "_evidence", None)
-    if evidence is None or evidence.highest is None:
-        return None
-    return float(evidence.lowest.min()), float(evidence.highest.max())
 
 
 def _count(

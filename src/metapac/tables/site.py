@@ -9,7 +9,7 @@ from metapac._checks import reject_foreign_keywords
 from metapac._types import Progress
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Epsilon, Guarantee, Split
-from metapac.meaning import check_levels
+from metapac.meaning.checks import check_levels
 from metapac.sites import Site
 from metapac.tables.columns import Columns
 from metapac.tables.evidence import collect_evidence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from metapac.exceptions import InvalidInput, Message, Parameter
 
 def as_examples(name: str, x: Any) -> Any:
     """Return ``x`` as it is if it can be indexed by position, or as a NumPy array."""
+    _check_not_dataset(name, x)
     array = x if hasattr(x, "shape") and not hasattr(x, "iloc") else np.asarray(x)
     if not len(array.shape):
         raise InvalidInput(f"{name} must hold one row for each example, got {x!r}.")
@@ -72,6 +73,21 @@ def as_class_count(name: str, labels: Counts, classes: int | None) -> int:
     return int(classes)
 
 
+def check_no_gap(name: str, labels: Counts) -> None:
+    """Raise if a label below the largest one does not occur: labels may not count from 0."""
+    total = int(labels.max()) + 1 if len(labels) else 0
+    absent = np.setdiff1d(np.arange(total), labels)
+    if len(absent):
+        raise InvalidInput(
+            "{} must hold every label from 0 to {}, but {} does not occur. Number labels from 0, "
+            "or pass {} if that label has no example.",
+            name,
+            total - 1,
+            absent[0],
+            Parameter("classes", total),
+        )
+
+
 def as_ids(name: str, values: ArrayLike | Iterable[object]) -> Array:
     """Return the class or group of each example as a one-dimensional array that NumPy can sort."""
     array = _flat(name, _as_objects(values))
@@ -106,6 +122,16 @@ def check_transform_sampler(value: Any) -> None:
         raise InvalidInput(
             "transform must be a function that draws a transform from a random generator, got "
             f"{value!r}. Leave it out if tasks differ by their classes alone."
+        )
+
+
+def check_transform(value: Any) -> None:
+    """Raise unless what a sampler of transforms returned is a function."""
+    if not callable(value):
+        raise InvalidInput(
+            "transform must return a function of examples and a random generator, got "
+            f"{_checks.brief(value)}. Pass lambda rng: change, where change(x, rng) returns the "
+            "changed examples."
         )
 
 
@@ -162,6 +188,41 @@ def check_ways(ways: int, names: Sequence[Any]) -> None:
         )
 
 
+def check_domains(ways: int, names: Sequence[Any], classes: Sequence[Sequence[Any]]) -> None:
+    """Raise if a domain has fewer classes than a task needs."""
+    too_small = [
+        f"{name!r} with {len(inside)}"
+        for name, inside in zip(names, classes, strict=True)
+        if len(inside) < ways
+    ]
+    if too_small:
+        raise InvalidInput(
+            "each domain must have at least {} = {} classes, got {}. Lower {}, or leave out each "
+            "domain that is too small.",
+            Parameter("ways"),
+            ways,
+            _checks.listed(too_small),
+            Parameter("ways"),
+        )
+
+
+def check_joint_names(distinct: int, classes: int) -> None:
+    """Raise if two classes have the same name once that of their domain is put before it."""
+    if distinct < classes:
+        raise InvalidInput(
+            f"domains and classes must have distinct names when joined as 'domain/class', got "
+            f"{distinct} names for {classes} classes. Rename those that contain a slash."
+        )
+
+
+def check_class_names(class_names: Sequence[Any] | None, classes: int) -> None:
+    """Raise unless there is one name for each label, or none at all."""
+    if class_names is not None and len(class_names) != classes:
+        raise InvalidInput(
+            f"class_names must have one name for each of {classes} labels, got {len(class_names)}."
+        )
+
+
 def check_unshared(unit: str, first: str, second: str, shared: Sequence[Any]) -> None:
     """Raise if two pools share a class or group."""
     if shared:
@@ -194,6 +255,23 @@ def check_pool_sizes(unit: str, parts: dict[str, int], available: int) -> None:
             f"the pools must together hold from 1 to {available} {unit}, as many as there are, "
             f"got {terms} = {total}."
         )
+
+
+def _check_not_dataset(name: str, x: Any) -> None:
+    """Raise for an object that gives examples one by one, which NumPy would read whole or not."""
+    of_library = any(
+        cls.__module__.startswith(("torch.utils.data", "datasets.")) for cls in type(x).__mro__
+    )
+    is_array = hasattr(x, "shape") or hasattr(x, "__array__")
+    is_rows = isinstance(x, Sequence | Mapping) or not hasattr(x, "__getitem__")
+    if not of_library and (is_array or is_rows):
+        return
+    inner = "" if hasattr(x, "__getitem__") else ".dataset"
+    raise InvalidInput(
+        f"{name} must be an array, got a {type(x).__name__}, which gives examples one by one. Pass "
+        f"LazyArray.from_dataset(data{inner}), with data for the {type(x).__name__}; it is in "
+        "metapac.tasks and reads rows when tasks need them."
+    )
 
 
 def _flat(name: str, values: Any) -> Array:

@@ -38,6 +38,11 @@ class Task:
         Number of labels.
     columns : sequence, optional
         Names of the columns of ``x``. Support and query examples are then pandas frames.
+    class_names : sequence, optional
+        Class of each label, such as ("cat", "owl"): what label 0 means in this task, what 1 means.
+    domain : str or int, optional
+        Domain that the classes come from, such as an alphabet. Tasks of one domain depend on each
+        other: calibrate with ``clusters``.
 
     Raises
     ------
@@ -63,6 +68,8 @@ class Task:
     query_y: Counts = field(repr=False)
     classes: int
     columns: Sequence[Any] | None = field(default=None, repr=False)
+    class_names: Sequence[Any] | None = field(default=None, repr=False)
+    domain: str | int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for part in ("support", "query"):
@@ -73,6 +80,7 @@ class Task:
             object.__setattr__(self, part, positions)
             object.__setattr__(self, f"{part}_y", labels)
         _checks.check_disjoint(self.support, self.query)
+        _checks.check_class_names(self.class_names, self.classes)
 
     @classmethod
     def unchecked(cls, **fields: Any) -> Task:
@@ -129,7 +137,7 @@ class Task:
         query_x: Any,
         query_y: ArrayLike,
         *,
-        name: str | int = "task",
+        name: str | int,
         classes: int | None = None,
     ) -> Task:
         """Return a task made of four arrays.
@@ -144,10 +152,10 @@ class Task:
             Query examples.
         query_y : array_like of int, shape (q,)
             Labels of the query examples.
-        name : str or int, optional
-            Name of the task.
+        name : str or int
+            Name of the task. Tasks that are scored together need distinct names.
         classes : int, optional
-            Number of labels; by default one more than the largest label.
+            Number of labels; by default one more than the largest label, if every label occurs.
 
         Returns
         -------
@@ -157,7 +165,7 @@ class Task:
         Raises
         ------
         InvalidInput
-            If lengths differ, or if a label is out of range.
+            If lengths differ, or if a label is out of range or, without ``classes``, skipped.
 
         Examples
         --------
@@ -170,7 +178,10 @@ class Task:
         ys = _checks.as_labels("support_y", support_y), _checks.as_labels("query_y", query_y)
         _checks.check_same_rows("support_y", ys[0], "support_x", support_x)
         _checks.check_same_rows("query_y", ys[1], "query_x", query_x)
-        border, end = len(ys[0]), len(ys[0]) + len(ys[1])
+        labels = np.concatenate(ys)
+        if classes is None:
+            _checks.check_no_gap("support_y and query_y", labels)
+        border, end = len(ys[0]), len(labels)
         return cls(
             name,
             x=_concatenate(support_x, query_x),
@@ -178,7 +189,7 @@ class Task:
             support_y=ys[0],
             query=np.arange(border, end),
             query_y=ys[1],
-            classes=_checks.as_class_count("support_y or query_y", np.concatenate(ys), classes),
+            classes=_checks.as_class_count("support_y or query_y", labels, classes),
         )
 
 

@@ -252,7 +252,7 @@ def test_learners_train_on_corrupted_episodes(tmp_path: Path, device: str) -> No
         assert torch.equal(networks[0].scale, networks[1].scale)
     assert not torch.equal(networks[0].scale.cpu(), Colours().scale)
     shares = [
-        accuracy(learners[0], pools.test, ways=10, shots=1, queries=1, tasks=10, rng=i)
+        accuracy(learners[0], pools.test, ways=10, shots=1, queries=1, tasks=10, rng=i).value
         for i in (0, 0, 1)
     ]
     assert shares[0] == shares[1]

@@ -369,7 +369,7 @@ def test_end_to_end_from_files_to_prediction_sets(tmp_path: Path) -> None:
         validation_tasks=8,
         device="cpu",
     )
-    drawn = {"ways": 5, "shots": 5, "queries": 20}
+    drawn: dict[str, Any] = {"ways": 5, "shots": 5, "queries": 20}
     scores, tasks = score_tasks(learner, pools.calibration.tasks(60, **drawn, rng=1))
     predictor = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate(scores, tasks)
     # Exact: a task whose threshold is no lower has at most epsilon of its scores below this.

@@ -134,6 +134,24 @@ def test_a_folder_of_folders(tmp_path: Path) -> None:
     assert seen == [("reading images", 3, 3)]
 
 
+def test_a_lazy_folder_reads_what_is_asked_for(tmp_path: Path) -> None:
+    pictures = [noise(i) for i in range(6)]
+    for i, picture in enumerate(pictures):
+        paint(tmp_path / ("cat" if i < 4 else "dog") / f"{i}.png", picture)
+    x, y, names = images.image_folder(tmp_path, size=8, lazy=True)
+    (tmp_path / "cat" / "1.png").write_bytes(b"torn")
+    np.testing.assert_array_equal(x[[5, 0]], [pictures[5], pictures[0]])
+    assert (x.shape, x.dtype, y.tolist(), names) == (
+        (6, 8, 8, 3),
+        np.uint8,
+        [0] * 4 + [1] * 2,
+        ["cat", "dog"],
+    )
+    with pytest.raises(ValueError, match=r"1 of 2 images cannot be read: .*1\.png"):
+        x[:2]
+    assert x[[]].shape == (0, 8, 8, 3)
+
+
 def test_a_folder_without_classes_is_refused(tmp_path: Path) -> None:
     paint(tmp_path / "loose.png", noise(0))
     with pytest.raises(ValueError, match="has no folder with images in it. Put the images of each"):

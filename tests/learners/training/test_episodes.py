@@ -325,7 +325,7 @@ def test_on_a_gpu_episodes_do_not_depend_on_where_the_data_are(
     x = np.random.default_rng(0).integers(256, size=(40, 3, 2), dtype=np.uint8)
     y = np.repeat(np.arange(4), 10)
     sampler = EpisodeSampler(ClassPool(x, y), "cuda", ways=3, shots=2, queries=1)
-    assert isinstance(sampler._x, Tensor) == (share > 0)
+    assert isinstance(sampler.data, Tensor) == (share > 0)
     drawn = sampler.draw(4, seed=0)
     actual = sampler.gather(drawn)
     assert {part.device.type for part in actual[:-1] if isinstance(part, Tensor)} == {"cuda"}

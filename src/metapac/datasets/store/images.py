@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from metapac import _checks, _optional
 from metapac._types import Counts, PathLike, Progress, ignore_progress
 from metapac.exceptions import InvalidInput
+from metapac.tasks.lazy import LazyArray
 
 Pixels = NDArray[np.uint8]
 
@@ -24,8 +26,8 @@ _BLOCK = 256  # images decoded by one thread at a time
 
 
 def image_folder(
-    folder: PathLike, *, size: int, progress: Progress | None = None
-) -> tuple[Pixels, Counts, list[str]]:
+    folder: PathLike, *, size: int, lazy: bool = False, progress: Progress | None = None
+) -> tuple[Any, Counts, list[str]]:
     """Return the images of a folder that has one subfolder per class.
 
     Images of another size are resized without preserving their aspect ratio, as in mini-ImageNet.
@@ -36,12 +38,14 @@ def image_folder(
         Folder with one subfolder per class.
     size : int
         Height and width in pixels.
+    lazy : bool, default False
+        Whether to read images when tasks need them instead of now, for folders larger than memory.
     progress : callable, optional
         Called as ``progress("reading images", done, total)``.
 
     Returns
     -------
-    x : ndarray of uint8, shape (n, size, size, 3)
+    x : ndarray of uint8 or LazyArray, shape (n, size, size, 3)
         Pixels.
     y : ndarray of int, shape (n,)
         Class of each image, as a position in ``names``.
@@ -52,7 +56,7 @@ def image_folder(
     ------
     InvalidInput
         If there are no images, or some cannot be read, such as those with 16 or 32 bits per
-        channel.
+        channel. With ``lazy``, the latter is raised when they are read.
 
     Examples
     --------
@@ -80,6 +84,9 @@ def image_folder(
         )
     paths = [path for name in names for path in files[name]]
     y = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
+    if lazy:
+        shape = (len(paths), size, size, 3)
+        return LazyArray(partial(_read_rows, paths, size), shape=shape, dtype=np.uint8), y, names
     x = np.empty((len(paths), size, size, 3), np.uint8)
     done, report = 0, progress or ignore_progress
     for block in read_images(paths, size):
@@ -146,6 +153,12 @@ def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
             f"{len(faults)} of {len(paths)} images cannot be read: {_checks.listed(faults)}. Copy "
             "those files again from their source, or remove them."
         )
+
+
+def _read_rows(paths: Sequence[Path], size: int, positions: Counts) -> Pixels:
+    """Return some images, for a `LazyArray`."""
+    blocks = read_images([paths[i] for i in positions.tolist()], size)
+    return np.concatenate([np.empty((0, size, size, 3), np.uint8), *blocks])
 
 
 def _decode(paths: Sequence[Path], size: int) -> tuple[Pixels, list[str]]:

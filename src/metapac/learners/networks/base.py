@@ -123,10 +123,22 @@ class Pixels(nn.Module):
                 "to uint8."
             )
         unit = 255 if x.dtype == torch.uint8 else 1
-        x = self._channels_first(x).to(self.mean.dtype)  # (n, c, h, w)
+        x = self.channels_first(x).to(self.mean.dtype)  # (n, c, h, w)
         return (x - unit * self.mean) / (unit * self.std)
 
-    def _channels_first(self, x: Tensor) -> Tensor:
+    def channels_first(self, x: Tensor) -> Tensor:
+        """Return images with their channels before height and width.
+
+        Parameters
+        ----------
+        x : Tensor
+            Images as they are stored.
+
+        Returns
+        -------
+        Tensor, shape (n, channels, height, width)
+            The same numbers.
+        """
         if x.ndim == 4 and x.shape[1] == self.channels:
             return x
         if x.ndim == 4 and x.shape[3] == self.channels:

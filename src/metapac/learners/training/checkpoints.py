@@ -77,7 +77,7 @@ def write(folder: PathLike, checkpoint: Checkpoint) -> None:
     target.mkdir(parents=True, exist_ok=True)
     tensors = {name: detached_copy(tensor) for name, tensor in _name_tensors(checkpoint).items()}
     body = {name: getattr(checkpoint, name) for name in ("architecture", "config", "history")}
-    _document.write_tensors(target / FILE, tensors, body, CHECKPOINT, framework="torch")
+    _document.write_tensors(checkpoint_file(target), tensors, body, CHECKPOINT, framework="torch")
 
 
 def read(folder: PathLike) -> Checkpoint | None:
@@ -98,7 +98,7 @@ def read(folder: PathLike) -> Checkpoint | None:
     BadArtefact
         If the checkpoint is damaged, or was written by another version of metapac.
     """
-    path = Path(folder) / FILE
+    path = checkpoint_file(folder)
     old = path.with_name(_OLD_INDEX)
     if old.exists() and not path.exists():
         raise BadArtefact(
@@ -162,6 +162,22 @@ def check_same_run(
         )
 
 
+def checkpoint_file(folder: PathLike) -> Path:
+    """Return the file that holds the checkpoint of a folder.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the run.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    return Path(folder) / FILE
+
+
 def check_same_tensors(
     folder: PathLike, stored: Checkpoint, learner: Trainable, optimiser: Optimizer
 ) -> None:
@@ -191,7 +207,7 @@ def check_same_tensors(
             moments = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter)
             needed = {"step": torch.zeros(()), **moments}
             like |= {f"optimiser/{i}/{name}": tensor for name, tensor in needed.items()}
-    check_tensors(Path(folder) / FILE, CHECKPOINT, _name_tensors(stored), like)
+    check_tensors(checkpoint_file(folder), CHECKPOINT, _name_tensors(stored), like)
 
 
 def _name_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:

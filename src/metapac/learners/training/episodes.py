@@ -11,6 +11,7 @@ from torch import Tensor
 
 from metapac._types import Array
 from metapac.tasks.pools import ClassPool, GroupPool, TransformSampler, apply_transform
+from metapac.tasks.transforms import transform_name
 
 Pool = ClassPool | GroupPool
 Drawn = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -146,7 +147,7 @@ class EpisodeSampler:
             pool.tasks(1, shots=shots, queries=queries, rng=0)
             self.classes = pool.classes
             self._y = torch.tensor(np.asarray(pool.y), device=device)  # (n,)
-        self._x = copy_to_device(pool.x, device) if fits_on_device(pool.x, device) else pool.x
+        self.data = copy_to_device(pool.x, device) if fits_on_device(pool.x, device) else pool.x
         self._sizes = torch.tensor([len(group) for group in pool.positions], device=device)
         self._starts = self._sizes.cumsum(0) - self._sizes  # (groups,)
         self._order = torch.tensor(np.concatenate(pool.positions), device=device)  # (n,)
@@ -185,8 +186,8 @@ class EpisodeSampler:
         Episodes
             The examples on the device.
         """
-        support_x = take(self._x, drawn.support, self.device)
-        query_x = take(self._x, drawn.query, self.device)
+        support_x = take(self.data, drawn.support, self.device)
+        query_x = take(self.data, drawn.query, self.device)
         if self._transform is not None:
             episodes = zip(support_x, query_x, drawn.seeds.tolist(), strict=True)
             transformed = [_transform_episode(self._transform, *episode) for episode in episodes]
@@ -348,6 +349,7 @@ def fingerprint(pool: Pool) -> str:
     for array in pool.positions if isinstance(pool, ClassPool) else [*pool.positions, pool.y]:
         checksum = zlib.crc32(np.ascontiguousarray(array).tobytes(), checksum)
     if isinstance(pool, ClassPool) and pool.transform is not None:
-        names = [pool.transform(np.random.default_rng(seed)).name for seed in range(64)]
+        drawn = (pool.transform(np.random.default_rng(seed)) for seed in range(64))
+        names = [transform_name(transform) for transform in drawn]
         checksum = zlib.crc32("\n".join(names).encode(), checksum)
     return f"{pool!r} of shape {tuple(pool.x.shape[1:])}, {pool.x.dtype}, checksum {checksum:08x}"

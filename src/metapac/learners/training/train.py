@@ -1,25 +1,21 @@
-"""Meta-training of any learner on episodes, and the accuracy that it reaches."""
+"""Meta-training of any learner on episodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-import numpy as np
 import torch
 
 from metapac._checks import as_whole_number
 from metapac._runs import lock_folder
 from metapac._types import PathLike, Seed
-from metapac.exceptions import InvalidInput
-from metapac.learners._inference import eval_mode
 from metapac.learners.protocols import Trainable
+from metapac.learners.training.arguments import as_integer_seed, check_pools, check_trainable
 from metapac.learners.training.distributed import Ranks, choose_device, process_group
-from metapac.learners.training.episodes import EpisodeSampler, Pool, fingerprint
+from metapac.learners.training.episodes import Pool, fingerprint
 from metapac.learners.training.history import Epoch, History, TrainingConfig
 from metapac.learners.training.loop import Trainer, training_context
-from metapac.learners.training.loss import count_correct
-from metapac.tasks.pools import ClassPool, GroupPool
 
 
 def train(
@@ -123,8 +119,8 @@ def train(
     2
     """
     as_whole_number("epochs", epochs)
-    _check_trainable(learner)
-    _check_pools(train_pool, validation_pool)
+    check_trainable(learner)
+    check_pools(train_pool, validation_pool)
     config = TrainingConfig(
         ways=ways,
         shots=shots,
@@ -136,7 +132,7 @@ def train(
         class_weights=None if class_weights is None else list(class_weights),
         validation_tasks=validation_tasks,
         patience=patience,
-        rng=_as_integer_seed(rng),
+        rng=as_integer_seed(rng),
         train_pool=fingerprint(train_pool),
         validation_pool=fingerprint(validation_pool),
     )
@@ -161,89 +157,3 @@ def _lock(folder: PathLike | None, ranks: Ranks) -> AbstractContextManager[None]
     if folder is None or not ranks.is_first:
         return nullcontext()
     return lock_folder(folder, "metapac train")
-
-
-def accuracy(
-    learner: Trainable,
-    pool: Pool,
-    *,
-    ways: int = 5,
-    shots: int = 5,
-    queries: int = 5,
-    tasks: int = 400,
-    rng: Seed = 0,
-) -> float:
-    """Return the accuracy of a learner on the queries of random tasks.
-
-    Parameters
-    ----------
-    learner : Trainable
-        The learner; it is evaluated in eval mode on its device.
-    pool : ClassPool or GroupPool
-        Pool that the tasks are drawn from.
-    ways : int, optional
-        Number of classes in a task; ignored for a `GroupPool`.
-    shots : int, optional
-        Number of support examples, for each class or for the group.
-    queries : int, optional
-        Number of query examples, for each class or for the group.
-    tasks : int, optional
-        Number of tasks.
-    rng : int, numpy.random.Generator or None, optional
-        Seed.
-
-    Returns
-    -------
-    float
-        Fraction of queries whose most probable label is the true one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from metapac.learners import MLP, ProtoNet, accuracy
-    >>> from metapac.tasks import ClassPool
-    >>> y = np.repeat(np.arange(8), 10)
-    >>> pool = ClassPool(100.0 * y[:, None] + np.random.default_rng(0).normal(size=(80, 1)), y)
-    >>> accuracy(ProtoNet(MLP(1, rng=0)), pool, ways=2, tasks=10)
-    1.0
-    """
-    _check_trainable(learner)
-    tasks = as_whole_number("tasks", tasks)
-    device = next(learner.module.parameters()).device
-    sampler = EpisodeSampler(pool, device, ways=ways, shots=shots, queries=queries)
-    drawn = sampler.draw(tasks, _as_integer_seed(rng))
-    with eval_mode(learner.module):
-        correct, total = count_correct(learner, sampler, drawn, batch=8).tolist()
-    return float(correct / total)
-
-
-def _check_trainable(learner: object) -> None:
-    if not (hasattr(learner, "module") and hasattr(learner, "logits")):
-        raise InvalidInput(
-            "learner must have a module and logits(), as ProtoNet and MAML have, got "
-            f"{type(learner).__name__}. A learner that only adapts to a support set needs no "
-            "training."
-        )
-
-
-def _check_pools(train_pool: object, validation_pool: object) -> None:
-    for name, pool in (("train_pool", train_pool), ("validation_pool", validation_pool)):
-        if not isinstance(pool, ClassPool | GroupPool):
-            raise InvalidInput(
-                f"{name} must be a ClassPool or a GroupPool, got {type(pool).__name__}. "
-                "Pass pools.train and pools.validation."
-            )
-        if getattr(pool.x.dtype, "kind", "f") not in "biuf":
-            raise InvalidInput(f"{name} must hold numbers as x, got {pool.x.dtype}.")
-    if type(train_pool) is not type(validation_pool):
-        raise InvalidInput(
-            "train_pool and validation_pool must both be a ClassPool, or both a GroupPool, got "
-            f"{type(train_pool).__name__} and {type(validation_pool).__name__}."
-        )
-
-
-def _as_integer_seed(rng: Seed) -> int:
-    """Return ``rng`` if it is a whole number, or one drawn from it."""
-    if isinstance(rng, int | np.integer):
-        return as_whole_number("rng", rng, minimum=0)
-    return int(np.random.default_rng(rng).integers(10**9))

@@ -16,6 +16,7 @@ from metapac.exceptions import InvalidInput
 from metapac.learners.maml import MAML
 from metapac.learners.networks.base import Backbone, describe
 from metapac.learners.networks.registry import BACKBONES
+from metapac.learners.networks.sphere import Sphere
 from metapac.learners.protocols import Trainable
 from metapac.learners.protonet import ProtoNet
 
@@ -239,7 +240,8 @@ def _check_rebuildable(file: Path, architecture: Mapping[str, Any]) -> None:
         _schema.check(architecture, _schema.load_schema("architecture"))
     except _schema.Fault as fault:
         raise _document.inconsistent(file, WEIGHTS, fault.inside("architecture")) from fault
-    name = _backbone(architecture)["class"]
+    described = _backbone(architecture)
+    name = described.get("backbone", described)["class"]  # of the network on a sphere
     if name not in {backbone.__name__ for backbone in BACKBONES.values()}:
         raise _unknown_class(file, name)
 
@@ -253,7 +255,7 @@ def _build(
     file: Path, architecture: Mapping[str, Any], state: Mapping[str, Tensor]
 ) -> ProtoNet | MAML:
     backbone = _backbone(architecture)
-    if backbone.get("depth", 0) > len(state):
+    if backbone.get("backbone", backbone).get("depth", 0) > len(state):
         raise _document.inconsistent(file, WEIGHTS, "it has fewer tensors than layers")
     try:
         network = _build_backbone(backbone)
@@ -270,6 +272,8 @@ def _build_backbone(description: Mapping[str, Any]) -> Backbone:
     options = dict(description)
     class_name = options.pop("class")
     classes = {backbone.__name__: backbone for backbone in BACKBONES.values()}
+    if class_name == "Sphere":
+        return Sphere(_build_backbone(options["backbone"]))
     if class_name == "SentenceCNN":  # the word vectors are among the weights
         options["words"] = torch.zeros(options["words"])
     return classes[class_name](**options, rng=0)

@@ -1,0 +1,159 @@
+"""``metapac report``: one HTML file about a guarantee, for people who are not statisticians."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metapac import _files
+from metapac._types import Progress
+from metapac.cli import options
+from metapac.cli.bundles import NewColumnOptions, TableOptions
+from metapac.cli.console import print_json, print_line
+from metapac.cli.parsing import parse_allowed
+from metapac.cli.progress import progress_bar
+from metapac.cli.scored_tables import fill_new
+from metapac.cli.sources import open_table
+from metapac.loading import load
+
+if TYPE_CHECKING:
+    from metapac.tables.io.sources import Source
+
+
+def report(
+    promise: options.Promise,
+    labelled: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LABELLED",
+            help="Table of labelled new tasks, as for 'metapac evaluate'. It adds the verdict, "
+            "errors, set sizes and examples.",
+        ),
+    ] = None,
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="HTML file to write. An earlier report there is replaced; another file is not.",
+        ),
+    ] = Path("report.html"),
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Calibration table. It adds a slider that shows the results at other values of "
+            "epsilon.",
+        ),
+    ] = None,
+    monitor: Annotated[
+        Path | None, typer.Option(help="State file of 'metapac monitor', to show its course.")
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Title. By default it names the model.")
+    ] = None,
+    examples: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Number of labelled examples to show with their sets; 0 shows none."
+        ),
+    ] = 9,
+    false_alarm: Annotated[
+        float, typer.Option(help="Probability that the verdict is wrong, below 0.5.")
+    ] = 0.05,
+    columns: NewColumnOptions,
+    cluster: options.CalibrationCluster = None,
+    id: options.Id = None,
+    model: options.Model = None,
+    allow: options.Allow = None,
+    reading: TableOptions,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a report on a guarantee: what it says, what it rests on, how it fares.
+
+    The report is one HTML file for people who are not statisticians: the guarantee in plain words,
+    its assumptions (a checklist to sign), its limits, the data behind it and, with labelled new
+    tasks, errors and set sizes. It works offline and on a phone, and can be printed. Columns
+    not given default to those used in calibration.
+
+    Example:
+
+        metapac report promise.json labelled.parquet -o report.html
+    """
+    predictor = load(promise)
+    inputs = [promise, *([] if monitor is None else [monitor])]
+    is_replaced = output.is_file()
+    _files.check_not_input(output, inputs)
+    given = columns.parse() | {"cluster": cluster, "id": id}
+    with _open_tables(labelled, calibration, reading, output, inputs) as (new, old, progress):
+        from metapac.report import report as write_report
+
+        if new is not None:
+            from metapac.tables.origins import read_origin
+
+            per_class = getattr(predictor, "classes_", None) is not None
+            given = fill_new(read_origin(new), given, labelled=True, per_class=per_class)
+        html = write_report(
+            promise,
+            new,
+            calibration=old,
+            monitor=monitor,
+            output=output,
+            title=title,
+            examples=examples,
+            false_alarm=false_alarm,
+            model=model,
+            allow=parse_allowed(allow),
+            progress=progress,
+            **given,
+        )
+    if as_json:
+        print_json({"output": str(output), "bytes": len(html.encode())})
+    else:
+        earlier = ", in place of the earlier one" if is_replaced else ""
+        print_line(f"report written to {output}{earlier}; open it in a browser")
+
+
+@contextmanager
+def _open_tables(
+    labelled: list[str] | None,
+    calibration: str | None,
+    reading: TableOptions,
+    output: Path,
+    inputs: list[Path],
+) -> Iterator[tuple[Source | None, Source | None, Progress]]:
+    """Open the tables that were given, both with one engine and one progress bar."""
+    first = labelled or ([calibration] if calibration else None)
+    if first is None:
+        with progress_bar() as progress:
+            yield None, None, progress
+        return
+    with open_table(first, reading, output, inputs=inputs) as (source, progress):
+        if not labelled:
+            yield None, source, progress
+        elif calibration is None:
+            yield source, None, progress
+        else:
+            with _open_beside(source, calibration, reading) as other:
+                _files.check_not_input(output, other.files)
+                yield source, other, progress
+
+
+def _open_beside(source: Source, path: str, reading: TableOptions) -> Source:
+    """Open another table with the engine of an open one."""
+    from metapac.tables.io.csv_format import CsvFormat
+    from metapac.tables.io.sources import open_source
+
+    separator = "\t" if reading.separator == r"\t" else reading.separator
+    return open_source(
+        path,
+        table=reading.table,
+        connection=source.connection,
+        csv_format=CsvFormat(separator, reading.decimal, reading.encoding),
+        views=reading.views,
+    )

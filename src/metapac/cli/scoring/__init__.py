@@ -1,0 +1,1 @@
+"""Sources of ``metapac score``, one file for each kind."""

@@ -1,0 +1,379 @@
+"""Sources of ``metapac study``: stored vectors, data to train on, or a finished training run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from metapac import _optional
+from metapac._checks import check_one_of
+from metapac._types import Array, Progress
+from metapac.cli.learner import build_learner
+from metapac.cli.options import Device, Home
+from metapac.cli.recipes import choose_recipe
+from metapac.cli.train_options import EpisodeOptions, TrainingOptions
+from metapac.cli.vector_options import LEARNERS, VectorOptions, build_vector_learner
+from metapac.cli.vectors import Vectors, read_vectors
+from metapac.datasets.pools import load_pools, load_run_pools
+from metapac.datasets.runs import read_run
+from metapac.evaluation import PoolStudy
+from metapac.evaluation.pool_sizes import join_groups
+from metapac.evaluation.seeds import seed_folder
+from metapac.exceptions import InvalidInput, Parameter
+from metapac.tasks.pools import Pools, split_classes, split_groups
+
+if TYPE_CHECKING:
+    from metapac.learners.training.history import Epoch
+
+_task_option = partial(typer.Option, rich_help_panel="Tasks")
+_learner_option = partial(typer.Option, rich_help_panel="Learner")
+_TRAINED = ("protonet", "maml")
+_TRAINING = ("backbone", "recipe", "epochs", "episodes_per_epoch")
+_VECTORS = (".npy", ".parquet", ".pq")
+# Shares of the classes or groups of vectors: for Meta-CP's predictor, calibration and test.
+_VALIDATION, _TEST = 0.2, 0.4
+_QUIET = "Meta-CP is left out"  # a footnote of the table says so
+
+MakeStudy = Callable[[int], PoolStudy]
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """The tasks of a draw.
+
+    Attributes
+    ----------
+    ways, shots : int
+        Classes of a task, and support examples.
+    queries, test_queries, labelled : int or None
+        Examples for calibration, for testing, and for PS-Test.
+    tasks, tests : int or None
+        Number of calibration tasks and of new tasks.
+    score : str or None
+        Name of the score function.
+    """
+
+    ways: Annotated[
+        int, _task_option(min=1, help="Classes per task; not used if the data have groups.")
+    ] = 5
+    shots: Annotated[
+        int,
+        _task_option(
+            min=1, help="Support examples per class (or per group), to which the learner adapts."
+        ),
+    ] = 5
+    queries: Annotated[
+        int | None,
+        _task_option(
+            min=1,
+            help="Calibration examples per class (or per group). By default all that are left.",
+        ),
+    ] = None
+    test_queries: Annotated[
+        int | None,
+        _task_option(
+            min=1,
+            help="Examples per class (or per group) of a new task that the sets are tested on. By "
+            "default 100, or what is left.",
+        ),
+    ] = None
+    labelled: Annotated[
+        int | None,
+        _task_option(
+            min=1,
+            help="Examples per class (or per group) of a new task for PS-Test. By default 20, or a "
+            "quarter of what is left.",
+        ),
+    ] = None
+    tasks: Annotated[
+        int | None,
+        _task_option(
+            min=1,
+            help="Calibration tasks in a draw. By default 500, or each calibration group once.",
+        ),
+    ] = None
+    tests: Annotated[
+        int | None,
+        _task_option(min=1, help="New tasks in a draw. By default 50, or each test group once."),
+    ] = None
+    score: Annotated[
+        str | None,
+        _task_option(
+            metavar="NAME",
+            help="Score function: probability, log_probability, margin or cumulative. By default "
+            "probability.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """The learner, and how it is trained.
+
+    Attributes
+    ----------
+    learner, backbone : str or None
+        Few-shot method and network.
+    recipe : str or None
+        How it is trained.
+    epochs, episodes_per_epoch : int or None
+        How long it is trained.
+    device : str or None
+        Device to compute on.
+    home : Path or None
+        Folder of the data sets.
+    """
+
+    learner: Annotated[
+        str | None,
+        _learner_option(
+            metavar="NAME",
+            help="prototypes, ridge or logistic on vectors, which need no training; protonet or "
+            "maml, which are trained. By default prototypes on vectors, otherwise protonet.",
+        ),
+    ] = None
+    backbone: Annotated[
+        str | None,
+        _learner_option(
+            metavar="NAME",
+            help="Network to train: conv4, resnet12, resnet50 or mlp. By default "
+            "one that suits the data.",
+        ),
+    ] = None
+    recipe: Annotated[
+        str | None,
+        _learner_option(
+            metavar="paper|strong",
+            help="Recipe of 'metapac train' to train with. By default paper.",
+        ),
+    ] = None
+    epochs: Annotated[
+        int | None,
+        _learner_option(min=1, help="Training epochs. By default 20, or as the strong recipe has."),
+    ] = None
+    episodes_per_epoch: Annotated[
+        int | None,
+        _learner_option(
+            "--episodes", min=1, help="Training tasks per epoch (paper), by default 400."
+        ),
+    ] = None
+    device: Device = None
+    home: Home = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Studies by seed, and what they are about.
+
+    Attributes
+    ----------
+    make_study : callable
+        Takes a seed and returns its study.
+    learner : str
+        Name of the learner.
+    can_vary : bool
+        Whether seeds give different studies.
+    """
+
+    make_study: MakeStudy
+    learner: str
+    can_vary: bool = True
+
+
+def open_source(
+    data: str,
+    folder: Path,
+    tasks: TaskOptions,
+    options: LearnerOptions,
+    vectors: VectorOptions,
+    *,
+    epsilon: float,
+    progress: Progress,
+) -> Source:
+    """Return the studies of some data.
+
+    Parameters
+    ----------
+    data : str
+        Vectors, data to train on, or the folder of a training run.
+    folder : Path
+        Folder of the study, where learners are trained.
+    tasks : TaskOptions
+        The tasks of a draw.
+    options : LearnerOptions
+        The learner.
+    vectors : VectorOptions
+        Where the classes of vectors are, and the parameters of a learner on vectors.
+    epsilon : float
+        Miss rate of the guarantee.
+    progress : callable
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    Source
+        The studies.
+    """
+    name = options.learner
+    if name is not None:
+        check_one_of("learner", name, (*LEARNERS, *_TRAINED))
+    build = partial(_build_study, tasks=tasks, epsilon=epsilon)
+    if Path(data).is_dir() and data != "glyphs":
+        _reject(options, "learner", *_TRAINING, why="a training run")
+        _reject(vectors, *_names(vectors), why="a training run")
+        return _open_run(data, options, build)
+    found = None if name in _TRAINED else _find_vectors(data, vectors)
+    if found is not None:
+        _reject(options, *_TRAINING, why="vectors, whose learner is not trained")
+        learner, described = build_vector_learner(name, vectors)
+        return Source(lambda seed: build(learner, _divide(found, seed)), described)
+    if name in LEARNERS:
+        raise InvalidInput(
+            "{} takes vectors, and {} does not hold vectors. Pass {}.",
+            Parameter("learner", name),
+            data,
+            Parameter("learner", "protonet"),
+        )
+    _reject(vectors, *_names(vectors), why="a learner that is trained")
+    make = partial(_train, data, folder, tasks, options, progress)
+    return Source(lambda seed: build(*make(seed)), name or "protonet")
+
+
+def _names(options: VectorOptions) -> list[str]:
+    return [field.name for field in fields(options)]
+
+
+def _reject(options: LearnerOptions | VectorOptions, *names: str, why: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None:
+            raise InvalidInput("{} does not apply to {}. Leave it out.", Parameter(name), why)
+
+
+def _find_vectors(data: str, options: VectorOptions) -> Vectors | None:
+    """Return the vectors in a file; None if it is an .npz file of something else, or no file."""
+    file = Path(data)
+    if file.suffix.lower() in _VECTORS:
+        return read_vectors(file, options.labels, options.groups, options.columns)
+    if file.suffix.lower() == ".npz" and _dimensions(file) == 2:
+        return read_vectors(file, options.labels, options.groups, options.columns)
+    return None
+
+
+def _dimensions(file: Path) -> int | None:
+    """Return the number of dimensions of x in an .npz file; load_pools explains a bad file."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return int(arrays["x"].ndim)
+    except (OSError, ValueError, KeyError, EOFError):
+        return None
+
+
+def _divide(vectors: Vectors, seed: int) -> Pools[Any]:
+    """Divide classes or groups at random: Meta-CP, calibration and test; none for training."""
+    ids = vectors.y if vectors.groups is None else vectors.groups
+    sizes = _shares(ids)
+    if vectors.groups is None:
+        return split_classes(vectors.x, vectors.y, **sizes, rng=seed)
+    return split_groups(vectors.x, vectors.codes, vectors.groups, **sizes, rng=seed)
+
+
+def _shares(ids: Array) -> dict[str, int]:
+    count = len(np.unique(ids))
+    if count < 3:
+        raise InvalidInput(
+            f"the data have {count} classes or groups; a study needs at least 3, to calibrate on "
+            "some and to judge on others."
+        )
+    validation, test = round(_VALIDATION * count), max(1, round(_TEST * count))
+    sizes = {"train": 0, "validation": validation, "test": test}
+    return sizes | {"calibration": count - validation - test}
+
+
+def _open_run(data: str, options: LearnerOptions, build: Callable[..., PoolStudy]) -> Source:
+    record = read_run(data)
+    weights = _optional.require(
+        "metapac.learners.training.weights", extra="torch", purpose="the study of a run"
+    )
+    from metapac.learners.training.distributed import choose_device
+
+    pools = load_run_pools(data, home=options.home).pools
+    learner = weights.load_learner(data)
+    learner.module.to(choose_device(options.device))
+    method = str(record["architecture"]["class"])
+    return Source(lambda seed: build(learner, pools), method, can_vary=False)
+
+
+def _train(
+    data: str,
+    folder: Path,
+    tasks: TaskOptions,
+    options: LearnerOptions,
+    progress: Progress,
+    seed: int,
+) -> tuple[Any, Pools[Any]]:
+    """Return a trained learner and the pools; a training that was interrupted resumes."""
+    library = _optional.require(
+        "metapac.learners.training.train", extra="torch", purpose="training"
+    )
+    loaded = load_pools(data, ways=tasks.ways, rng=seed, home=options.home)
+    training = TrainingOptions(
+        recipe=options.recipe or "paper",
+        epochs=options.epochs,
+        episodes_per_epoch=options.episodes_per_epoch,
+    )
+    name = options.learner or "protonet"
+    learner = build_learner(
+        name, options.backbone, loaded, tasks.ways, seed, recipe=training.recipe
+    )
+    fit = choose_recipe(library, training, learner)
+
+    def on_epoch(epoch: Epoch) -> None:
+        stage, done, total = fit.locate(epoch.epoch)
+        progress(f"seed {seed}: {stage}, validation accuracy {epoch.accuracy:.1%}", done, total)
+
+    fit.run(
+        learner,
+        loaded.pools.train,
+        loaded.pools.validation,
+        ways=tasks.ways,
+        shots=tasks.shots,
+        queries=EpisodeOptions.queries,
+        device=options.device,
+        checkpoint=seed_folder(folder, seed) / "training",
+        rng=seed,
+        on_epoch=on_epoch,
+    )
+    return learner, loaded.pools
+
+
+def _build_study(
+    learner: Any, pools: Pools[Any], *, tasks: TaskOptions, epsilon: float
+) -> PoolStudy:
+    """Return the study of a learner; groups are divided anew in each draw, none used twice."""
+    calibration, test = pools.calibration, pools.test
+    if calibration is None:
+        raise InvalidInput("the data leave no classes or groups for calibration. Pass more data.")
+    sizes: dict[str, Any] = asdict(tasks)
+    is_grouped = calibration.unit == "group"
+    defaults = (len(calibration.names), len(test.names)) if is_grouped else (500, 50)
+    sizes |= {"tasks": tasks.tasks or defaults[0], "tests": tasks.tests or defaults[1]}
+    if is_grouped:
+        calibration = test = join_groups(calibration, test)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_QUIET)
+        return PoolStudy(
+            learner,
+            calibration,
+            test,
+            **sizes,
+            distinct=is_grouped,
+            predictor=pools.validation,
+            epsilon=epsilon,
+        )

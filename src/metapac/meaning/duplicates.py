@@ -1,0 +1,131 @@
+"""Rows that occur more often than independent examples can."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import special
+
+from metapac._types import Array, Counts
+from metapac.exceptions import Message
+from metapac.meaning.findings import (
+    FALSE_ALARM,
+    Finding,
+)
+
+Repeats = Mapping[tuple[int, int], int]
+
+
+def judge_duplicates(repeats: Repeats) -> Finding | None:
+    """Object to rows that occur more often than independent examples can.
+
+    If the n examples of a task are independent, the number of times that a row occurs is binomial,
+    with a probability that differs from row to row: coarse scores have few, probable rows. For any
+    such mixture, the expected numbers N(k) of rows that occur k times satisfy
+    ``N(k - 1) * N(k + 1) >= k / (k + 1) * (n - k) / (n - k + 1) * N(k)**2``. Copies violate it:
+    rows occur twice, but none three times. And a number that is not 0 is even with probability at
+    most 1/2, so that not all of them are.
+
+    Parameters
+    ----------
+    repeats : mapping from (int, int) to int
+        For each n and k, how many distinct rows occur k times in a task with n rows.
+
+    Returns
+    -------
+    Finding or None
+        An error if every row occurs at least twice, a warning if some do.
+
+    Examples
+    --------
+    >>> from metapac.meaning.duplicates import judge_duplicates
+    >>> judge_duplicates({(400, 1): 24000}) is None
+    True
+    >>> judge_duplicates({(400, 1): 20000, (400, 2): 2200, (400, 3): 170}) is None  # coarse scores
+    True
+    >>> judge_duplicates({(400, 2): 12000}).is_error
+    True
+    """
+    times = sorted({k for _size, k in repeats})
+    if not (_has_divisor(repeats) or any(_is_excess(repeats, k) for k in times if k > 1)):
+        return None
+    rows = sum(k * count for (_size, k), count in repeats.items())
+    distinct = sum(repeats.values())
+    least = times[0]
+    seen = f"{rows - distinct} of {rows} rows are copies of another row"
+    if least > 1:
+        often = f"{least} times" if len(times) == 1 else f"at least {least} times"
+        seen = f"every row occurs {often} ({rows} rows, {distinct} distinct)"
+    text = Message(
+        f"{seen}, and by chance equal scores would not repeat in this way. The examples of a task "
+        "must be independent, and copies count as evidence that is not there. Drop the copies; "
+        "they often come from a join."
+    )
+    return Finding("duplicates", least > 1, text)
+
+
+def count_repeats(tasks: Counts, *columns: Array) -> Repeats:
+    """Return how many distinct rows occur k times in a task with n rows, for each n and k.
+
+    Parameters
+    ----------
+    tasks : ndarray of int, shape (n,)
+        Index of the task of each row.
+    *columns : ndarray, shape (n,) or (n, m)
+        Columns of numbers.
+
+    Returns
+    -------
+    dict from (int, int) to int
+        The numbers, by n and k.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.meaning.duplicates import count_repeats
+    >>> count_repeats(np.array([0, 0, 1]), np.array([0.5, 0.5, 0.5]))
+    {(1, 1): 1, (2, 2): 1}
+    """
+    if not len(tasks):
+        return {}
+    wide = np.column_stack([tasks, *(np.asarray(c, dtype=np.float64) for c in columns)]) + 0.0
+    order = np.lexsort(wide.T)
+    new = np.any(wide[order[1:]] != wide[order[:-1]], axis=1)
+    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(wide)]])
+    sizes = np.bincount(tasks)[tasks[order[starts[:-1]]]]
+    pairs = np.column_stack([sizes, np.diff(starts)])
+    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+    return {(n, k): count for (n, k), count in zip(distinct.tolist(), counts.tolist(), strict=True)}
+
+
+def _has_divisor(repeats: Repeats) -> bool:
+    """Return whether all of many rows occur an even number of times, or a multiple of 3, ...
+
+    The last count of a task follows from the others.
+    """
+    tasks = sum(k * count / size for (size, k), count in repeats.items())
+    free = sum(repeats.values()) - tasks
+    return math.gcd(*(k for _size, k in repeats)) > 1 and 0.5**free <= FALSE_ALARM / 10
+
+
+def _is_excess(repeats: Repeats, k: int) -> bool:
+    """Return whether more rows occur k times than the neighbouring counts allow.
+
+    Three counts may mislead, for each k, and either neighbour may be the one that is missing: the
+    level is divided among them all. Only tasks count in which such rows are at most half.
+    """
+    level = FALSE_ALARM / (6 * len(repeats))
+    least = 2 * (k + 1)
+    near = [
+        sum(count for (size, j), count in repeats.items() if j == times and size >= least)
+        for times in (k - 1, k, k + 1)
+    ]
+    if not near[1]:
+        return False
+    count = special.gammaincinv(near[1], level)
+    below, above = sorted((near[0], near[2]))
+    most = special.gammainccinv(above + 1, level)
+    needed = k / (k + 1) * (least - k) / (least - k + 1) * count**2 / most
+    return bool(special.pdtr(below, needed) <= level)

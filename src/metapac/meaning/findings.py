@@ -1,0 +1,140 @@
+"""What a check objects to: an error that is raised, or a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from metapac._warnings import warn
+from metapac.exceptions import InvalidInput, Message, Parameter
+
+CHECKS = (
+    "direction",
+    "duplicates",
+    "levels",
+    "missing",
+    "overlap",
+    "percentages",
+    "rare-class",
+    "score-column",
+    "task-column",
+    "task-names",
+)
+
+FALSE_ALARM = 1e-6  # probability that a statistical check objects to honest data
+
+MAX_ROWS = 100_000  # statistical checks look at a sample of about this many rows
+
+MIN_ROWS = 20  # fewer rows show nothing
+
+
+class Finding(NamedTuple):
+    """What a check objects to.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check, one of ``CHECKS``.
+    is_error : bool
+        Whether it is surely wrong; otherwise it may be right.
+    text : Message
+        What was seen, why it matters and what to do.
+    """
+
+    check: str
+    is_error: bool
+    text: Message
+
+
+class CheckWarning(UserWarning):
+    """Data that may be wrong: the message says what was seen and how to go on.
+
+    Parameters
+    ----------
+    message : Message
+        The message, whose parameters the command line shows as options.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from metapac.meaning import CheckWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", CheckWarning)  # stop where data may be wrong
+    """
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        super().__init__(str(message))
+
+
+def check_allowed(allow: Iterable[str]) -> frozenset[str]:
+    """Return the names of the checks to skip.
+
+    Parameters
+    ----------
+    allow : iterable of str
+        The names.
+
+    Returns
+    -------
+    frozenset of str
+        The same names.
+
+    Raises
+    ------
+    InvalidInput
+        If a name is not one of ``CHECKS``.
+
+    Examples
+    --------
+    >>> from metapac.meaning.findings import check_allowed
+    >>> sorted(check_allowed(["levels", "duplicates"]))
+    ['duplicates', 'levels']
+    """
+    names = [allow] if isinstance(allow, str) else [*allow]
+    for name in names:
+        if name not in CHECKS:
+            raise InvalidInput(
+                "{} must name checks to skip, out of {}, got {!r}.",
+                Parameter("allow"),
+                ", ".join(CHECKS),
+                name,
+            )
+    return frozenset(names)
+
+
+def report(
+    findings: Iterable[Finding | None], allow: Iterable[str] = (), *, where: str = ""
+) -> None:
+    """Raise the first finding that is surely wrong, and warn of the others.
+
+    Parameters
+    ----------
+    findings : iterable of Finding or None
+        The findings; None where a check has no objection.
+    allow : iterable of str, default ()
+        Checks to skip.
+    where : str, default ""
+        Name of the table, at the start of the message.
+
+    Raises
+    ------
+    InvalidInput
+        If a finding is an error.
+
+    Examples
+    --------
+    >>> from metapac.meaning.findings import report
+    >>> from metapac.meaning.judges import judge_task_names
+    >>> report([judge_task_names(["ohio", "texas"])])
+    """
+    skipped = check_allowed(allow)
+    present = [finding for finding in findings if finding and finding.check not in skipped]
+    prefix = f"{where}: " if where else ""
+    for finding in sorted(present, key=lambda finding: not finding.is_error):
+        allowed = Parameter("allow", (finding.check,))
+        purpose = "go on" if finding.is_error else "silence this"
+        text = Message("{}{} To {}, pass {}.", prefix, finding.text, purpose, allowed)
+        if finding.is_error:
+            raise InvalidInput(text)
+        warn(CheckWarning(text))

@@ -1,0 +1,227 @@
+"""Bets against a statement about tasks, settled one task at a time. Proof in docs/monitor.md."""
+
+from __future__ import annotations
+
+import functools
+import math
+from decimal import Decimal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac.binomial import allowed_errors_in_task
+
+# Levels at which a task is shown to be bad, as fractions of the share of tasks that may be bad.
+FRACTIONS = (0.01, 0.1, 0.35, 0.75)
+# Fractions of its capital that a bettor stakes on each task.
+STAKES = (0.1, 0.3, 0.9)
+# Relative error reserved for rounding.
+_SLACK = 1e-9
+# Largest capital of a bettor: more would overflow.
+_RICH = 1e250
+
+
+class Bets:
+    """Bets that more than a share of tasks is bad, against many shares at once.
+
+    There is a bettor for each level, stake and starting time. Together they start with a capital of
+    1. As long as each new task is bad with probability at most the share, no bet is favourable to
+    them.
+
+    Parameters
+    ----------
+    share : float
+        Largest share of tasks that may be bad; it fixes the levels.
+    against : array_like of float, shape (shares,)
+        Shares of bad tasks to bet against, between 0 and 1.
+
+    Attributes
+    ----------
+    levels : tuple of float
+        Probabilities with which a task that is not bad may be shown to be bad.
+    wealth : ndarray of float, shape (shares,)
+        What all bettors have now, against each share.
+
+    Examples
+    --------
+    >>> from metapac.monitoring.betting import Bets
+    >>> bets = Bets(0.1, against=[0.1, 0.2])
+    >>> for _ in range(10):
+    ...     bets.settle([True, True, True, True])
+    >>> bool(bets.wealth[0] > bets.wealth[1] > 100)
+    True
+    """
+
+    def __init__(self, share: float, against: ArrayLike) -> None:
+        self.levels = tuple(share * fraction for fraction in FRACTIONS)
+        shares = np.asarray(against, dtype=np.float64)[:, None, None]
+        chance = shares + (1 - shares) * np.array(self.levels)[:, None]  # (shares, levels, 1)
+        stakes = np.array(STAKES)
+        self._won = 1 + stakes * (1 - chance) / chance  # (shares, levels, stakes)
+        self._lost = np.broadcast_to(1 - stakes, self._won.shape)
+        self._capital = np.zeros(self._won.shape)
+        self._tasks = 0
+
+    @property
+    def wealth(self) -> NDArray[np.float64]:
+        """What all bettors have now, including the capital that is not bet yet."""
+        waiting = 1 / (self._tasks + 1)
+        return np.asarray(self._capital.sum(axis=(1, 2)) + waiting)
+
+    def settle(self, shown: ArrayLike) -> None:
+        """Settle the bets on the next task.
+
+        Parameters
+        ----------
+        shown : array_like of bool, shape (levels,) or (shares, levels)
+            Whether the task is shown to be bad, at each level; or a task for each share.
+        """
+        self._tasks += 1
+        # A share 1 / (t (t + 1)) of the initial capital starts with task t.
+        starting = 1 / (self._tasks * (self._tasks + 1) * self._won[0].size)
+        factor = np.where(np.asarray(shown)[..., None], self._won, self._lost)
+        self._capital = np.minimum((self._capital + starting) * factor, _RICH)
+
+
+class Watch:
+    """One guarantee, monitored task by task: wealth of the bets against it, and confidence bounds.
+
+    Parameters
+    ----------
+    epsilon : float
+        Miss rate that the guarantee allows on a task.
+    alpha : float
+        Fraction of tasks that may exceed it.
+    false_alarm : float
+        Probability that a bound is ever wrong.
+
+    Attributes
+    ----------
+    wealth : float
+        Wealth of bets against the guarantee.
+    lower, upper : float
+        Bounds of the share of tasks whose miss rate exceeds epsilon, valid at all times at once.
+
+    Examples
+    --------
+    >>> from metapac.monitoring.betting import Watch
+    >>> watch = Watch(epsilon=0.1, alpha=0.1, false_alarm=0.01)
+    >>> for _ in range(20):
+    ...     watch.add(examples=100, missed=30)
+    >>> watch.wealth > 100, watch.lower, watch.upper
+    (True, 0.71, 1.0)
+    """
+
+    def __init__(self, epsilon: float, alpha: float, false_alarm: float) -> None:
+        self._epsilon = epsilon
+        self._limit = 1 / false_alarm
+        self._shares = np.union1d(np.arange(1, 100) / 100, [alpha])
+        self._place = int(np.searchsorted(self._shares, alpha))
+        # "More tasks are above epsilon than a share", and "fewer are": the rest are within.
+        self._above = Bets(alpha, self._shares)
+        self._within = Bets(1 - alpha, 1 - self._shares)
+        self.wealth, self.lower, self.upper = 1.0, 0.0, 1.0
+
+    def add(self, *, examples: int, missed: int) -> None:
+        """Take the next task into account.
+
+        Parameters
+        ----------
+        examples : int
+            Number of its labelled examples.
+        missed : int
+            Number of them whose set misses the true label.
+        """
+        self._above.settle(exceeds(examples, missed, self._epsilon, self._above.levels))
+        self._within.settle(is_within(examples, missed, self._epsilon, self._within.levels))
+        wealth = self._above.wealth
+        self.wealth = float(wealth[self._place])
+        # Wealth falls with the share bet against, so that the shares rejected are the first ones.
+        too_low = self._shares[reaches(wealth, self._limit)]
+        too_high = self._shares[reaches(self._within.wealth, self._limit)]
+        self.lower = max([self.lower, *too_low[-1:].tolist()])
+        self.upper = min([self.upper, *too_high[:1].tolist()])
+
+
+def exceeds(
+    examples: int, missed: int, epsilon: float, levels: tuple[float, ...]
+) -> NDArray[np.bool_]:
+    """Return whether a task is shown to have a miss rate above epsilon, at each level.
+
+    Parameters
+    ----------
+    examples : int
+        Number of labelled examples.
+    missed : int
+        Number of misses.
+    epsilon : float
+        The miss rate.
+    levels : tuple of float
+        Probabilities with which a task within epsilon may be shown to exceed it.
+
+    Returns
+    -------
+    ndarray of bool, shape (levels,)
+        The answers.
+
+    Examples
+    --------
+    >>> from metapac.monitoring.betting import exceeds
+    >>> exceeds(100, 17, 0.1, (0.01, 0.05))
+    array([False,  True])
+    """
+    # The number of hits is then so small that a hit rate of 1 - epsilon is ruled out.
+    rate = min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
+    return is_within(examples, examples - missed, rate, levels)
+
+
+def is_within(
+    examples: int, missed: int, epsilon: float, levels: tuple[float, ...]
+) -> NDArray[np.bool_]:
+    """Return whether a task is shown to have a miss rate of at most epsilon, at each level.
+
+    Parameters
+    ----------
+    examples : int
+        Number of labelled examples.
+    missed : int
+        Number of misses.
+    epsilon : float
+        The miss rate.
+    levels : tuple of float
+        Probabilities with which a task above epsilon may be shown to be within it.
+
+    Returns
+    -------
+    ndarray of bool, shape (levels,)
+        The answers.
+
+    Examples
+    --------
+    >>> from metapac.monitoring.betting import is_within
+    >>> is_within(100, 4, 0.1, (0.01, 0.05))
+    array([False,  True])
+    """
+    return missed <= np.array([_allowed_errors(examples, epsilon, level) for level in levels])
+
+
+# Tasks often have equal sizes.
+_allowed_errors = functools.lru_cache(maxsize=1 << 16)(allowed_errors_in_task)
+
+
+def reaches(wealth: ArrayLike, limit: float) -> NDArray[np.bool_]:
+    """Return whether wealth reaches a limit, rounding aside.
+
+    Parameters
+    ----------
+    wealth : array_like of float
+        The wealth.
+    limit : float
+        The limit.
+
+    Returns
+    -------
+    ndarray of bool
+        The answers.
+    """
+    return np.asarray(np.asarray(wealth) * (1 - _SLACK) >= limit)

@@ -1,0 +1,6 @@
+"""Reports for people who are responsible for a model: one HTML file, without external scripts."""
+
+from metapac.report.builder import report
+from metapac.report.scored import Scored
+
+__all__ = ["Scored", "report"]

@@ -1,0 +1,301 @@
+"""From a promise, labelled data and a monitor to a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from metapac import _checks, _document, _optional, base
+from metapac._files import check_folder, check_not_input, replacing
+from metapac._types import PathLike, Progress, ignore_progress
+from metapac.assessment.evaluation import Evaluation
+from metapac.base import Calibrated, ThresholdSets
+from metapac.exceptions import InvalidInput, Parameter
+from metapac.explanation.words import Words
+from metapac.loading import load
+from metapac.report import findings, origin
+from metapac.report.course import Course, read_course
+from metapac.report.examples import choose_tasks, pick_examples
+from metapac.report.levels import EPSILONS, explain_why_not, try_epsilons
+from metapac.report.page import build_page
+from metapac.report.render import render
+from metapac.report.scored import Data, Example, Scored
+
+MARK = b'<meta name="generator" content="metapac '
+_START = 4096  # bytes at the start of a file in which a report has its mark
+
+
+def report(
+    promise: Any,
+    labelled: Any = None,
+    *,
+    calibration: Any = None,
+    monitor: Any = None,
+    output: PathLike | None = None,
+    title: str | None = None,
+    epsilons: Sequence[float] = EPSILONS,
+    examples: int = 9,
+    false_alarm: float = 0.05,
+    task: str | None = None,
+    score: str | None = None,
+    label: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    classes_column: str | None = None,
+    prediction: str | None = None,
+    y: str | None = None,
+    scale: str | None = None,
+    cluster: str | None = None,
+    id: str | None = None,
+    model: str | None = None,
+    allow: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> str:
+    """Return a report for people who are not statisticians: one HTML file that works offline.
+
+    It says what is guaranteed and what is not, lists the assumptions to sign, and shows the data
+    behind it. Labelled new tasks add the verdict, errors and set sizes; calibration scores add a
+    slider that shows the results at other miss rates.
+
+    Parameters
+    ----------
+    promise : path, MetaPS, PS or MetaCP
+        Promise file, or calibrated predictor.
+    labelled : Scored, Evaluation, or table, optional
+        Labelled new tasks: in arrays, already evaluated, or a table as in ``evaluate_table``.
+    calibration : Scored or table, optional
+        The scores that the promise was calibrated on.
+    monitor : path or Monitor, optional
+        Monitor of the same promise, or its file.
+    output : path, optional
+        HTML file to write. An earlier report there is replaced atomically; another file is not.
+    title : str, optional
+        Title of the report; by default it names the model.
+    epsilons : sequence of float, default (0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3)
+        Miss rates on the slider, in addition to that of the promise.
+    examples : int, default 9
+        Number of labelled examples to show with their sets; 0 shows none.
+    false_alarm : float, default 0.05
+        Probability that the verdict is wrong.
+    task, score, label : str, optional
+        Columns of the labelled table; by default those of the calibration.
+    columns, classes, classes_column : optional
+        Columns with a score for each class, and the classes, as in ``evaluate_table``.
+    prediction, y, scale : str, optional
+        For regression, columns as in ``evaluate_table``.
+    cluster : str, optional
+        Column with the cluster of each task; by default that of the calibration.
+    id : str, optional
+        Column that identifies the examples of a task, in which duplicates are searched.
+    model : str, optional
+        Name of the model that gave the labelled scores, to be compared with the calibrated one.
+    allow : iterable of str, default ()
+        Checks of the data to skip, as in ``evaluate``.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` at each step.
+
+    Returns
+    -------
+    str
+        The HTML.
+
+    Raises
+    ------
+    InvalidInput
+        If an input cannot be used, or the monitor or the scores belong to another promise.
+    BadArtefact
+        If a file is not a promise file, or was edited or damaged.
+    MissingExtra
+        If the extra ``report`` is not installed; for tables, the extra ``tables``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import Context, MetaPS
+    >>> from metapac.report import report
+    >>> scores, hospitals = np.linspace(0, 1, 6000), np.tile(np.arange(120), 50)
+    >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
+    >>> promise = method.calibrate(scores, hospitals, context=Context(unit="hospital"))
+    >>> html = report(promise)
+    >>> "at least 90% of new hospitals of the same kind" in html
+    True
+    """
+    _require_extra()
+    _check_output(output, promise, labelled, calibration, monitor)
+    tell = progress or ignore_progress
+    predictor, facts = _open_promise(promise)
+    words = Words.from_context(predictor.context_)
+    given = {"task": task, "score": score, "label": label, "columns": columns, "classes": classes}
+    given |= {"classes_column": classes_column, "prediction": prediction, "y": y, "scale": scale}
+    given |= {"cluster": cluster}
+    number = _checks.as_whole_number("examples", examples, minimum=0)
+    predictor.context_.check_model(model)
+    course, facts_of_monitor = _read_monitor(monitor, predictor, words)
+    with ExitStack() as stack:
+        data, files = _open(stack, "labelled", labelled, given, id, predictor)
+        stored = {} if "task" in (getattr(predictor, "columns_", None) or {}) else given
+        scores, more = _open(stack, "calibration", calibration, stored, None, predictor)
+        tell("evaluating the sets of each task", 0, None)
+        evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
+        why_not = explain_why_not(predictor, scores)
+        trials = []
+        if why_not is None and scores is not None:
+            trials = try_epsilons(
+                predictor,
+                scores,
+                data,
+                epsilons,
+                false_alarm=false_alarm,
+                allow=allow,
+                progress=tell,
+            )
+    tell("drawing", 0, None)
+    found = None if evaluation is None else findings.find(evaluation, words, shown)
+    html = render(
+        build_page(
+            predictor,
+            title=title,
+            date=origin.find_date(),
+            findings=found,
+            evaluation=evaluation,
+            trials=trials,
+            why_not=why_not,
+            course=course,
+            provenance=[*facts, *files, *more, *facts_of_monitor],
+        )
+    )
+    if output is not None:
+        with replacing(output) as file:
+            file.write(html)
+    return html
+
+
+def _require_extra() -> None:
+    """Fail fast: check the optional dependencies first."""
+    for module in ("jinja2", "vl_convert"):
+        _optional.require(module, extra="report", purpose="a report")
+
+
+def _check_output(output: PathLike | None, *inputs: Any) -> None:
+    """Raise if the report cannot be written there, or would overwrite one of its inputs."""
+    if output is None:
+        return
+    if Path(output).suffix.lower() not in (".html", ".htm"):
+        raise InvalidInput(
+            "{} must end in .html, got {!r}.", Parameter("output"), os.fspath(output)
+        )
+    check_folder(Path(output).absolute().parent)
+    check_not_input(output, [path for path in inputs if isinstance(path, str | os.PathLike)])
+    if not _may_replace(Path(output)):
+        raise InvalidInput(
+            "{} must not replace a file that is not a report of metapac, and {} exists. Write to "
+            "another file, or remove it.",
+            Parameter("output"),
+            os.fspath(output),
+        )
+
+
+def _may_replace(path: Path) -> bool:
+    """Return whether there is no file yet, an empty one, or an earlier report."""
+    if not path.is_file():
+        return True
+    with path.open("rb") as file:
+        start = file.read(_START)
+    return not start or MARK in start
+
+
+def _open_promise(promise: Any) -> tuple[Any, list[origin.Fact]]:
+    """Return the calibrated predictor, and what is known about it."""
+    if isinstance(promise, Calibrated):
+        promise.check_calibrated()
+        facts = origin.describe_promise(promise)
+        return promise, [*facts, *origin.describe_software(None)]
+    if not isinstance(promise, str | os.PathLike):
+        raise InvalidInput(
+            "promise must be a promise file or a calibrated predictor, got {}.",
+            _checks.brief(promise),
+        )
+    predictor = load(promise)
+    written_by = str(_document.read(promise, base.FORMAT)["metapac"])
+    facts = origin.describe_files("Promise file", [promise])
+    facts += origin.describe_promise(predictor)
+    return predictor, [*facts, *origin.describe_software(written_by)]
+
+
+def _open(
+    stack: ExitStack,
+    name: str,
+    given: Any,
+    columns: Mapping[str, Any],
+    id: str | None,
+    promise: Any,
+) -> tuple[Data | None, list[origin.Fact]]:
+    """Return labelled scores, and the files that they come from."""
+    if given is None or isinstance(given, Evaluation):
+        return None, []
+    if not isinstance(promise, ThresholdSets):
+        raise InvalidInput(
+            "{} cannot be used with {}, which has no threshold shared by all tasks. Leave it out.",
+            Parameter(name),
+            type(promise).__name__,
+        )
+    if isinstance(given, Scored):
+        return given, []
+    _optional.require("ibis", extra="tables", purpose="a report on a table")
+    from metapac.report.tables import Tabled
+    from metapac.tables.io.sources import open_source
+
+    source = stack.enter_context(open_source(given))
+    named = {"labelled": "Labelled data", "calibration": "Calibration data"}[name]
+    return Tabled(source, columns, id), origin.describe_files(named, source.files)
+
+
+def _evaluate(
+    promise: Any,
+    labelled: Any,
+    data: Data | None,
+    number: int,
+    false_alarm: float,
+    allow: Iterable[str],
+) -> tuple[Evaluation | None, list[Example]]:
+    """Return the evaluation on labelled new tasks, and some examples of them."""
+    if isinstance(labelled, Evaluation):
+        return labelled, []
+    if data is None:
+        return None, []
+    evaluation = data.evaluate(promise, false_alarm=false_alarm, allow=allow)
+    if not number:
+        return evaluation, []
+    tasks = choose_tasks(evaluation)
+    return evaluation, pick_examples(data.examples(promise, tasks), tasks, number)
+
+
+def _read_monitor(
+    monitor: Any, promise: Any, words: Words
+) -> tuple[Course | None, list[origin.Fact]]:
+    """Return the course of the monitor of this promise, and what is known about its file."""
+    if monitor is None:
+        return None, []
+    from metapac.monitoring import Monitor
+    from metapac.monitoring.terms import Terms
+
+    if isinstance(monitor, str | os.PathLike):
+        facts = origin.describe_files("Monitor", [monitor])
+        return read_course(Monitor.load(monitor, promise), words), facts
+    if not isinstance(monitor, Monitor):
+        raise InvalidInput(
+            "{} must be a Monitor or its file, got {}.",
+            Parameter("monitor"),
+            _checks.brief(monitor),
+        )
+    terms = monitor.terms
+    if Terms.from_promise(promise, terms.false_alarm, 0).checksum != terms.checksum:
+        raise InvalidInput(
+            "{} must watch this promise, and watches another one: {}",
+            Parameter("monitor"),
+            terms.promise,
+        )
+    return read_course(monitor, words), []

@@ -1,0 +1,149 @@
+"""Labelled scores in a table that a report is made from; the counting stays in the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import ibis
+
+from metapac.assessment.evaluation import Evaluation
+from metapac.base import ThresholdSets
+from metapac.calibration import MetaPS
+from metapac.meaning.findings import CHECKS
+from metapac.report.scored import Example, change_epsilon, find_cluster_seed
+from metapac.tables import calibrate_table, evaluate_table
+from metapac.tables.class_scores import find_class_scores
+from metapac.tables.clusters import check_cluster
+from metapac.tables.columns import resolve_columns
+from metapac.tables.intervals import find_ends
+from metapac.tables.io.sources import Source
+from metapac.tables.outcomes import KeptLabels
+from metapac.tables.residuals import find_residuals
+
+_MOST = 5_000  # rows of a task that are looked at
+
+
+class Tabled:
+    """Labelled scores in an open table.
+
+    Parameters
+    ----------
+    source : Source
+        The open table.
+    columns : mapping
+        Names of its columns, as ``evaluate_table`` takes them; what is None is taken from the
+        calibration.
+    id : str, optional
+        Column that identifies the examples of a task.
+    """
+
+    def __init__(self, source: Source, columns: Mapping[str, Any], id: str | None = None) -> None:
+        self.source = source
+        self.columns = dict(columns)
+        self.id = id
+
+    def calibrate(self, promise: MetaPS, epsilon: float) -> MetaPS:
+        """Return the same guarantee at another miss rate, calibrated on these scores.
+
+        Parameters
+        ----------
+        promise : MetaPS
+            The guarantee.
+        epsilon : float
+            The miss rate.
+
+        Returns
+        -------
+        MetaPS
+            The calibrated predictor.
+        """
+        used, seed = resolve_columns(promise, **self.columns), find_cluster_seed(promise)
+        check_cluster(promise, used)
+        return calibrate_table(
+            self.source,
+            task=used.task,  # type: ignore[arg-type]  # None is an error there
+            score=used.score,
+            label=used.label if used.score is None or promise.per_class else None,
+            columns=used.pattern,
+            classes=used.classes if used.score is None or promise.per_class else None,
+            classes_column=used.classes_column,
+            prediction=used.prediction,
+            y=used.y,
+            scale=used.scale,
+            cluster=None if seed is None else used.cluster,
+            rng=seed or 0,
+            context=promise.context_,
+            allow=CHECKS,
+            **change_epsilon(promise, epsilon),
+        )
+
+    def evaluate(
+        self, promise: ThresholdSets, *, false_alarm: float, allow: Iterable[str]
+    ) -> Evaluation:
+        """Compare a guarantee with these scores.
+
+        Parameters
+        ----------
+        promise : MetaPS or PS
+            The guarantee.
+        false_alarm : float
+            Probability that the verdict is wrong.
+        allow : iterable of str
+            Checks of the data to skip.
+
+        Returns
+        -------
+        Evaluation
+            The comparison.
+        """
+        return evaluate_table(
+            promise,
+            self.source,
+            false_alarm=false_alarm,
+            id=self.id,
+            allow=allow,
+            **self.columns,
+        )
+
+    def examples(self, promise: ThresholdSets, tasks: Collection[Any]) -> list[Example]:
+        """Return the examples of some tasks, with their sets.
+
+        Parameters
+        ----------
+        promise : MetaPS or PS
+            The guarantee.
+        tasks : collection
+            The tasks.
+
+        Returns
+        -------
+        list of Example
+            The examples, sorted; none if only true labels have scores.
+        """
+        used, table = resolve_columns(promise, **self.columns), self.source.table
+        if used.task is None:
+            return []
+        chosen = table[used.task].cast("string").isin([str(task) for task in tasks])
+        if used.prediction is not None:
+            lower, upper = find_ends(promise, find_residuals(self.source, used, needs_y=True))
+            values = {"truth": table[used.y].cast("float64"), "lower": lower, "upper": upper}
+        elif used.score is None and used.label is not None:
+            of_classes = find_class_scores(self.source, used)
+            kept = KeptLabels(promise, of_classes)
+            truth = table[used.label].cast("string")
+            full = kept.size == of_classes.width
+            values = {"truth": truth, "kept": kept.as_text(), "full": full}
+        else:
+            return []
+        rows = table.select(task=table[used.task], chosen=chosen, **values)
+        found = self.source.run(rows.filter(ibis._.chosen).drop("chosen").limit(_MOST))
+        return sorted(map(_read, found.to_pylist()), key=lambda row: tuple(map(str, row)))
+
+
+def _read(row: dict[str, Any]) -> Example:
+    if "lower" in row:
+        return Example(row["task"], row["truth"], None, (row["lower"], row["upper"]))
+    labels = tuple(str(name) for name in json.loads(row["kept"]))
+    return Example(row["task"], row["truth"], labels, full=bool(row["full"]))

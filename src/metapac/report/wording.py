@@ -1,0 +1,187 @@
+"""The text of a report: the parts of the explanation, and the assumptions to sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metapac._visible import visible
+from metapac.calibration import PS, MetaPS
+from metapac.context import Context
+from metapac.explanation.words import Words
+from metapac.outcome import UNKNOWN
+from metapac.sentences import percent
+
+NOT_ON_RECORD = "Not on record."
+
+
+class Explained(NamedTuple):
+    """The parts of an explanation.
+
+    Attributes
+    ----------
+    basis : str
+        What the model was calibrated on, and what it gives.
+    claim : str
+        What holds.
+    classes : list of str
+        The same for each class, with a guarantee per class.
+    confidence : str
+        How sure one can be.
+    conditions : str
+        When it holds.
+    limits : list of str
+        Where it does not hold.
+    use : str
+        What to do with lists of several labels, or none.
+    """
+
+    basis: str
+    claim: str
+    classes: list[str]
+    confidence: str
+    conditions: str
+    limits: list[str]
+    use: str
+
+
+def split_explanation(text: str) -> Explained:
+    """Return the parts of what ``explain`` returned.
+
+    Parameters
+    ----------
+    text : str
+        The explanation.
+
+    Returns
+    -------
+    Explained
+        Its paragraphs; the items of lists separately.
+    """
+    basis, claim, confidence, conditions, limits, use = text.split("\n\n")
+    claim, *classes = claim.split("\n- ")
+    items = limits.split("\n- ")[1:]
+    return Explained(basis, claim, classes, confidence, conditions, items, use)
+
+
+class Assumption(NamedTuple):
+    """An assumption of the guarantee that data cannot verify.
+
+    Attributes
+    ----------
+    statement : str
+        The assumption.
+    record : str
+        What the promise file says about it.
+    """
+
+    statement: str
+    record: str = ""
+
+
+def list_assumptions(promise: Any, words: Words) -> list[Assumption]:
+    """Return the assumptions that a person has to confirm.
+
+    Parameters
+    ----------
+    promise : MetaPS, PS or MetaCP
+        The guarantee.
+    words : Words
+        What tasks and examples are called.
+
+    Returns
+    -------
+    list of Assumption
+        The assumptions, the most important first.
+    """
+    about, units = promise.context_, words.units
+    model = NOT_ON_RECORD if about.model is None else f"On record: {about.model}."
+    same = Assumption("What is used is the model that was calibrated, and its scores.", model)
+    truth = (
+        "true numbers" if "prediction" in (getattr(promise, "columns_", None) or {}) else "labels"
+    )
+    labels = Assumption(f"The {truth} in the data are right.")
+    if isinstance(promise, PS):
+        these = f"the {promise.n_examples_:,} {words.examples} calibrated on"
+        return [
+            Assumption(
+                f"The new {words.examples}, and {these}, come at random from the same kind."
+            ),
+            Assumption(f"The model was not trained on {these}."),
+            Assumption("The model and its scores were fixed before anyone looked at results."),
+            labels,
+            same,
+        ]
+    found = [
+        Assumption(_describe_draw(promise, words), _describe_sizes(promise, words)),
+        Assumption(
+            f"Within each {words.unit}, the {words.examples} come at random, one independently of "
+            "the other."
+        ),
+        Assumption(
+            f"The model was not trained on any of these {units}.",
+            _describe_training(about, words),
+        ),
+        Assumption(
+            f"The model, its scores and the number of {units} were fixed before anyone looked at "
+            "results."
+        ),
+        Assumption(
+            f"{_list_levels(promise, words)} were chosen beforehand, or on other {units}.",
+            _describe_apart(about.pilot, "chosen on {} pilot {}", words),
+        ),
+    ]
+    least = getattr(promise, "min_examples", 0)
+    if least:
+        found.append(
+            Assumption(f"New {units} have at least {words.count_examples(least)}, like these.")
+        )
+    return [*found, labels, same]
+
+
+def _describe_draw(promise: Any, words: Words) -> str:
+    """Return what was drawn at random: tasks, or clusters with one task of each."""
+    clusters = promise._cluster_words() if isinstance(promise, MetaPS) else None
+    one, many = (words.unit, words.units) if clusters is None else map(visible, clusters)
+    number = len(promise.tasks_)
+    text = (
+        f"The {number:,} {one if number == 1 else many} calibrated on, and the new {many}, come at "
+        "random from the same kind."
+    )
+    return text if clusters is None else f"{text} One {words.unit} of each was drawn."
+
+
+def _list_levels(promise: Any, words: Words) -> str:
+    """Return what may go wrong how often, as a list of percentages."""
+    alpha, delta = getattr(promise, "alpha", None), promise.delta
+    rate, shares = promise.epsilon, ["a share of each class"]
+    if not isinstance(rate, Mapping):
+        shares = [f"{percent(rate)} of the {words.examples}"]
+    shares += [] if alpha is None else [f"{percent(alpha)} of the {words.units}"]
+    shares += [] if delta is None else [f"a risk of {percent(delta)}"]
+    return f"The limits ({', '.join(shares)})"
+
+
+def _describe_training(about: Context, words: Words) -> str:
+    """Return what is on record about the tasks, or anything else, that the model was trained on."""
+    if about.trained_on is None and about.training is not None:
+        return f"On record: trained on {visible(about.training)}."
+    return _describe_apart(about.trained_on, "trained on {} other {}", words)
+
+
+def _describe_apart(tasks: Any, text: str, words: Words) -> str:
+    """Return what is on record about tasks that must not be among those of calibration."""
+    if tasks is None:
+        return NOT_ON_RECORD
+    number = len(tuple(tasks))
+    noun = words.unit if number == 1 else words.units
+    return f"On record: {text.format(f'{number:,}', noun)}; none of them is among these, by name."
+
+
+def _describe_sizes(promise: Any, words: Words) -> str:
+    sizes = np.asarray(promise.task_sizes_)
+    if not sizes.size or np.min(sizes) == UNKNOWN:
+        return "How many examples they have is not on record."
+    return f"On record: {int(sizes.sum()):,} {words.examples} in all."

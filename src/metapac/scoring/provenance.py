@@ -1,0 +1,224 @@
+"""Provenance of a table of scores: the model, the score function, its columns.
+
+A Parquet file stores it in its metadata, under the key ``metapac``, so that it stays with the
+scores. Calibration then knows the model, and prediction refuses scores of another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from metapac import _document, _files, _optional
+from metapac._types import PathLike
+from metapac.exceptions import InvalidInput
+
+FORMAT = _document.Format(
+    "metapac provenance",
+    written_by="'metapac score'",
+    remedy="Score the tasks again.",
+    shape="provenance",
+)
+_KEY = b"metapac"
+# The options of 'metapac score' in the name of a model, such as ", 5 ways" and "ridge (penalty 1)".
+_SIZE = re.compile(r", ([\d,-]+) (way|shot)s?\b")
+_LEARNER = re.compile(r"\b(prototypes|ridge|logistic) \(([^)]*)\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What a table of scores was computed from, and what its columns hold.
+
+    Parameters
+    ----------
+    model : str
+        Name of what gave the scores, such as "ProtoNet 3f2a9c1b04de, 5 ways, 5 shots". A guarantee
+        holds for one model.
+    score : str, default "probability"
+        Score function.
+    columns : mapping, optional
+        Columns by what they hold: ``task``, ``label``, ``score`` (of the true label), ``columns``
+        (scores of all labels), ``classes_column``, ``classes`` and ``id``.
+    details : mapping, optional
+        Further facts that JSON can hold, such as the seed and checksums.
+
+    Examples
+    --------
+    >>> from metapac.scoring import Provenance
+    >>> Provenance(model="ProtoNet", columns={"task": "task", "score": "score"}).score
+    'probability'
+    """
+
+    model: str
+    score: str = "probability"
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_scores(path: PathLike, table: Mapping[str, Any], provenance: Provenance) -> None:
+    """Write a table of scores and its provenance to a Parquet file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to write; it is replaced atomically.
+    table : mapping of str to array_like, or pyarrow.Table
+        The columns.
+    provenance : Provenance
+        Where they come from.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from metapac.scoring import Provenance, read_provenance, write_scores
+    >>> provenance = Provenance(model="ProtoNet", columns={"task": "task", "score": "score"})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = {"task": ["ohio", "utah"], "score": [0.9, 0.1]}
+    ...     write_scores(f"{folder}/scores.parquet", table, provenance)
+    ...     read_provenance(f"{folder}/scores.parquet").model
+    'ProtoNet'
+    """
+    arrow = _optional.require("pyarrow", extra="tables", purpose="writing Parquet")
+    from pyarrow import parquet
+
+    written = table if isinstance(table, arrow.Table) else arrow.table(dict(table))
+    body = _document.as_json("provenance", {**vars(provenance)})
+    metadata = {**(written.schema.metadata or {}), _KEY: json.dumps(_document.sign(body, FORMAT))}
+    with _files.replacing(path, binary=True) as file:
+        parquet.write_table(written.replace_schema_metadata(metadata), file, compression="zstd")
+
+
+def read_provenance(path: PathLike) -> Provenance | None:
+    """Return the provenance of the scores in a file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file.
+
+    Returns
+    -------
+    Provenance or None
+        What `write_scores` wrote; None if the file is not Parquet or has no provenance.
+
+    Raises
+    ------
+    BadArtefact
+        If the provenance was edited or damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from metapac.scoring import Provenance, read_provenance, write_scores
+    >>> provenance = Provenance(model="ProtoNet", score="margin", details={"rng": 3})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_scores(f"{folder}/scores.parquet", {"score": [0.9, 0.1]}, provenance)
+    ...     read_provenance(f"{folder}/scores.parquet") == provenance
+    True
+    """
+    from pyarrow import ArrowException, parquet
+
+    if Path(path).suffix.lower() not in (".parquet", ".pq") or not Path(path).is_file():
+        return None
+    try:
+        metadata = parquet.read_schema(path).metadata or {}
+    except (ArrowException, OSError):  # not Parquet: whoever reads the rows says so
+        return None
+    if _KEY not in metadata:
+        return None
+    try:
+        document = json.loads(metadata[_KEY])
+    except ValueError as error:
+        raise _document.inconsistent(path, FORMAT, "its metadata is not JSON") from error
+    document = _document.verify(path, document, FORMAT)
+    return Provenance(**{name: document[name] for name in Provenance.__dataclass_fields__})
+
+
+def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
+    """Return the common provenance of the scores in several files.
+
+    Parameters
+    ----------
+    paths : iterable of str or path-like
+        The files of one table.
+
+    Returns
+    -------
+    Provenance or None
+        That of the first file; None if no file has one.
+
+    Raises
+    ------
+    InvalidInput
+        If files were scored by different models or score functions, or only some have one.
+    """
+    found = {str(path): read_provenance(path) for path in paths}
+    if not any(found.values()):
+        return None
+    first, *others = found.items()
+    for name, other in others:
+        if _identity(other) != _identity(first[1]):
+            raise InvalidInput(
+                "{} was scored by {}, and {} by {}. A guarantee holds for one model: pass files of "
+                "one of them.",
+                first[0],
+                _describe(first[1]),
+                name,
+                _describe(other),
+            )
+    return first[1]
+
+
+def differing_options(model: str, other: str) -> dict[str, tuple[str | None, str]]:
+    """Return the options of ``metapac score`` that alone make two models different.
+
+    Parameters
+    ----------
+    model : str
+        Name of a model.
+    other : str
+        Name of the other model.
+
+    Returns
+    -------
+    dict
+        By option, the value of the first model, None if it has none, and that of the other;
+        empty if the models differ in anything else, such as their weights.
+
+    Examples
+    --------
+    >>> from metapac.scoring.provenance import differing_options
+    >>> differing_options("ProtoNet 3f2a, 5 ways, 5 shots", "ProtoNet 3f2a, 5 ways, 1,5 shots")
+    {'shots': ('5', '1,5')}
+    """
+    (rest, found), (other_rest, wanted) = _parse_options(model), _parse_options(other)
+    if rest != other_rest:
+        return {}
+    return {
+        name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value
+    }
+
+
+def _parse_options(model: str) -> tuple[str, dict[str, str]]:
+    """Return the name of a model without its options, and these."""
+    options: dict[str, str] = {}
+    learner = _LEARNER.search(model)
+    if learner is not None:
+        options["learner"] = learner[1]
+        options |= dict(word.split(" ", 1) for word in learner[2].split(", "))
+    options |= {f"{name}s": choice for choice, name in _SIZE.findall(model)}
+    return _SIZE.sub("", _LEARNER.sub("", model)), options
+
+
+def _identity(provenance: Provenance | None) -> Any:
+    return provenance and (provenance.model, provenance.score, dict(provenance.columns))
+
+
+def _describe(provenance: Provenance | None) -> str:
+    if provenance is None:
+        return "an unknown model"
+    return f"{provenance.model!r} ({provenance.score})"

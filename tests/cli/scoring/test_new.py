@@ -1,0 +1,155 @@
+"""New examples of one task: scored as deployment scores them, if the task has the right size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metapac import InvalidInput, load
+from metapac.cli.scoring.embeddings import EmbeddingOptions
+from metapac.cli.scoring.new import NewOptions, score_new_of_run, score_new_vectors
+from metapac.cli.scoring.run import RunOptions
+from metapac.cli.scoring.tasks import Scored, TaskOptions
+from metapac.learners import RidgeLearner, load_learner
+from metapac.scoring import score_examples
+from tests.helpers.commands import LEVELS, metapac
+
+RNG = np.random.default_rng(0)
+CODES = np.repeat(np.arange(24), 12)
+X = (1.5 * RNG.normal(size=(24, 4))[CODES] + RNG.normal(size=(288, 4))).astype(np.float32)
+Y = np.array([f"class {i:02d}" for i in range(24)])[CODES]
+SHORT = ["--epochs", "1", "--episodes", "4", "--batch", "4", "--tasks", "4", "--device", "cpu"]
+# A task of three classes with two shots, in no particular order, and seven new examples.
+SUPPORT = np.array([30, 1, 61, 25, 0, 60])
+NEW = np.array([2, 3, 26, 27, 62, 63, 64])
+SIZE = ["--ways", "3", "--shots", "2"]
+
+
+def command(*words: object) -> str:
+    result = metapac(*words)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("new")
+    np.savez(folder / "rows.npz", x=X, y=Y)
+    np.savez(folder / "labelled.npz", x=X[SUPPORT], y=Y[SUPPORT])
+    np.save(folder / "ward 7.npy", X[NEW])
+    command("train", folder / "rows.npz", "-o", folder / "run", *SHORT, *SIZE)
+    (folder / "rows.npz").rename(folder / "away.npz")  # deployment does not need them
+    return folder
+
+
+def of_run(folder: Path, new: NewOptions, **tasks: Any) -> Scored:
+    return score_new_of_run(folder / "run", TaskOptions(**tasks), RunOptions(device="cpu"), new)
+
+
+def examples(folder: Path) -> NewOptions:
+    return NewOptions(new=folder / "ward 7.npy", support=folder / "labelled.npz")
+
+
+@pytest.mark.parametrize("score", ["probability", "margin"])
+def test_scores_are_those_of_the_adapted_learner(folder: Path, score: str) -> None:
+    table, provenance, _ = of_run(folder, examples(folder), score=score)
+    names, codes = np.unique(Y[SUPPORT], return_inverse=True)
+    learner = load_learner(folder / "run")
+    expected = score_examples(learner, X[SUPPORT], codes, X[NEW], score=score)
+    np.testing.assert_array_equal(np.array(table["scores"]), expected)
+    assert table["classes"] == [names.tolist()] * 7
+    assert table["task"].tolist() == ["ward 7"] * 7
+    assert not {"label", "score"} & {*provenance.columns}
+    assert provenance.score == score
+
+
+def test_sets_of_new_examples_by_commands(folder: Path, tmp_path: Path) -> None:
+    calibration, promise = tmp_path / "calibration.parquet", tmp_path / "promise.json"
+    new, sets = tmp_path / "new.parquet", tmp_path / "sets.parquet"
+    data = ["--data", folder / "away.npz"]
+    command("score", folder / "run", *data, "--tasks", "80", "--queries", "8", "-o", calibration)
+    command("calibrate", calibration, *LEVELS, "-o", promise)
+    files = ["--support", folder / "labelled.npz", "--new", folder / "ward 7.npy"]
+    printed = command("score", folder / "run", *files, "-o", new)
+    assert "7 examples of 1 task written to" in printed
+    assert f"next: metapac predict promise.json {new} -o sets.parquet" in printed
+    command("predict", promise, new, "-o", sets)
+    threshold = load(promise).threshold_
+    for row in pd.read_parquet(sets).itertuples():
+        kept = [c for c, s in zip(row.classes, row.scores, strict=True) if s >= threshold]
+        assert list(row.set) == kept
+    log = ["--labels", "never", *files, "-o", tmp_path / "never.parquet"]
+    assert metapac("score", folder / "run", *log).exit_code == 2
+
+
+def test_vectors_need_no_run(folder: Path) -> None:
+    options = EmbeddingOptions(learner="ridge", penalty=2.0, model="clip")
+    tasks = TaskOptions(ways="2-4", shots="1,2")
+    new = NewOptions(new=folder / "ward 7.npy")
+    table, provenance, _ = score_new_vectors(folder / "labelled.npz", tasks, options, new)
+    _, codes = np.unique(Y[SUPPORT], return_inverse=True)
+    expected = score_examples(RidgeLearner(2.0), X[SUPPORT], codes, X[NEW])
+    np.testing.assert_array_equal(np.array(table["scores"]), expected)
+    size = "of 4 dimensions, 2-4 ways, 1,2 shots"
+    assert provenance.model == f"clip, ridge (penalty 2.0, temperature 1.0) {size}"
+    with pytest.raises(InvalidInput, match="support does not go with new vectors: .*labelled.npz"):
+        score_new_vectors(folder / "labelled.npz", tasks, options, examples(folder))
+
+
+def test_a_new_group_has_the_labels_of_training(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=X, y=CODES % 3, groups=np.arange(288) % 12)
+    command("train", tmp_path / "rows.npz", "-o", tmp_path / "run", *SHORT, "--shots", "6")
+    np.savez(tmp_path / "labelled.npz", x=X[SUPPORT], y=[0, 1, 0, 1, 0, 1])  # label 2 is absent
+    np.save(tmp_path / "ward 7.npy", X[NEW])
+    table, provenance, _ = of_run(tmp_path, examples(tmp_path))
+    assert table["classes"][0] == [0, 1, 2]
+    assert {row[2] for row in table["scores"]} == {0.0}
+    assert provenance.model.endswith(", 6 shots")
+    np.savez(tmp_path / "labelled.npz", x=X[SUPPORT], y=[0, 1, 0, 1, 0, 3])
+    message = r"labels of groups must be whole numbers from 0 to 2, as in training, got \[0, 1, 3\]"
+    with pytest.raises(InvalidInput, match=message):
+        of_run(tmp_path, examples(tmp_path))
+    np.savez(tmp_path / "labelled.npz", x=X[:5], y=[0, 1, 0, 1, 0])
+    with pytest.raises(InvalidInput, match="task alone, of 6 shots, got 5 examples. A guarant"):
+        of_run(tmp_path, examples(tmp_path))
+
+
+def test_a_task_of_another_size_is_refused(folder: Path) -> None:
+    new = examples(folder)
+    with pytest.raises(InvalidInput, match="task alone, of 4-5 ways, got 3 classes. A guar"):
+        of_run(folder, new, ways="4-5")
+    message = "task alone, of 1,3 shots, got 2 examples of class 'class 00'. A guarantee holds"
+    with pytest.raises(InvalidInput, match=message):
+        of_run(folder, new, shots="1,3")
+
+
+@pytest.mark.parametrize(
+    "given", [{"pool": "test"}, {"tasks": 3}, {"queries": "4"}, {"rng": 1}], ids=str
+)
+def test_nothing_is_drawn(folder: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=f"{next(iter(given))} is for tasks that are drawn, and"):
+        of_run(folder, examples(folder), **given)
+
+
+def test_bad_files_are_named(folder: Path, tmp_path: Path) -> None:
+    new = examples(folder)
+    for incomplete in (NewOptions(new=new.new), NewOptions(support=new.support)):
+        with pytest.raises(InvalidInput, match="new and support belong together: a learner adapts"):
+            of_run(folder, incomplete)
+    np.savez(tmp_path / "x.npz", x=X)
+    with pytest.raises(InvalidInput, match=r"x\.npz must hold arrays x and y; it has: x\. Write"):
+        of_run(folder, NewOptions(new=new.new, support=tmp_path / "x.npz"))
+    np.save(tmp_path / "wide.npy", np.zeros((3, 5)))
+    message = r"wide\.npy must hold examples like the labelled ones, of shape \(4,\), got \(5,\)"
+    with pytest.raises(InvalidInput, match=message):
+        of_run(folder, NewOptions(new=tmp_path / "wide.npy", support=new.support))
+    np.save(tmp_path / "nan.npy", np.where(X[NEW] == X[2, 1], np.nan, X[NEW]))
+    with pytest.raises(InvalidInput, match=r"nan\.npy has 1 example with NaN .* in row 0\)"):
+        of_run(folder, NewOptions(new=tmp_path / "nan.npy", support=new.support))
+    np.save(tmp_path / "flat.npy", np.zeros(3))
+    with pytest.raises(InvalidInput, match=r"flat\.npy must hold examples of numbers, as an array"):
+        of_run(folder, NewOptions(new=tmp_path / "flat.npy", support=new.support))

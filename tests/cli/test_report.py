@@ -1,0 +1,202 @@
+"""``metapac report``: one HTML file, and one line for whatever cannot be used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.progress import Progress
+
+from tests.helpers.commands import LEVELS, metapac
+
+
+@pytest.fixture(scope="module")
+def old(table: Path) -> Path:
+    return table
+
+
+@pytest.fixture(scope="module")
+def new(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("new") / "new.parquet"
+    frame.assign(site="new " + frame.site).to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def by_label(old: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("promise") / "promise.json"
+    words = ["--task", "site", "--label", "y", "--unit", "hospital", "--example", "patient"]
+    result = metapac("calibrate", old, *words, *LEVELS, "-o", path)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_a_report_from_tables(by_label: Path, old: Path, new: Path, tmp_path: Path) -> None:
+    output = tmp_path / "my report.html"
+    result = metapac("report", by_label, new, "--calibration", old, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert result.output == f"report written to {output}; open it in a browser\n"
+    html = output.read_text(encoding="utf-8")
+    assert "at least 70% of new hospitals of the same kind" in html
+    assert "Checked on new hospitals" in html
+    assert "Some patients with what they are given" in html
+    assert 'id="epsilon"' in html
+    for path in (by_label, old, new):
+        assert path.name in html
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in html
+
+
+def test_clusters(frame: pd.DataFrame, tmp_path: Path) -> None:
+    owners = {site: i // 2 for i, site in enumerate(frame.site.unique())}
+    frame = frame.assign(owner=frame.site.map(owners))
+    new = frame.assign(site="new " + frame.site, group=frame.owner + 1000)
+    frame.to_parquet(tmp_path / "old.parquet")
+    new.drop(columns="owner").to_parquet(tmp_path / "new.parquet")
+    promise, output = tmp_path / "promise.json", tmp_path / "report.html"
+    words = ["--task", "site", "--label", "y", "--cluster", "owner", "--cluster-rng", "7"]
+    result = metapac("calibrate", tmp_path / "old.parquet", *words, *LEVELS, "-o", promise)
+    assert result.exit_code == 0, result.output
+    tables = [tmp_path / "new.parquet", "--calibration", tmp_path / "old.parquet"]
+    result = metapac("report", promise, *tables, "--cluster", "group", "-o", output)
+    assert result.exit_code == 0, result.output
+    assert 'id="epsilon"' in output.read_text(encoding="utf-8")
+    result = metapac("report", promise, *tables, "-o", output)
+    assert result.exit_code == 2
+    assert "has no column 'owner'" in result.stderr
+
+
+def test_a_promise_alone_is_enough(
+    promise: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = metapac("report", promise, "--json")
+    assert result.exit_code == 0, result.output
+    written = json.loads(result.output)
+    assert written == {"output": "report.html", "bytes": Path("report.html").stat().st_size}
+    assert 'id="epsilon"' not in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_an_earlier_report_is_replaced_and_that_is_said(
+    promise: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = [metapac("report", promise).output for _ in range(2)]
+    assert outputs == [
+        "report written to report.html; open it in a browser\n",
+        "report written to report.html, in place of the earlier one; open it in a browser\n",
+    ]
+    Path("report.html").write_text("<html>My own page</html>")
+    result = metapac("report", promise)
+    assert result.exit_code == 2
+    assert "--output must not replace a file that is not a report of metapac" in result.stderr
+    assert Path("report.html").read_text() == "<html>My own page</html>"
+
+
+def test_calibration_scores_alone_give_the_control(
+    promise: Path, table: Path, tmp_path: Path
+) -> None:
+    result = metapac("report", promise, "--calibration", table, "-o", tmp_path / "report.html")
+    assert result.exit_code == 0, result.output
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'id="epsilon"' in html
+    assert "Nobody has compared" in html
+
+
+def test_tables_of_text_are_read_alike(by_label: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    plain = frame.drop(columns="probs")
+    for name, table in (("old", plain), ("new", plain.assign(site="new " + plain.site))):
+        table.to_csv(tmp_path / f"{name}.csv", sep=";", decimal=",", index=False)
+    words = ["--separator", ";", "--decimal", ",", "--calibration", tmp_path / "old.csv"]
+    output = tmp_path / "report.html"
+    result = metapac("report", by_label, tmp_path / "new.csv", *words, "-o", output)
+    assert result.exit_code == 0, result.output
+
+
+def test_the_course_of_a_monitor(by_label: Path, new: Path, tmp_path: Path) -> None:
+    state, output = tmp_path / "monitor.json", tmp_path / "report.html"
+    result = metapac("monitor", by_label, new, "--state", state, "--batch", "2026-01")
+    assert result.exit_code in (0, 3), result.output
+    result = metapac("report", by_label, "--monitor", state, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert "2026-01" in output.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{new}"], "is not a metapac promise file"),
+        (["{promise}", "{new}", "--task", "ward"], "has no column 'ward'; it has: site, y"),
+        (["{promise}", "no.parquet"], "no.parquet: No such file"),
+        (["{promise}", "-o", "{promise}"], "is also the input. Write to another file."),
+        (["{promise}", "{new}", "-o", "{new}"], "is also the input. Write to another file."),
+        (["{promise}", "-o", "report.pdf"], "--output must end in .html, got 'report.pdf'"),
+        (["{promise}", "-o", "no/report.html"], "folder does not exist; create it first"),
+        (["{promise}", "--calibration", "{new}"], "--calibration must hold the scores that were"),
+        (["{promise}", "--monitor", "{promise}"], "is not a metapac monitor file"),
+        (["{promise}", "{old}"], "every task has the name of a calibration task"),
+        (["{promise}", "{new}", "--false-alarm", "0.7"], "--false-alarm"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    words: list[str],
+    message: str,
+    by_label: Path,
+    old: Path,
+    new: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = by_label.read_bytes(), new.read_bytes()
+    names = {"promise": by_label, "new": new, "old": old}
+    result = metapac("report", *(word.format(**names) for word in words))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert (by_label.read_bytes(), new.read_bytes()) == before
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_calibration_table_is_not_overwritten(
+    by_label: Path, old: Path, new: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "old.html"  # any name will do for a folder of tables
+    table.write_bytes(old.read_bytes())
+    link = tmp_path / "old.parquet"
+    link.symlink_to(table)
+    result = metapac("report", by_label, new, "--calibration", link, "-o", table)
+    assert result.exit_code == 2
+    assert "is also the input" in result.stderr
+    assert table.read_bytes() == old.read_bytes()
+
+
+def test_a_missing_extra_is_named(
+    promise: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    result = metapac("report", promise, "-o", tmp_path / "report.html")
+    assert result.exit_code != 0
+    assert re.search(r"a report needs vl_convert\. Install it with: pip install", result.stderr)
+
+
+def test_progress_is_shown(
+    by_label: Path, old: Path, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = []
+
+    def update(self: object, *_: object, description: str = "", **__: object) -> None:
+        stages.append(description.partition(",")[0])
+
+    monkeypatch.setattr(Progress, "update", update)
+    output = tmp_path / "report.html"
+    metapac("report", by_label, new, "--calibration", old, "-o", output)
+    assert [*dict.fromkeys(stages)] == [
+        "evaluating the sets of each task",
+        "trying other miss rates",
+        "drawing",
+    ]

@@ -1,0 +1,128 @@
+"""The sources of ``metapac study``: vectors, groups, data to train on, and runs."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metapac._types import ignore_progress
+from metapac.cli.study_sources import LearnerOptions, Source, TaskOptions, open_source
+from metapac.cli.vector_options import VectorOptions
+from tests.helpers.commands import metapac
+
+TASKS = TaskOptions(ways=3, shots=3, tasks=6, tests=4)
+
+
+def vectors(path: Path, **more: Any) -> str:
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(25), 16)
+    x = 2 * rng.normal(size=(25, 5))[y] + rng.normal(size=(400, 5))
+    np.savez(path / "data.npz", **{"x": x.astype(np.float32), "y": y, **more})
+    return str(path / "data.npz")
+
+
+def opened(data: str, folder: Path, tasks: TaskOptions = TASKS, **options: Any) -> Source:
+    names = [field.name for field in fields(VectorOptions)]
+    vectors = VectorOptions(**{name: options.pop(name) for name in names if name in options})
+    learner = LearnerOptions(**options)
+    return open_source(data, folder, tasks, learner, vectors, epsilon=0.1, progress=ignore_progress)
+
+
+@pytest.mark.parametrize("learner", [None, "prototypes", "ridge", "logistic"])
+def test_each_seed_divides_vectors_anew(tmp_path: Path, learner: str | None) -> None:
+    source = opened(vectors(tmp_path), tmp_path, learner=learner)
+    assert source.learner.startswith(f"{learner or 'prototypes'} (")
+    assert source.can_vary
+    one, two = source.make_study(0), source.make_study(1)
+    assert len(one.calibration.names) == len(one.test.names) == 10
+    assert not set(one.calibration.names) & set(one.test.names)
+    assert one.test.names != two.test.names
+    assert one.notes == ()
+    assert len(one.sample(np.random.default_rng(0))[0]) == 6
+
+
+def test_groups_are_used_once_in_a_draw(tmp_path: Path) -> None:
+    names = np.repeat([f"site {i}" for i in range(20)], 20)
+    data = vectors(tmp_path, y=np.array(["no", "yes"] * 200), groups=names)
+    study = opened(data, tmp_path, TaskOptions(shots=4)).make_study(0)
+    tasks, tests = study.sample(np.random.default_rng(0))
+    drawn = [task.name for task in (*tasks, *tests)]
+    assert (len(tasks), len(tests), len(set(drawn))) == (8, 8, 16)
+    assert study.distinct
+    assert study.calibration.classes == 2
+
+
+def test_a_learner_is_trained_for_each_seed_and_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    options: dict[str, Any] = {
+        "learner": "protonet", "epochs": 1, "episodes_per_epoch": 8, "device": "cpu",
+    }  # fmt: skip
+    source = opened(vectors(tmp_path), tmp_path / "study", **options)
+    assert (source.learner, source.can_vary) == ("protonet", True)
+    studies = [source.make_study(seed) for seed in (0, 1, 0)]
+    weights = [study.describe()["learner"]["weights"] for study in studies]
+    assert weights[0] == weights[2] != weights[1]
+    assert (tmp_path / "study" / "seed-1" / "training").is_dir()
+
+
+def test_the_strong_recipe_is_that_of_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    from metapac import learners
+
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        learners, "train_strong", lambda learner, *_, **options: calls.append((learner, options))
+    )
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(25), 16)
+    images = rng.random((400, 28, 28)).astype(np.float32)
+    np.savez(tmp_path / "images.npz", x=images, y=y)
+    options: dict[str, Any] = {"recipe": "strong", "epochs": 2, "device": "cpu"}
+    opened(str(tmp_path / "images.npz"), tmp_path, **options).make_study(0)
+    ((learner, given),) = calls
+    assert type(learner.module).__name__ == "Sphere"
+    assert (given["recipe"].epochs, given["ways"], given["shots"]) == (2, 3, 3)
+    with pytest.raises(ValueError, match="episodes_per_epoch is used by recipe='paper' only"):
+        opened(str(tmp_path / "images.npz"), tmp_path, **options, episodes_per_epoch=8).make_study(
+            0
+        )
+
+
+def test_a_run_is_judged_as_it_is(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    data, run = vectors(tmp_path), tmp_path / "run"
+    short = ["--epochs", 1, "--episodes", 8, "--tasks", 8, "--device", "cpu", "--ways", 3]
+    trained = metapac("train", data, *short, "-o", run)
+    assert trained.exit_code == 0, trained.output
+    source = opened(str(run), tmp_path / "study")
+    assert (source.learner, source.can_vary) == ("ProtoNet", False)
+    study = source.make_study(0)
+    assert len(study.sample(np.random.default_rng(0))[1]) == 4
+    several = metapac("study", run, "--ways", 3, "--seeds", 2, "-o", tmp_path / "study")
+    assert several.exit_code == 2
+    assert "--seeds must be 1 for" in several.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learner": "ridge"}, "takes vectors, and glyphs does not hold vectors. Pass learner='pr"),
+        ({"labels": "y.npy"}, "labels does not apply to a learner that is trained. Leave it out"),
+        ({"penalty": 2.0}, "penalty does not apply to a learner that is trained. Leave it out"),
+    ],
+)
+def test_options_of_vectors_are_refused_elsewhere(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        opened("glyphs", tmp_path, **options)
+
+
+def test_two_classes_are_too_few(tmp_path: Path) -> None:
+    data = vectors(tmp_path, y=np.arange(400) % 2)
+    with pytest.raises(ValueError, match="the data have 2 classes or groups; a study needs at lea"):
+        opened(data, tmp_path).make_study(0)

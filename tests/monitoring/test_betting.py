@@ -1,0 +1,297 @@
+"""Bets: a fair game by enumeration, false alarms by enumeration and simulation, power."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, special, stats
+
+from metapac.monitoring.betting import FRACTIONS, STAKES, Bets, Watch, exceeds, is_within, reaches
+from tests.helpers import oracles
+
+# What a task can show at four levels: a task shown at one level is shown at all larger ones.
+PATTERNS = tuple([False] * (4 - shown) + [True] * shown for shown in range(5))
+
+
+def play(share: float, against: list[float], patterns: Any) -> Any:
+    """Return the wealth after each task."""
+    bets, wealth = Bets(share, against), []
+    for shown in patterns:
+        bets.settle(shown)
+        wealth.append(bets.wealth)
+    return np.array(wealth)
+
+
+def worst_case(share: float, bad: float) -> Any:
+    """Return the probability of each pattern if bad tasks are always shown, and others by chance.
+
+    A good task is shown at level t with probability t, which is the most that it may be.
+    """
+    levels = [share * fraction for fraction in FRACTIONS]
+    by_chance = -np.diff([1, *reversed(levels), 0])
+    return bad * np.array([0, 0, 0, 0, 1]) + (1 - bad) * by_chance
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("against", [0.02, 0.3, 0.95])
+def test_no_bet_is_to_anyones_advantage(share: float, against: float) -> None:
+    """In the worst case the next task leaves the expected wealth as it is, whatever came before."""
+    chances = worst_case(share, against)
+    for before in product(PATTERNS, repeat=2):
+        wealth = play(share, [against], before)[-1, 0]
+        after = [play(share, [against], [*before, shown])[-1, 0] for shown in PATTERNS]
+        assert chances @ after == pytest.approx(wealth, rel=1e-12)
+
+
+def test_fewer_bad_tasks_lose_money() -> None:
+    for bad in (0.0, 0.05, 0.0999):
+        after = [play(0.1, [0.1], [shown])[-1, 0] for shown in PATTERNS]
+        assert worst_case(0.1, bad) @ after < 1
+    assert worst_case(0.1, 0.11) @ after > 1  # the negative control
+
+
+@pytest.mark.parametrize("limit", [1.5, 2.0, 5.0])
+def test_the_wealth_ever_reaches_a_limit_with_probability_at_most_its_inverse(limit: float) -> None:
+    share, tasks = 0.2, 5
+    alarms = [
+        [*course]
+        for course in product(range(5), repeat=tasks)
+        if play(share, [share], [PATTERNS[i] for i in course]).max() >= limit
+    ]
+    chances = [float(worst_case(share, bad)[alarms].prod(axis=1).sum()) for bad in (share, 0.8)]
+    assert 0 < chances[0] <= 1 / limit < chances[1]  # the second is the negative control
+
+
+def test_wealth_is_the_mean_over_bettors_and_starting_times() -> None:
+    """A slow reference: each bettor from each starting time, one by one."""
+    rng = np.random.default_rng(0)
+    course = [PATTERNS[i] for i in rng.integers(5, size=12)]
+    share, against = 0.1, 0.15
+    for tasks in (1, 5, 12):
+        total = 1 / (tasks + 1)
+        for level, stake in product(range(4), STAKES):
+            chance = against + (1 - against) * share * FRACTIONS[level]
+            for start in range(1, tasks + 1):
+                capital = 1 / (start * (start + 1)) / 12
+                for shown in course[start - 1 : tasks]:
+                    capital *= 1 + stake / chance * (shown[level] - chance)
+                total += capital
+        assert play(share, [against], course)[tasks - 1, 0] == pytest.approx(total, rel=1e-12)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.floats(0.01, 0.99))
+def test_wealth_falls_with_the_share_bet_against(course: list[int], share: float) -> None:
+    shares = (np.arange(1, 100) / 100).tolist()
+    wealth = play(share, shares, [PATTERNS[i] for i in course])
+    assert (np.diff(wealth, axis=1) <= 1e-12 * wealth[:, 1:]).all()
+
+
+def test_wealth_stays_a_number() -> None:
+    bets = Bets(0.01, [0.01, 0.5])
+    for _ in range(3000):
+        bets.settle([True] * 4)
+    assert np.isfinite(bets.wealth).all()
+    for _ in range(3000):
+        bets.settle([False] * 4)
+    assert (bets.wealth > 0).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.37])
+@pytest.mark.parametrize("examples", [0, 1, 7, 20, 60])
+def test_tasks_are_shown_at_most_as_often_as_the_level_says(epsilon: float, examples: int) -> None:
+    """Also if examples are independent without being identically distributed."""
+    levels = (0.001, 0.02, 0.3, 0.5)
+    rng = np.random.default_rng(examples)
+    for _ in range(20):
+        rates = rng.beta(0.3, 0.3, size=examples)
+        rates = np.clip(rates * epsilon * examples / max(rates.sum(), 1e-9), 0, 1)
+        chance = np.ones(1)
+        for rate in [*rates, *[epsilon] * (not len(rates))][:examples]:
+            chance = np.convolve(chance, [1 - rate, rate])
+        if rates.sum() <= epsilon * examples:
+            shown = [exceeds(examples, missed, epsilon, levels) for missed in range(examples + 1)]
+            assert (chance @ np.array(shown) <= np.array(levels) + 1e-12).all()
+    equal = stats.binom.pmf(np.arange(examples + 1), examples, epsilon)
+    for show in (exceeds, is_within):
+        shown = [show(examples, missed, epsilon, levels) for missed in range(examples + 1)]
+        assert (equal @ np.array(shown) <= np.array(levels) + 1e-12).all()
+
+
+def test_a_level_is_used_up_to_the_next_miss() -> None:
+    for missed in range(51):
+        tail = 1 - oracles.binomial_cdf(missed - 1, 50, 0.1)
+        assert exceeds(50, missed, 0.1, (0.01, 0.05)).tolist() == [tail <= 0.01, tail <= 0.05]
+        tail = oracles.binomial_cdf(missed, 50, 0.1)
+        assert is_within(50, missed, 0.1, (0.01, 0.05)).tolist() == [tail <= 0.01, tail <= 0.05]
+
+
+def bet_once(good: int, bad: int, *, skip_small: bool) -> float:
+    """Return the expected wealth after one bet if good and bad tasks have different sizes.
+
+    A bad task misses everything, a good one misses at the rate epsilon.
+    """
+    epsilon = alpha = 0.1
+    level, stake, gain = alpha / 2, 0.9, 0.0
+    fair = alpha + (1 - alpha) * level
+    for chance, size, rate in ((alpha, bad, 1.0), (1 - alpha, good, epsilon)):
+        missed = np.arange(size + 1)
+        shown = np.array([exceeds(size, r, epsilon, (level,))[0] for r in range(size + 1)])
+        staked = 0.0 if skip_small and not shown.any() else stake
+        factor = 1 + staked / fair * (shown - fair)
+        gain += chance * float(stats.binom.pmf(missed, size, rate) @ factor)
+    return gain
+
+
+def test_sizes_may_depend_on_the_task() -> None:
+    """Bad tasks are large and good ones small: who skips small ones bets on bad ones alone."""
+    for good in (1, 10, 40, 100):
+        assert bet_once(good, 100, skip_small=False) <= 1
+    assert bet_once(1, 100, skip_small=True) > 1.5  # the negative control
+
+
+def simulate(rng: Any, runs: int, tasks: int, bad: float, *, good: float = 0.1) -> Any:
+    """Return the misses of tasks with 60 examples: bad ones miss half, good ones fewer."""
+    is_bad = rng.random((runs, tasks)) < bad
+    return rng.binomial(60, np.where(is_bad, 0.5, good))
+
+
+def count_alarms(missed: Any, false_alarm: float) -> int:
+    alarms = 0
+    for run in missed:
+        bets = Bets(0.1, [0.1])
+        for r in run.tolist():
+            bets.settle(exceeds(60, r, 0.1, bets.levels))
+            if reaches(bets.wealth[0], 1 / false_alarm):
+                alarms += 1
+                break
+    return alarms
+
+
+def test_looking_after_every_task_is_safe() -> None:
+    runs, tasks, false_alarm = 400, 100, 0.05
+    most = int(stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, false_alarm))
+    missed = simulate(np.random.default_rng(1), runs, tasks, bad=0.1)
+    assert count_alarms(missed, false_alarm) <= most
+    # Negative control: a test for one look, taken after every task. Each look alone is valid.
+    shown = np.cumsum(missed >= 20, axis=1)
+    p_values = stats.binom.sf(shown - 1, np.arange(1, tasks + 1), 0.1)
+    assert ((p_values <= false_alarm).sum(axis=0) <= most).all()
+    assert int((p_values <= false_alarm).any(axis=1).sum()) > most
+
+
+@pytest.mark.parametrize("bad", [0.05, 0.3, 0.8])
+def test_bounds_cover_the_share_at_all_times_at_once(bad: float) -> None:
+    runs, tasks, wrong = 60, 60, 0
+    missed = simulate(np.random.default_rng(2), runs, tasks, bad, good=0.02)
+    for run in missed:
+        watch = Watch(0.1, 0.1, 0.05)
+        for r in run.tolist():
+            watch.add(examples=60, missed=r)
+        wrong += not watch.lower <= bad <= watch.upper  # they never widen again
+        assert watch.upper - watch.lower < 1
+    assert wrong <= stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, 2 * 0.05)
+
+
+def test_an_alarm_is_a_lower_bound_of_at_least_alpha() -> None:
+    for alpha in (0.1, 0.125):
+        watch = Watch(0.1, alpha, 0.01)
+        rng = np.random.default_rng(3)
+        peak = 1.0
+        for r in simulate(rng, 1, 60, bad=0.35)[0].tolist():
+            watch.add(examples=60, missed=r)
+            peak = max(peak, watch.wealth)
+            assert (watch.lower >= alpha) == (peak * (1 - 1e-9) >= 100)
+        assert watch.lower >= alpha
+
+
+def test_a_task_without_examples_shows_nothing() -> None:
+    watch = Watch(0.1, 0.1, 0.01)
+    for _ in range(20):
+        watch.add(examples=0, missed=0)
+    assert watch.wealth < 1
+    assert (watch.lower, watch.upper) == (0.0, 1.0)
+
+
+def test_good_tasks_confirm_the_guarantee() -> None:
+    watch = Watch(0.1, 0.1, 0.01)
+    bounds = []
+    for _ in range(100):
+        watch.add(examples=200, missed=4)
+        bounds.append(watch.upper)
+    tasks = 1 + [bound <= 0.1 for bound in bounds].index(True)
+    assert tasks == 72
+    assert tasks >= math.log(0.01) / math.log(0.9)  # no test can be faster
+
+
+def test_a_change_after_a_long_quiet_time_is_found() -> None:
+    watch = Watch(0.1, 0.1, 0.01)
+    for _ in range(300):
+        watch.add(examples=200, missed=10)
+    assert watch.wealth < 0.01
+    bounds = []
+    for _ in range(20):
+        watch.add(examples=200, missed=40)
+        bounds.append(watch.lower)
+    assert 1 + [bound >= 0.1 for bound in bounds].index(True) == 9
+
+
+def growth_of_levels(examples: int, bad: float, rate: float) -> float:
+    """Return the growth of the best single level and stake, at epsilon = alpha = 0.1."""
+    missed = np.arange(examples + 1)
+    truth = bad * stats.binom.pmf(missed, examples, rate)
+    truth += (1 - bad) * stats.binom.pmf(missed, examples, 0.05)
+    levels = tuple(0.1 * fraction for fraction in FRACTIONS)
+    shown = np.array([exceeds(examples, r, 0.1, levels) for r in range(examples + 1)])
+    chance, fair = truth @ shown, 0.1 + 0.9 * np.array(levels)
+    divergence = special.rel_entr(chance, fair) + special.rel_entr(1 - chance, 1 - fair)
+    return float(np.max(np.where(chance > fair, divergence, 0)))
+
+
+def growth_of_the_best_bet(examples: int, bad: float, rate: float) -> float:
+    """Return the growth of the best bet for this alternative: a capped likelihood ratio.
+
+    The cap C and the mean B among good tasks satisfy alpha C + (1 - alpha) B = 1.
+    """
+    start = min(math.ceil(examples * 0.1 + 1), examples)
+    missed = np.arange(examples + 1)
+
+    def merge(rate: float) -> Any:
+        chances = stats.binom.pmf(missed, examples, rate)
+        return np.array([chances[:start].sum(), *chances[start:]])
+
+    good, truth = merge(0.1), bad * merge(rate) + (1 - bad) * merge(0.05)
+    # A bet that falls with the misses would win on tasks that miss less than epsilon.
+    ratio = optimize.isotonic_regression(truth / good, weights=good).x
+    best = 0.0
+    for cap in np.linspace(1.05, 9.5, 50):
+        mean = (1 - 0.1 * cap) / 0.9
+
+        def excess(log_scale: float, cap: float = cap, mean: float = mean) -> float:
+            return float(good @ np.minimum(cap, ratio * math.exp(log_scale))) - mean
+
+        bet = np.minimum(cap, ratio * math.exp(optimize.brentq(excess, -40, 40)))
+        assert 0.1 * bet.max() + 0.9 * float(good @ bet) <= 1 + 1e-9
+        best = max(best, float(truth @ np.log(bet)))
+    return best
+
+
+@pytest.mark.parametrize("examples", [20, 50, 100, 200])
+@pytest.mark.parametrize(("rate", "bad"), [(0.2, 0.3), (0.2, 0.5), (0.3, 0.3)])
+def test_the_best_level_is_close_to_the_best_bet(examples: int, rate: float, bad: float) -> None:
+    best = growth_of_the_best_bet(examples, bad, rate)
+    levels = growth_of_levels(examples, bad, rate)
+    assert levels <= best * 1.02 + 1e-6  # caps are tried in steps
+    if best >= math.log(100) / 100:  # an alarm within a hundred tasks
+        assert levels >= (0.95 if examples == 200 else 0.7) * best
+
+
+def test_reaching_a_limit_leaves_room_for_rounding() -> None:
+    assert not reaches(100.0, 100.0)
+    assert reaches(100.001, 100.0)

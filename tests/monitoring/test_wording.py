@@ -1,0 +1,135 @@
+"""Sentences of monitors, word by word."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metapac import MetaPS, Monitor
+from metapac.monitoring.betting import exceeds, is_within
+from metapac.monitoring.wording import format_wealth
+from tests.monitoring.conftest import LEVELS, draw
+
+SHARE = "If it has been the same throughout, the share of new clinics above 10% is"
+ENDS = "(each end with confidence 99%, at all times at once)."
+
+
+def test_no_tasks(promise: MetaPS) -> None:
+    assert Monitor(promise).sentence() == (
+        "No alarm yet. After 0 clinics, the wealth of the bets against the guarantee is 1; it "
+        f"began at 1, and there is an alarm at 100. {SHARE} between 0% and 100% {ENDS}"
+    )
+
+
+def test_a_bad_month_leads(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.full(3000, 0.9), np.repeat([f"a{i}" for i in range(30)], 100), batch="january")
+    scores = np.where(np.arange(1000) < 300, 0.0, 0.9)
+    monitor.add(scores, np.repeat([f"b{i}" for i in range(10)], 100), batch="february")
+    assert sum(step.violated for step in monitor.course[30:]) == 3
+    assert monitor.sentence().startswith(
+        "No alarm yet. In february 3 of 10 clinics are above 10% (95% confidence, each clinic "
+        "alone); the guarantee allows about 2. After 40 clinics, the wealth of the bets against "
+        "the guarantee is 0."
+    )
+    alone = Monitor(promise)
+    alone.add(np.zeros(100), ["one"] * 100)
+    assert alone.sentence().startswith(
+        "No alarm yet. So far 1 of 1 clinic is above 10% (95% confidence, each clinic alone); the "
+        "guarantee allows few. After 1 clinic, the wealth"
+    )
+
+
+def test_holds(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    names = [f"new {i}" for i in range(60)]
+    monitor.add(np.full(6000, 0.9), np.repeat(names, 100))
+    assert is_within(100, 0, 0.1, (0.01,))[0]
+    assert monitor.sentence() == (
+        "Holds, by 60 clinics: less than 20% of new clinics have a miss rate above 10%. If this "
+        "were false, it would ever be said with probability at most 1%. So far 0 of 60 clinics are "
+        "above 10% (95% confidence, each clinic alone); the guarantee allows about 12. "
+        f"{SHARE} between 0% and 12% {ENDS}"
+    )
+
+
+def test_alarm(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.zeros(1000), np.repeat([f"new {i}" for i in range(10)], 100), batch="2026-01")
+    alarm = monitor.alarm
+    assert alarm is not None
+    assert exceeds(100, 100, 0.1, (0.01,))[0]
+    assert monitor.sentence() == (
+        f"Alarm after 5 clinics (at {alarm.task}, batch 2026-01): more than 20% of new clinics "
+        "have a miss rate above 10%. Stop relying on these sets, look at the clinics above 10%, "
+        "and recalibrate on new clinics; then start a new state file. The wealth of the bets "
+        "against the guarantee has grown from 1 to 199. If it were true, this would ever reach 100 "
+        "with probability at most 1%, however often one looks. An unlucky calibration (probability "
+        "at most 10%) explains it too; otherwise these clinics or the scores are not like those of "
+        "calibration. At some time, the share of new clinics above 10% was more than 49% "
+        "(confidence 99%, at all times at once)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("wealth", "text"),
+    [
+        (0.0, "less than 0.001"),
+        (0.00104, "0.00104"),
+        (99.99, "100"),
+        (100.9, "100"),
+        (999_999.9, "999,999"),
+        (1e6, "1,000,000"),
+        (1.1e6, "more than a million"),
+        (1e250, "more than a million"),
+    ],
+)
+def test_wealth_has_no_exponent(wealth: float, text: str) -> None:
+    assert format_wealth(wealth) == text
+
+
+def test_classes(by_class: MetaPS) -> None:
+    monitor = Monitor(by_class)
+    labels = np.tile(["no", "yes"], 500)
+    scores = np.where(labels == "yes", 0.0, 0.9)
+    monitor.add(scores, np.repeat([f"new {i}" for i in range(10)], 100), labels)
+    text = monitor.sentence()
+    assert (
+        "for some class, more than 20% of new tasks have a miss rate above its limit, most likely "
+        "class yes."
+    ) in text
+    assert "look at the tasks above the limit of a class" in text
+    assert "the share of new tasks above its limit, for the worst class, was more than" in text
+    quiet = Monitor(by_class)
+    quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
+    assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
+
+
+def test_a_guarantee_in_expectation_is_not_refuted_by_one_calibration() -> None:
+    promise = MetaPS(**LEVELS | {"delta": None})
+    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(40)]))
+    monitor = Monitor(promise)
+    monitor.add(np.zeros(1000), np.repeat([f"new {i}" for i in range(10)], 100))
+    lower = monitor.interval[0]
+    assert lower == 0.49
+    assert (
+        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
+        "assumptions, at most 41% of all calibrations come out this badly."
+    ) in monitor.sentence()
+
+
+def test_a_share_that_changed(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.full(6000, 0.9), np.repeat([f"good {i}" for i in range(60)], 100))
+    monitor.add(np.zeros(4000), np.repeat([f"bad {i}" for i in range(40)], 100))
+    assert monitor.sentence().endswith(
+        "The share of new clinics above 10% has changed: it was below 12% at one time, and above "
+        "69% at another."
+    )
+
+
+def test_invisible_characters_become_visible(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.zeros(1000), np.repeat([f"\x1b[31m{i}" for i in range(10)], 100), batch="\x07")
+    assert "\\x1b[31m" in monitor.sentence()
+    assert "batch \\x07" in monitor.sentence()

@@ -1,0 +1,279 @@
+"""Learners that look at other queries, or at chance, are caught; all others pass."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
+
+from metapac import InvalidInput
+from metapac.learners import (
+    MAML,
+    MLP,
+    CallableLearner,
+    FixedModel,
+    LogisticLearner,
+    ProtoNet,
+    PrototypeLearner,
+    RidgeLearner,
+    SklearnLearner,
+)
+from metapac.scoring import score_tasks
+from metapac.scoring.independence import check_independence
+from metapac.tasks import ClassPool, Task
+
+RNG = np.random.default_rng(0)
+Y = np.repeat(np.arange(8), 15)
+X = (RNG.normal(size=(8, 5))[Y] + RNG.normal(size=(120, 5))).astype(np.float32)
+TASKS = ClassPool(X, Y).tasks(4, ways=3, shots=4, queries=6, rng=0)
+
+
+def softmax(logits: Any) -> Any:
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    return weights / weights.sum(1, keepdims=True)
+
+
+def distances(support_x: Any, support_y: Any, x: Any) -> Any:
+    means = np.stack([support_x[support_y == c].mean(0) for c in range(3)])
+    return -((x[:, None] - means) ** 2).sum(2)
+
+
+def sinkhorn(support_x: Any, support_y: Any, x: Any) -> Any:
+    """Probabilities whose columns are made equally heavy over the queries."""
+    p = softmax(distances(support_x, support_y, x))
+    for _ in range(3):
+        p = p / p.sum(0)
+        p = p / p.sum(1, keepdims=True)
+    return p
+
+
+def standardised(support_x: Any, support_y: Any, x: Any) -> Any:
+    """Examples are scaled by the statistics of the queries, as batch norm in training mode does."""
+    centre, scale = x.mean(0), x.std(0) + 1e-5
+    return softmax(distances((support_x - centre) / scale, support_y, (x - centre) / scale))
+
+
+def refined(support_x: Any, support_y: Any, x: Any) -> Any:
+    """Prototypes move towards the queries, as in soft k-means."""
+    means = np.stack([support_x[support_y == c].mean(0) for c in range(3)])
+    share = softmax(distances(support_x, support_y, x))
+    moved = (means + share.T @ x) / (1 + share.sum(0)[:, None])
+    return softmax(-((x[:, None] - moved) ** 2).sum(2))
+
+
+@pytest.mark.parametrize("function", [sinkhorn, standardised, refined])
+def test_learners_that_look_at_other_queries_are_refused(function: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        score_tasks(CallableLearner(function), TASKS)
+    text = str(caught.value)
+    assert "must score each query by itself, from the support set alone, but query" in text
+    assert "of task 'pool-0' got (" in text
+    assert "no guarantee holds" in text
+    assert "\n" not in text
+
+
+def test_logits_and_scores_are_probed_too() -> None:
+    def centred(support_x: Any, support_y: Any, x: Any) -> Any:
+        logits = distances(support_x, support_y, x)
+        return logits - logits.mean(0)
+
+    for outputs in ("logits", "scores"):
+        with pytest.raises(InvalidInput, match="must score each query by itself"):
+            score_tasks(CallableLearner(centred, outputs=outputs), TASKS)
+        score_tasks(CallableLearner(distances, outputs=outputs), TASKS)
+
+
+def test_a_bank_that_uses_its_whole_pool_is_refused() -> None:
+    class Whitened(PrototypeLearner):
+        def bank(self, x: Any) -> Any:
+            scaled = (x - x.mean(0)) / x.std(0)
+            outer = super().bank(scaled)
+            outer.x = x
+            outer._gather = lambda positions: scaled[positions.ravel()].reshape(  # type: ignore[method-assign]
+                *positions.shape, -1
+            )
+            return outer
+
+    with pytest.raises(InvalidInput, match="must score each query by itself"):
+        score_tasks(Whitened(), TASKS)
+
+
+def test_a_learner_left_to_chance_is_refused() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
+
+    def forward(x: Any) -> Any:
+        with torch.no_grad():
+            return network(torch.as_tensor(x)).softmax(1).numpy()
+
+    with pytest.raises(
+        InvalidInput, match=r"must score an example the same each time, .* eval\(\)"
+    ):
+        score_tasks(FixedModel(forward), TASKS)
+    network.eval()
+    score_tasks(FixedModel(forward), TASKS)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        ProtoNet(MLP(5, rng=0)),
+        ProtoNet(nn.Identity()),
+        MAML(MLP(5, width=6, rng=0), classes=3, steps=2),
+        PrototypeLearner(),
+        PrototypeLearner("cosine", 0.05),
+        RidgeLearner(1e-3, 0.1),
+        LogisticLearner(),
+        SklearnLearner(LogisticRegression()),
+        SklearnLearner(KNeighborsClassifier(3)),
+        SklearnLearner(RandomForestClassifier(10, random_state=0)),
+        CallableLearner(lambda *parts: softmax(distances(*parts))),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_independent_learners_pass(learner: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(5):
+            tasks = ClassPool(X, Y).tasks(2, ways=3, shots=4, queries=6, rng=seed)
+            score_tasks(learner, tasks)
+
+
+def test_randomness_of_adapting_is_no_fault() -> None:
+    learner = SklearnLearner(RandomForestClassifier(10))  # another forest for each task
+    score_tasks(learner, TASKS)
+
+
+def test_a_precision_that_is_not_declared_is_named() -> None:
+    def float32_inside(support_x: Any, support_y: Any, x: Any) -> Any:
+        noise = 1e-6 * len(x)  # as batch sizes make in float32
+        logits = distances(support_x, support_y, x) + noise * np.arange(3)
+        return softmax(logits.astype(np.float64))
+
+    with pytest.warns(UserWarning, match="more than the rounding of float64 explains. Return the"):
+        score_tasks(CallableLearner(float32_inside), TASKS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        score_tasks(
+            CallableLearner(lambda *parts: float32_inside(*parts).astype(np.float32)), TASKS
+        )
+
+
+def test_the_check_is_made_once_and_costs_a_task() -> None:
+    sizes: list[int] = []
+
+    def counted(support_x: Any, support_y: Any, x: Any) -> Any:
+        sizes.append(len(x))
+        return softmax(distances(support_x, support_y, x))
+
+    score_tasks(CallableLearner(counted), TASKS)
+    assert sizes == [18, 18, 1, 1, 18, 18, 18]
+
+
+def test_single_queries_and_single_labels_are_no_problem() -> None:
+    tasks = ClassPool(X, Y).tasks(3, ways=1, shots=4, queries=1, rng=0)
+    score_tasks(CallableLearner(lambda *parts: np.ones((len(parts[2]), 1))), tasks)
+    check_independence(PrototypeLearner(), tasks[0])
+
+
+def test_what_cannot_be_seen_on_one_task_is_not() -> None:
+    # A learner that remembers earlier queries looks the same on the first task.
+    memory: list[Any] = []
+
+    def remembering(support_x: Any, support_y: Any, x: Any) -> Any:
+        memory.append(len(x))
+        late = len(memory) > 5
+        return softmax(distances(support_x, support_y, x) * (2 if late else 1))
+
+    score_tasks(CallableLearner(remembering), TASKS)
+
+
+def test_the_least_certain_query_is_tried() -> None:
+    # Most queries are certain whatever the others are; one is not.
+    def mostly_certain(support_x: Any, support_y: Any, x: Any) -> Any:
+        p = np.tile([1.0, 0.0, 0.0], (len(x), 1))
+        share = 0.5 + 0.01 * len(x)
+        p[x[:, 0] == X[TASKS[0].query[-1], 0]] = [share, 1 - share, 0.0]
+        return p
+
+    with pytest.raises(InvalidInput, match="query 17 of task 'pool-0' got .0.68, 0.32, 0. among"):
+        score_tasks(CallableLearner(mostly_certain), TASKS)
+
+
+def test_queries_are_tried_in_batches_as_large_as_those_scored() -> None:
+    def centred_if_many(support_x: Any, support_y: Any, x: Any) -> Any:
+        x = x - x.mean(0) if len(x) == 18 else x
+        return softmax(distances(support_x, support_y, x))
+
+    with pytest.raises(InvalidInput, match="must score each query by itself"):
+        score_tasks(CallableLearner(centred_if_many), TASKS)
+
+
+@pytest.mark.parametrize(("shift", "may_be_rounding"), [(0.01, True), (0.5, False)])
+def test_rounding_is_named_as_a_cause_of_small_differences_only(
+    shift: float, may_be_rounding: bool
+) -> None:
+    def shifted(support_x: Any, support_y: Any, x: Any) -> Any:
+        logits = distances(support_x, support_y, x)
+        logits[:, 0] += shift * (len(x) > 1)
+        return softmax(logits)
+
+    with pytest.raises(InvalidInput, match="must score each query by itself") as caught:
+        score_tasks(CallableLearner(shifted), TASKS)
+    assert ("if this is rounding, return float16" in str(caught.value)) is may_be_rounding
+
+
+def test_a_task_of_one_query_does_not_stand_for_the_others() -> None:
+    first = ClassPool(X, Y, name="small").tasks(1, ways=3, shots=4, queries=1, rng=0)[0]
+    single = replace(first, query=first.query[:1], query_y=first.query_y[:1])
+    with pytest.raises(InvalidInput, match="must score each query by itself"):
+        score_tasks(CallableLearner(sinkhorn), [single, TASKS[0]])
+
+
+def test_raw_scores_that_only_rise_are_noticed() -> None:
+    def crowded(support_x: Any, support_y: Any, x: Any) -> Any:
+        return distances(support_x, support_y, x) + 0.1 * len(x)
+
+    with pytest.raises(InvalidInput, match="must score each query by itself"):
+        score_tasks(CallableLearner(crowded, outputs="scores"), TASKS)
+    score_tasks(CallableLearner(crowded, outputs="logits"), TASKS)  # a softmax takes it away
+
+
+def test_of_many_labels_the_best_are_compared() -> None:
+    lowered: list[int] = []
+
+    class Many:
+        """A scorer of 500 labels whose bound on rounding is costly."""
+
+        def adapt(self, x: Any, y: Any, *, classes: int | None = None) -> Any:
+            return self
+
+        def predict_proba(self, x: Any) -> Any:
+            return np.full((len(x), 500), 0.002)
+
+        def lowered_scores(self, x: Any, y: Any) -> Any:
+            lowered.append(len(x))
+            return np.full(len(x), 0.0019)
+
+    task = Task.from_arrays(X[:2], [0, 1], X[2:12], np.arange(10), classes=500, name="a")
+    score_tasks(Many(), [task])
+    assert len(lowered) <= 17
+
+
+def test_a_learner_that_cannot_score_one_query_is_refused() -> None:
+    def normalised(support_x: Any, support_y: Any, x: Any) -> Any:
+        if len(x) == 1:
+            raise ValueError("Expected more than 1 value per channel when training.")
+        return softmax(distances(support_x, support_y, x))
+
+    message = r"cannot score query \d+ of task 'pool-0' alone \(Expected more .* training\)\. Use"
+    with pytest.raises(InvalidInput, match=message):
+        score_tasks(CallableLearner(normalised), TASKS)

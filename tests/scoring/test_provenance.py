@@ -1,0 +1,150 @@
+"""Provenance stays with a table of scores, and tells models apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from metapac import BadArtefact, InvalidInput, _schema
+from metapac.scoring.provenance import (
+    Provenance,
+    differing_options,
+    read_common_provenance,
+    read_provenance,
+    write_scores,
+)
+
+TABLE = {"task": ["ohio", "utah"], "scores": [[0.1, 0.9], [0.2, 0.3, 0.5]]}
+ONE = Provenance(
+    model="ProtoNet 1, 5 ways, 5 shots",
+    columns={"task": "task", "columns": "scores", "classes": [0, "z\N{SNOWMAN}"]},
+    details={"rng": 3, "pool": None},
+)
+
+
+def write(path: Path, provenance: Provenance = ONE, table: Any = TABLE) -> Path:
+    write_scores(path, table, provenance)
+    return path
+
+
+def test_what_was_written_comes_back(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet")
+    assert read_provenance(path) == ONE
+    assert parquet.read_table(path).to_pydict() == TABLE
+    assert read_provenance(write(path, table=pa.table(TABLE))) == ONE
+    document = json.loads(parquet.read_schema(path).metadata[b"metapac"])
+    schema = _schema.load_schema("provenance")
+    _schema.check(document, schema)
+    jsonschema.validate(document, json.loads(json.dumps(schema)))
+
+
+def test_the_same_scores_give_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (write(tmp_path / name).read_bytes() for name in ("a.parquet", "b.parquet"))
+    assert first == second
+
+
+def test_a_file_that_does_not_say_has_no_provenance(tmp_path: Path) -> None:
+    plain, text, broken = (tmp_path / name for name in ("a.parquet", "a.csv", "b.parquet"))
+    parquet.write_table(pa.table(TABLE), plain)
+    text.write_text("task,score\n")
+    broken.write_bytes(b"PAR1 and nothing else")
+    for path in (plain, text, broken, tmp_path / "none.parquet", tmp_path):
+        assert read_provenance(path) is None
+    assert read_common_provenance([plain, text]) is None
+    assert read_common_provenance([]) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("ProtoNet 1", "ProtoNet 2"), "was edited or damaged"),
+        (lambda text: "{", "is not a valid metapac provenance file: its metadata is not JSON"),
+        (lambda text: "[]", "is not a metapac provenance file"),
+        (lambda text: text.replace('"schema": 1', '"schema": 7'), "has schema 7, .* Upgrade"),
+    ],
+)
+def test_edited_provenance_is_refused(tmp_path: Path, change: Any, message: str) -> None:
+    path = write(tmp_path / "a.parquet")
+    table = parquet.read_table(path)
+    text = change(table.schema.metadata[b"metapac"].decode())
+    parquet.write_table(table.replace_schema_metadata({"metapac": text}), path)
+    with pytest.raises(BadArtefact, match=message):
+        read_provenance(path)
+
+
+def test_files_of_different_models_are_told_apart(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.parquet")
+    same = write(tmp_path / "b.parquet", Provenance(**{**vars(ONE), "details": {"rng": 4}}))
+    assert read_common_provenance([first, same]) == ONE
+    plain = tmp_path / "plain.parquet"
+    parquet.write_table(pa.table(TABLE), plain)
+    for change in ({"model": "ProtoNet 2"}, {"score": "margin"}, {"columns": {"task": "site"}}):
+        other = write(tmp_path / "c.parquet", Provenance(**{**vars(ONE), **change}))
+        message = (
+            r"a\.parquet was scored by 'ProtoNet 1, 5 ways, 5 shots' \(probability\), and .*c\.parq"
+        )
+        with pytest.raises(InvalidInput, match=message):
+            read_common_provenance([first, same, other])
+    with pytest.raises(InvalidInput, match="by an unknown model"):
+        read_common_provenance([first, plain])
+    with pytest.raises(InvalidInput, match="by an unknown model"):
+        read_common_provenance([plain, first])
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.parquet")
+    before = path.read_bytes()
+
+    def fail(table: Any, file: Any, **options: Any) -> None:
+        file.write(b"PAR1")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parquet, "write_table", fail)
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.parquet"):
+        write(path, Provenance(model="other"))
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_only_json_can_be_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    with pytest.raises(InvalidInput, match="provenance must hold only values that JSON can store"):
+        write(path, Provenance(model="m", details={"rng": {1, 2}}))
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("model", "other", "options"),
+    [
+        ("Net 3f, 5 ways, 5 shots", "Net 3f, 5 ways, 5 shots", {}),
+        ("Net 3f, 5 ways, 5 shots", "Net 3f, 3-8 ways, 5 shots", {"ways": ("5", "3-8")}),
+        ("Net 3f, 5 ways, 1 shot", "Net 3f, 5 ways, 3 shots", {"shots": ("1", "3")}),
+        ("Net 3f, 5 ways, 5 shots", "Net 4a, 3-8 ways, 5 shots", {}),
+        (
+            "Net 3f, 5 shots",
+            "Net 3f, 5 ways, 1,5 shots",
+            {"ways": (None, "5"), "shots": ("5", "1,5")},
+        ),
+        (
+            "clip, prototypes (metric euclidean, temperature 1.0) of 9 dimensions, 5 ways",
+            "clip, prototypes (metric cosine, temperature 1.0) of 9 dimensions, 5 ways",
+            {"metric": ("euclidean", "cosine")},
+        ),
+        (
+            "ridge (penalty 1.0, temperature 1.0) of 9 dimensions",
+            "logistic (penalty 1.0) of 9 dimensions",
+            {"learner": ("ridge", "logistic")},
+        ),
+        ("logistic (penalty 1.0) of 9 dimensions", "logistic (penalty 1.0) of 8 dimensions", {}),
+    ],
+)
+def test_options_that_make_two_models_different(model: str, other: str, options: Any) -> None:
+    assert differing_options(model, other) == options

@@ -1,0 +1,156 @@
+"""Scores of another model or score function are refused wherever a table is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metapac import Context, InvalidInput, MetaPS, Monitor, load
+from metapac.report import report
+from metapac.scoring.provenance import Provenance, write_scores
+from metapac.tables import calibrate_table, evaluate_table, monitor_table, predict_table
+from metapac.tables.io.sources import open_source
+from metapac.tables.origins import add_origin, check_origin, read_origin
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+SCORED = Provenance(model="ProtoNet 1", columns={"task": "task", "score": "score"})
+
+
+def write(path: Path, provenance: Provenance | None, seed: int = 0) -> Path:
+    """Write scores of two classes in 30 tasks, with or without their provenance."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(4, 1, 1500)
+    frame = pd.DataFrame({"p_no": p, "p_yes": 1 - p, "label": "no", "score": p})
+    frame["task"] = [f"{seed} {i}" for i in np.repeat(np.arange(30), 50)]
+    if provenance is None:
+        frame.to_parquet(path)
+    else:
+        write_scores(path, frame.to_dict("list"), provenance)
+    return path
+
+
+def promise_for(path: Path, **context: Any) -> MetaPS:
+    return calibrate_table(path, task="task", score="score", context=Context(**context), **LEVELS)
+
+
+def each_route(promise: MetaPS, path: Path, model: str | None = None) -> list[Any]:
+    """Return every way to read a table of new tasks."""
+    named: dict[str, Any] = {"task": "task", "label": "label", "model": model}
+    return [
+        lambda: predict_table(promise, path, model=model),
+        lambda: predict_table(promise, path, model=model, output=path.with_name("sets.csv")),
+        lambda: evaluate_table(promise, path, **named),
+        lambda: monitor_table(Monitor(promise), path, **named),
+        lambda: report(promise, path, **named),
+    ]
+
+
+@pytest.fixture
+def promise(tmp_path: Path) -> MetaPS:
+    return promise_for(write(tmp_path / "calibration.parquet", SCORED))
+
+
+def test_a_calibrated_table_says_what_the_promise_is_about(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.parquet",
+        Provenance(model="ProtoNet 1", score="margin", details={"trained_on": ["ohio", "utah"]}),
+    )
+    context = promise_for(path, trained_on=["iowa"], unit="site").context_
+    assert (context.model, context.score, context.unit) == ("ProtoNet 1", "margin", "site")
+    assert context.trained_on == ("iowa", "ohio", "utah")
+    assert promise_for(write(tmp_path / "b.parquet", None)).context_ == Context()
+    assert promise_for(path, model="ProtoNet 1").context_.model == "ProtoNet 1"
+    with pytest.raises(InvalidInput, match=r"model must be 'ProtoNet 1', which .*a\.parquet names"):
+        promise_for(path, model="mine")
+    with pytest.raises(InvalidInput, match="score must be 'raw'"):
+        promise_for(path, score="raw")
+    with pytest.raises(InvalidInput, match="context must be a metapac.Context, got 'mine'"):
+        calibrate_table(path, task="task", score="score", context="mine", **LEVELS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pool", ["train", "validation", "calibration", "test", "all"])
+def test_tasks_of_training_are_not_calibrated_on(pool: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", Provenance(model="a", details={"pool": pool}))
+    with open_source(path) as source:
+        if pool not in ("train", "validation"):
+            assert add_origin(source, Context()).model == "a"
+            return
+        with pytest.raises(InvalidInput, match=f"pool '{pool}', which the learner has seen in tra"):
+            add_origin(source, Context())
+
+
+def test_the_same_model_is_accepted_by_every_route(promise: MetaPS, tmp_path: Path) -> None:
+    path = write(tmp_path / "new.parquet", SCORED, seed=1)
+    for model in (None, "ProtoNet 1"):
+        for route in each_route(promise, path, model):
+            route()
+
+
+@pytest.mark.parametrize("model", [None, "ProtoNet 1"])
+def test_another_model_is_refused_by_every_route(
+    promise: MetaPS, model: str | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "new.parquet", Provenance(model="ridge"), seed=1)
+    for route in each_route(promise, path, model):
+        with pytest.raises(InvalidInput) as caught:
+            route()
+        assert "new.parquet" in str(caught.value)
+        assert "'ridge'" in str(caught.value)
+        assert "'ProtoNet 1'" in str(caught.value)
+    assert not (tmp_path / "sets.csv").exists()
+
+
+def test_another_score_function_is_refused_by_every_route(promise: MetaPS, tmp_path: Path) -> None:
+    provenance = Provenance(model="ProtoNet 1", score="margin")
+    path = write(tmp_path / "new.parquet", provenance, seed=1)
+    for route in each_route(promise, path):
+        with pytest.raises(InvalidInput, match="score must be 'probability', the score function"):
+            route()
+
+
+def test_a_table_without_provenance_takes_the_word_of_the_user(
+    promise: MetaPS, tmp_path: Path
+) -> None:
+    with open_source(write(tmp_path / "new.parquet", None)) as source:
+        assert read_origin(source) is None
+        check_origin(source, promise.context_, None)
+        check_origin(source, promise.context_, "ProtoNet 1")
+        with pytest.raises(InvalidInput, match="the model that was calibrated, got 'mine'"):
+            check_origin(source, promise.context_, "mine")
+
+
+def test_a_promise_without_a_model_cannot_be_compared(tmp_path: Path) -> None:
+    with open_source(write(tmp_path / "new.parquet", SCORED)) as source:
+        with pytest.warns(UserWarning, match="names no model, so it cannot be compared with 'Prot"):
+            check_origin(source, Context(), None)
+        with (
+            pytest.warns(UserWarning, match="names no model"),
+            pytest.raises(InvalidInput, match="score must be 'margin'"),
+        ):
+            check_origin(source, Context(score="margin"), None)
+
+
+def test_the_option_that_differs_is_named(tmp_path: Path) -> None:
+    calibrated = Provenance(model="ProtoNet 1, 3-8 ways, 1,5 shots")
+    promise = promise_for(write(tmp_path / "calibration.parquet", calibrated))
+    path = write(tmp_path / "new.parquet", Provenance(model="ProtoNet 1, 5 ways, 5 shots"), seed=1)
+    message = r"with --ways 5 --shots 5, and .* again with --ways 3-8 --shots 1,5\."
+    for route in each_route(promise, path):
+        with pytest.raises(InvalidInput, match=message):
+            route()
+
+
+def test_the_promise_says_what_tasks_were_drawn_from(tmp_path: Path) -> None:
+    facts = {"training": "64 other classes, as the run records", "drawn_from": "16 classes"}
+    scored = Provenance(model="ProtoNet 1", details=facts)
+    promise = promise_for(write(tmp_path / "calibration.parquet", scored))
+    promise.save(tmp_path / "promise.json")
+    found = load(tmp_path / "promise.json")
+    assert {name: getattr(found.context_, name) for name in facts} == facts
+    assert "The model was trained on 64 other classes, as the run records." in found.explain()
+    typed = promise_for(tmp_path / "calibration.parquet", drawn_from="9 birds")
+    assert typed.context_.drawn_from == "9 birds"

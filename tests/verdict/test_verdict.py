@@ -1,0 +1,262 @@
+"""The verdict: its size by enumeration, its power, its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from metapac import InvalidInput, judge
+from metapac.verdict.verdict import judge_classes
+from tests.helpers.enumeration import outcomes
+
+OPTIONS: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 0.05}
+
+
+def wrong(
+    examples: int,
+    tasks: int,
+    alpha: float,
+    *,
+    at_epsilon: NDArray[np.float64],
+    wrong_status: str,
+    decide: Callable[[list[int]], str],
+) -> float:
+    """Return the probability of a wrong status in the worst case, by enumeration.
+
+    Tasks have a miss rate of epsilon, which is within and as good as above; the others miss
+    everything if the status would be wrong to say "violated", and nothing otherwise.
+    """
+    others = np.zeros(examples + 1)
+    others[examples if wrong_status == "violated" else 0] = 1
+    share = alpha if wrong_status == "violated" else 1 - alpha
+    mixed = share * others + (1 - share) * at_epsilon
+    return sum(
+        chance for misses, chance in outcomes(mixed, tasks) if decide(misses) == wrong_status
+    )
+
+
+def binomial(examples: int, epsilon: float) -> NDArray[np.float64]:
+    return np.asarray(stats.binom.pmf(np.arange(examples + 1), examples, epsilon))
+
+
+CASES = [
+    (8, 4, 0.1, 0.1, 0.05),
+    (3, 6, 0.5, 0.5, 0.1),
+    (5, 5, 0.25, 0.6, 0.2),
+    (6, 4, 0.4, 0.3, 0.3),
+]
+
+
+@pytest.mark.parametrize("status", ["holds", "violated"])
+@pytest.mark.parametrize(("examples", "tasks", "epsilon", "alpha", "limit"), CASES)
+def test_a_wrong_status_is_no_more_probable_than_stated(
+    status: str, examples: int, tasks: int, epsilon: float, alpha: float, limit: float
+) -> None:
+    def decide(misses: list[int]) -> str:
+        options = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
+        return judge([examples] * tasks, misses, **options).status
+
+    at_epsilon = binomial(examples, epsilon)
+    size = wrong(examples, tasks, alpha, at_epsilon=at_epsilon, wrong_status=status, decide=decide)
+    assert size <= limit
+
+
+@pytest.mark.parametrize("status", ["holds", "violated"])
+def test_examples_of_a_task_need_not_be_identically_distributed(status: str) -> None:
+    # Half of the examples of a task are missed with probability 1/2, the others never.
+    at_epsilon = np.append(binomial(4, 0.5), np.zeros(4))
+
+    def decide(misses: list[int]) -> str:
+        options = {"epsilon": 0.25, "alpha": 0.5, "delta": 0.1, "false_alarm": 0.2}
+        return judge([8] * 4, misses, **options).status
+
+    assert wrong(8, 4, 0.5, at_epsilon=at_epsilon, wrong_status=status, decide=decide) <= 0.2
+
+
+def test_the_rank_within_a_task_is_that_of_calibration() -> None:
+    # With its cap for balanced tasks, which takes effect here: 2 misses of 5 are 0.4 < epsilon.
+    for missed, counted in ((1, 0), (2, 1)):
+        evidence: Any = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1).evidence
+        assert evidence.not_within[-1] == counted
+
+
+def test_counting_measured_rates_above_epsilon_would_be_wrong_far_too_often() -> None:
+    # The negative control: each task's finite sample is ignored.
+    def naive(misses: list[int]) -> str:
+        above = sum(count / 8 > 0.1 for count in misses)
+        return "violated" if stats.binom.sf(above - 1, 4, 0.1) <= 0.05 else "cannot tell yet"
+
+    size = wrong(8, 4, 0.1, at_epsilon=binomial(8, 0.1), wrong_status="violated", decide=naive)
+    assert size > 0.3
+
+
+tasks_strategy = st.lists(
+    st.integers(0, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))),
+    min_size=1,
+    max_size=40,
+)
+
+rate = st.floats(0.01, 0.6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=tasks_strategy, epsilon=rate, alpha=rate, which=st.integers(0, 39))
+def test_a_further_miss_never_speaks_for_the_guarantee(
+    data: list[tuple[int, int]], epsilon: float, alpha: float, which: int
+) -> None:
+    examples, missed = (np.array(column) for column in zip(*data, strict=True))
+    more = missed.copy()
+    index = which % len(data)
+    more[index] = min(more[index] + 1, examples[index])
+    options: dict[str, Any] = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1}
+    before, after = judge(examples, missed, **options), judge(examples, more, **options)
+    assert after.p_holds >= before.p_holds * (1 - 1e-6)
+    assert after.p_violated <= before.p_violated * (1 + 1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=tasks_strategy, epsilon=rate, alpha=rate)
+def test_the_two_verdicts_exclude_each_other(
+    data: list[tuple[int, int]], epsilon: float, alpha: float
+) -> None:
+    examples, missed = zip(*data, strict=True)
+    verdict = judge(examples, missed, epsilon=epsilon, alpha=alpha, delta=None, false_alarm=0.49)
+    assert max(verdict.p_holds, verdict.p_violated) > 0.49
+    low, high = verdict.interval or (0, 1)
+    assert low <= high
+
+
+def test_no_test_could_do_with_fewer_good_tasks() -> None:
+    # Without any bad task among n, a share of alpha is ruled out only if (1 - alpha)**n <= 0.05.
+    statuses = {n: judge([500] * n, [5] * n, **OPTIONS).status for n in (28, 29)}
+    assert statuses == {28: "cannot tell yet", 29: "holds"}
+
+
+def test_two_tasks_that_miss_everything_break_the_guarantee() -> None:
+    assert judge([500], [500], **OPTIONS).status == "cannot tell yet"  # one in ten may
+    assert judge([500] * 2, [500] * 2, **OPTIONS).status == "violated"
+
+
+def test_tasks_of_five_examples_prove_nothing() -> None:
+    verdict = judge([5] * 500, [0] * 500, **OPTIONS)
+    assert verdict.status == "cannot tell yet"
+    assert (verdict.within, verdict.flagged, verdict.more_tasks) == (0, 0, None)
+    assert verdict.interval == (0, 1)
+    assert "use tasks with more labelled examples (14 at the very least" in str(verdict)
+
+
+def test_the_status_follows_the_p_values() -> None:
+    rng = np.random.default_rng(0)
+    for tasks in (5, 30, 60):
+        missed = rng.binomial(200, rng.uniform(0, 0.1, tasks))
+        for limit in (0.01, 0.05, 0.2):
+            verdict = judge([200] * tasks, missed, **OPTIONS, false_alarm=limit)
+            holds, violated = verdict.p_holds <= limit, verdict.p_violated <= limit
+            expected = "holds" if holds else "violated" if violated else "cannot tell yet"
+            assert verdict.status == expected
+
+
+@pytest.mark.parametrize(("missed", "settled"), [(4, "holds"), (18, "violated")])
+def test_more_tasks_settle_it_and_one_fewer_does_not(missed: int, settled: str) -> None:
+    tasks = 10 if settled == "holds" else 1
+    more = judge([200] * tasks, [missed] * tasks, **OPTIONS).more_tasks
+    assert more is not None
+    enough, short = (
+        judge([200] * n, [missed] * n, **OPTIONS) for n in (tasks + more, tasks + more - 1)
+    )
+    assert (enough.status, short.status) == (settled, "cannot tell yet")
+    assert enough.more_tasks == 0
+
+
+def test_the_share_of_bad_tasks_is_between_its_bounds() -> None:
+    verdict = judge([1000] * 50, [10] * 30 + [200] * 20, **OPTIONS)
+    assert (verdict.within, verdict.flagged) == (30, 20)
+    low, high = verdict.interval or (0, 1)
+    one_sided = stats.beta.ppf([0.05, 0.95], [20, 21], [31, 30])  # if tasks were known exactly
+    assert one_sided[0] - 0.05 <= low <= one_sided[0]
+    assert one_sided[1] <= high <= one_sided[1] + 0.05
+    assert judge([1000] * 50, [10] * 50, **OPTIONS).interval == (
+        0,
+        0.06,
+    )  # 0.94**50 < 0.05 < 0.95**50
+
+
+@pytest.mark.parametrize("missed", [30, 50, 70])
+def test_a_guarantee_for_examples_is_an_exact_binomial_test(missed: int) -> None:
+    verdict = judge([500, 500], [missed, 0], epsilon=0.05, alpha=None, delta=0.1)
+    tests = [stats.binomtest(missed, 1000, 0.05, alternative=a) for a in ("less", "greater")]
+    assert verdict.p_holds == pytest.approx(tests[0].pvalue)
+    assert verdict.p_violated == pytest.approx(tests[1].pvalue)
+    expected = {30: "holds", 50: "cannot tell yet", 70: "violated"}[missed]
+    assert verdict.status == expected
+    ends = verdict.interval or (0, 1)
+    assert ends[0] < missed / 1000 < ends[1]
+    assert "1,000 examples" in str(verdict) or verdict.status == "cannot tell yet"
+
+
+def test_every_class_is_judged_at_its_share() -> None:
+    good, bad = ([400] * 60, [8] * 60), ([40] * 60, [40] * 60)
+    options: dict[str, Any] = {"alpha": 0.1, "delta": 0.05, "false_alarm": 0.06}
+    epsilon = {"no": 0.05, "yes": 0.2, "maybe": 0.05}
+    verdict = judge_classes(
+        {"no": good, "yes": bad, "maybe": ([0] * 60, [0] * 60)}, epsilon=epsilon, **options
+    )
+    assert verdict.by_class is not None
+    statuses = {label: part.status for label, part in verdict.by_class.items()}
+    assert statuses == {"no": "holds", "yes": "violated", "maybe": "cannot tell yet"}
+    shares = [part.false_alarm for part in verdict.by_class.values()]
+    assert shares == [pytest.approx(0.02)] * 3
+    assert sum(shares) <= 0.06
+    assert (verdict.status, verdict.tasks, verdict.flagged) == ("violated", 60, 60)
+    assert verdict.p_violated == pytest.approx(3 * verdict.by_class["yes"].p_violated)
+    assert verdict.p_holds == 1
+    assert verdict.interval is None
+    assert verdict.more_tasks is None
+    for label, pair in (("no", good), ("yes", bad)):
+        alone = judge(*pair, epsilon=epsilon[label], alpha=0.1, delta=0.05, false_alarm=0.02)
+        assert alone.p_violated == verdict.by_class[label].p_violated
+    sentence = verdict.sentence()
+    assert sentence.startswith(
+        "Violated for class yes: more than 10% of new tasks have a miss rate above 20% on class yes"
+    )
+    assert sentence.endswith("Cannot tell yet for class maybe. Holds for class no.")
+    unknown = judge_classes({"no": good, "yes": ([0], [0])}, epsilon=0.05, **options)
+    assert unknown.status == "cannot tell yet"
+    both = judge_classes({"no": good, "yes": good}, epsilon=0.05, **options)
+    assert (both.status, both.more_tasks) == ("holds", 0)
+    assert both.sentence().startswith("Holds for every class: at least 90% of new tasks")
+    named = both.named(unit="city/cities", example="patient")
+    assert named.sentence() == str(named) == both.sentence(unit="city/cities", example="patient")
+    assert "new cities have" in str((named.by_class or {})["yes"])
+    neither = judge_classes({"no": ([0], [0]), "yes": ([0], [0])}, epsilon=0.05, **options)
+    assert neither.sentence().startswith("Cannot tell yet, for any class: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"missed": [6, 0]},
+            "missed must be at most examples, got 6 misses among 5 examples",
+        ),
+        ({"missed": [1]}, "examples and missed must have the same shape"),
+        ({"missed": [0.5, 0]}, "missed must hold whole numbers"),
+        ({"examples": [[5]], "missed": [[0]]}, "examples must be one-dimensional, a number for e"),
+        ({"epsilon": 5}, "epsilon must be a number strictly between 0 and 1, got 5"),
+        ({"alpha": 0}, "alpha must be a number strictly between 0 and 1"),
+        ({"delta": 1}, "delta must be a number strictly between 0 and 1"),
+        ({"false_alarm": 0.5}, r"false_alarm must be below 0.5, got 0.5. Pass a small one such as"),
+        ({"false_alarm": 0}, "false_alarm must be a number strictly between 0 and 1"),
+    ],
+)
+def test_invalid_arguments_are_explained(changes: dict[str, Any], message: str) -> None:
+    arguments = {"examples": [5, 5], "missed": [0, 0]} | OPTIONS | changes
+    with pytest.raises(InvalidInput, match=message):
+        judge(**arguments)
