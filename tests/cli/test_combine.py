@@ -47,7 +47,7 @@ def test_columns_of_the_sites_serve_predict_and_evaluate(
     assert asked.stderr.count("\n") == 1
     judged = metapac("evaluate", promise, new, "--task", "site")
     assert judged.exit_code == 0, judged.output
-    assert "30 tasks (2400 examples)" in judged.stdout
+    assert "30 tasks (2,400 examples)" in judged.stdout
 
 
 @pytest.mark.parametrize("pattern", [".", "*.json"])

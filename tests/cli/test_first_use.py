@@ -236,4 +236,4 @@ def test_calibration_sites_among_the_new_ones_are_named(folder: Path, tmp_path: 
     table = changed(folder, tmp_path, "new", add)
     result = metapac("evaluate", folder / "promise.json", table)
     assert "1 task calibrated on, so not counted here: known 07." in result.stdout
-    assert "20 tasks (2400 examples)" in result.stdout
+    assert "20 tasks (2,400 examples)" in result.stdout
