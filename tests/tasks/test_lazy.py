@@ -170,12 +170,11 @@ def test_a_dataset_is_read_when_tasks_need_it_and_gives_the_same_scores() -> Non
     assert np.isfinite(promise.threshold_)
 
 
-def test_a_bank_embeds_a_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bank_embeds_a_batch_at_a_time() -> None:
     torch = pytest.importorskip("torch")
     from metapac.learners import ProtoNet
 
     reader = Reader()
-    monkeypatch.setattr("metapac.learners._inference.BATCH", 16)
     ProtoNet(torch.nn.Flatten()).embed(reader.lazy(), 16)
     assert max(len(call) for call in reader.calls) == 16
 
