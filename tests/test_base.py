@@ -291,7 +291,9 @@ def test_the_repr_of_every_kind() -> None:
         f"thresholds {first} and 2 more>"
     )
     ps = PS(epsilon=0.1, delta=0.05).calibrate(scores)
-    assert repr(ps).endswith(f"calibrated on 6,000 examples, threshold {round_down(ps.threshold_)}>")
+    assert repr(ps).endswith(
+        f"calibrated on 6,000 examples, threshold {round_down(ps.threshold_)}>"
+    )
     cp = MetaCP(epsilon=0.2, delta=0.1).calibrate(scores, tasks, np.full(120, -0.2))
     assert repr(cp) == (
         f"<MetaCP(epsilon=0.2, delta=0.1) calibrated on 120 tasks, lambda {cp.lambda_:.3g}>"
