@@ -245,7 +245,9 @@ def _table(summary: Summary) -> Table:
 def _explanation() -> str:
     needed = min_sample_size(GUARANTEE.miss_rate, GUARANTEE.failure_probability)
     return (
-        "PS pools all tasks: its error is near epsilon on average and above it on too many tasks.\n"
+        "PS pools all tasks: its error is near epsilon on average, and the observed error is above "
+        "it on many tasks. A single task has too few examples to rule out chance, so its verdict "
+        "may stay open.\n"
         f"PS-Test has the paper's 100 labelled examples of the new task itself and needs {needed}, "
         "so it keeps every label.\n"
         "Meta-PS needs no labelled examples of the new task for calibration. Its joint split, the "
