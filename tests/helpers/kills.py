@@ -56,14 +56,10 @@ def _run_command(words: list[str]) -> None:
 
 
 def _reproduce(words: list[str]) -> None:
-    from metapac.datasets.pools import LoadedPools
     from metapac.reproduce import learner, run
-    from metapac.tasks.pools import Pools
-    from tests.reproduce.test_run import GROUPS, groups
+    from tests.helpers.experiments import GROUPS, group_pools
 
-    counts = {"train": 8, "validation": 4, "calibration": 8, "test": 4}
-    pools = Pools(**{n: groups(count, rng=i) for i, (n, count) in enumerate(counts.items())})
-    load = mock.patch.object(run, "load", return_value=LoadedPools(pools, "sha256:none"))
+    load = mock.patch.object(run, "load", return_value=group_pools())
     with load, mock.patch.object(learner, "QUANTILE_TASKS", 8):
         run.reproduce(GROUPS, words[0], device="cpu")
 

@@ -17,6 +17,7 @@ from metapac.reproduce import demo
 @pytest.fixture(scope="module")
 def small() -> demo.GlyphDemo:
     """The demonstration with few characters, few epochs and few tasks."""
+    assert demo.EXPERIMENT.training is not None
     training = replace(demo.EXPERIMENT.training, epochs=2, episodes_per_epoch=20)
     experiment = replace(demo.EXPERIMENT, training=training, calibration_tasks=115, test_tasks=4)
     few = dict.fromkeys(demo.CHARACTERS, 12)

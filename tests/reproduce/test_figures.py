@@ -180,6 +180,27 @@ def test_all_figures_are_written_and_the_same_twice(rows: Rows, tmp_path: Path) 
         assert (tmp_path / name).read_bytes() == (tmp_path / "new/folder" / name).read_bytes()
 
 
+def test_figures_of_the_paper_leave_other_methods_out(
+    rows: Rows, drawn: list[Any], tmp_path: Path
+) -> None:
+    others = replace(rows, method=np.where(rows.method == "PS", "HCP", rows.method))
+    figures.draw_figures(others, GUARANTEE, tmp_path, title="")
+    assert names(drawn[0].axes[0]) == [name.replace(" ", "\n") for name in SHOWN if name != "PS"]
+
+
+def test_seeds_are_shown_together_and_sets_from_the_first(
+    rows: Rows, drawn: list[Any], tmp_path: Path
+) -> None:
+    other = replace(rows, error=rows.error / 2)
+    figures.draw_figures([rows, other], GUARANTEE, tmp_path, title="")
+    error, _, _, _, per_set, *_ = drawn
+    both = np.concatenate([rows.select("PS").error, other.select("PS").error])
+    assert whiskers(error.axes[0])[0] == pytest.approx(tuple(np.percentile(both, [10, 90])))
+    first = rows.select("Meta-PS even")
+    expected = np.percentile(first.error[first.draw == 0], [10, 90])
+    assert whiskers(per_set.axes[0])[0] == pytest.approx(tuple(expected))
+
+
 def test_colours_are_distinguishable_without_red_or_green() -> None:
     """With either cone missing, two methods still differ (Vienot, Brettel and Mollon 1999)."""
     simulations: list[Callable[[Any], Any]] = [
@@ -189,10 +210,25 @@ def test_colours_are_distinguishable_without_red_or_green() -> None:
     to_lms = np.array(
         [[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]]
     )
-    colours = {figures._COLOURS[name] for name in SHOWN}
+    colours = {figures.COLOURS[name] for name in SHOWN}
     assert len(colours) == len(SHOWN)
     for pair in [*combinations(colours, 2), (figures._STRICT, figures._LOOSE)]:
         rgb = [np.array([int(hexa[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for hexa in pair]
         for simulate in simulations:
             one, two = (np.linalg.solve(to_lms, simulate(to_lms @ each**2.2)) for each in rgb)
             assert np.linalg.norm(one - two) > 0.08, pair
+
+
+def test_the_draws_of_several_seeds_are_not_mixed(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seeds = [rows.take(rows.draw < 3), rows.take(rows.draw < 2), rows.take(rows.draw == 21)]
+    joined: list[Rows] = []
+    for name in ("draw_error", "draw_size", "draw_error_per_set", "draw_error_per_delta"):
+        monkeypatch.setattr(figures, name, lambda table, *rest, **options: joined.append(table))
+    figures.draw_figures(seeds, GUARANTEE, tmp_path, title="")
+    table = joined[0]
+    assert len(table) == sum(map(len, seeds))
+    assert {*table.draw.tolist()} == {0, 1, 2, 3, 4, 5 + 21}
+    np.testing.assert_array_equal(table.take(table.draw >= 5).error, seeds[2].error)
+    np.testing.assert_array_equal(table.take(table.draw < 3).error, seeds[0].error)

@@ -85,3 +85,13 @@ def test_a_bank_is_the_same_from_stored_embeddings(tmp_path: Path) -> None:
         np.testing.assert_array_equal(bank.leave_one_out(tasks), whole.leave_one_out(tasks))
         np.testing.assert_array_equal(bank.predict_proba(tasks[0]), whole.predict_proba(tasks[0]))
     assert "embed" not in vars(learner)  # the learner itself is not changed
+
+
+def test_arrays_with_other_settings_are_computed_again(tmp_path: Path) -> None:
+    run = RunScores(tmp_path, {"weights": "a"})
+    for queries, calls in ((5, 1), (5, 1), (6, 2), (6, 2), (5, 3)):
+        stored = run.read_or_compute("tasks", compute, queries=queries, shape=(1, 2))
+        assert stored.provenance == {
+            "weights": "a", "arrays": "tasks", "queries": queries, "shape": [1, 2],
+        }  # fmt: skip
+        assert len(CALLS) == calls

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import mode
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from metapac import _optional
 from metapac.cli.console import print_json, print_line
-from metapac.cli.options import AsJson, Device, Home, Rng
+from metapac.cli.options import AsJson, Device, Home
 from metapac.cli.progress import progress_bar
 from metapac.cli.summary_table import print_summary
-from metapac.evaluation import Rows, summarise
+from metapac.evaluation import Summary
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.reproduce.claims import check_claims
 from metapac.reproduce.experiments import EXPERIMENTS, Experiment, find_experiment
-from metapac.reproduce.figures import draw_figures
+from metapac.reproduce.figures import COLOURS, draw_figures
+
+_Controls = list[tuple[Any, Summary]]
+
+
+def _describe_default(field: str) -> str:
+    """Return the default of an option in words: that of most experiments, and the others."""
+    values = {name: getattr(experiment, field) for name, experiment in EXPERIMENTS.items()}
+    usual = mode(values.values())
+    others = [f"{value} for {name}" for name, value in values.items() if value != usual]
+    return f"By default {usual}{''.join(f', {other}' for other in others)}."
 
 
 def reproduce(
@@ -30,12 +43,20 @@ def reproduce(
             "--output", "-o", metavar="FOLDER", help="Folder of the run. By default NAME."
         ),
     ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of training seeds; a larger value extends a finished run. With at least "
+            f"3, intervals cover the training. {_describe_default('seeds')}",
+        ),
+    ] = None,
     draws: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Number of calibration draws; a larger value extends a finished run. By default "
-            "as in the paper.",
+            help="Number of calibration draws of each seed; a larger value extends a finished run. "
+            f"{_describe_default('draws')} Three seeds of 34 draws have the paper's 100 together.",
         ),
     ] = None,
     epochs: Annotated[
@@ -44,6 +65,15 @@ def reproduce(
             min=1, help="Maximum number of training epochs. By default as in the stored results."
         ),
     ] = None,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls",
+            help="Also run the controls: new tasks from the calibration classes, so that there is "
+            "no shift; calibration tasks with few examples; and Meta-CP with a predictor trained "
+            "on what the learner has seen.",
+        ),
+    ] = False,
     device: Device = None,
     n_jobs: Annotated[
         int,
@@ -55,29 +85,37 @@ def reproduce(
             metavar="NAME", help="joblib backend of the workers: loky (processes) or threading."
         ),
     ] = None,
-    rng: Rng = 0,
+    rng: Annotated[
+        int, typer.Option(min=0, metavar="SEED", help="First seed; the others follow it.")
+    ] = 0,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper: train, calibrate, evaluate, draw the figures.
 
-    Prepare the data first with 'metapac data'; glyphs needs no data. An interrupted run resumes
-    when it is started again with the same options. --rng trains with another seed, and draws other
-    tasks: use a folder for each.
+    The learner is trained anew with each seed, and every method is evaluated on the same
+    calibration draws and new tasks of that seed. The table is about all seeds together.
 
-    Example:
+    Prepare the data first with 'metapac data'; glyphs needs no data. An interrupted run resumes
+    when it is started again with the same options.
+
+    Examples:
 
         metapac reproduce glyphs -o glyphs-run
+        metapac reproduce glyphs --seeds 3 --controls -o glyphs-run
     """
     experiment = _with_options(find_experiment(name), draws, epochs)
     _require_extras()
     folder = output or Path(name)
+    from metapac.reproduce.run import read_accuracies, read_controls
     from metapac.reproduce.run import reproduce as run
 
     with progress_bar() as progress:
-        rows = run(
+        summary = run(
             experiment,
             folder,
+            seeds=seeds,
+            controls=controls,
             rng=rng,
             home=home,
             device=device,
@@ -85,11 +123,17 @@ def reproduce(
             backend=backend,
             progress=progress,
         )
-    draw_figures(rows, experiment.guarantee, folder, title=experiment.title)
+        progress("drawing the figures", 0, None)
+        # The figures are those of the paper, so they leave out methods that it does not have.
+        rows = [each.take(np.isin(each.method, [*COLOURS])) for each in summary.rows]
+        draw_figures(rows, experiment.guarantee, folder, title=experiment.title)
+    checked = read_controls(experiment, folder) if controls else []
+    accuracies = read_accuracies(folder)
     if as_json:
-        print_json(_summarise(rows, experiment))
+        print_json(_describe(experiment, summary, accuracies, checked))
     else:
-        _print_text(rows, experiment, folder)
+        _print_text(experiment, summary, accuracies, checked)
+        print_line(f"Rows and figures are in {folder}")
 
 
 def _require_extras() -> None:
@@ -100,21 +144,58 @@ def _require_extras() -> None:
 
 
 def _with_options(experiment: Experiment, draws: int | None, epochs: int | None) -> Experiment:
-    training = replace(experiment.training, epochs=epochs or experiment.training.epochs)
-    return replace(experiment, draws=draws or experiment.draws, training=training)
+    experiment = replace(experiment, draws=draws or experiment.draws)
+    if epochs is None:
+        return experiment
+    if experiment.training is None:
+        raise InvalidInput(
+            "{} cannot be chosen for {}: its learner is trained by the strong recipe, which fixes "
+            "the number of epochs. Leave the option out.",
+            Parameter("epochs"),
+            experiment.name,
+        )
+    return replace(experiment, training=replace(experiment.training, epochs=epochs))
 
 
-def _summarise(rows: Rows, experiment: Experiment) -> dict[str, Any]:
+def _describe(
+    experiment: Experiment, summary: Summary, accuracies: list[float], controls: _Controls
+) -> dict[str, Any]:
+    claims = check_claims(summary.rows, experiment.guarantee, experiment.data)
+    return {
+        "name": experiment.name,
+        "accuracy": accuracies,
+        **summary.describe(),
+        "claims": [asdict(claim) for claim in claims],
+        "controls": [
+            {"name": control.name, "title": control.title, **result.describe()}
+            for control, result in controls
+        ],
+    }
+
+
+def _print_text(
+    experiment: Experiment, summary: Summary, accuracies: list[float], controls: _Controls
+) -> None:
     g = experiment.guarantee
-    claims = [asdict(claim) for claim in check_claims(rows, g, experiment.data)]
-    return {"name": experiment.name, **summarise(rows, g).describe(), "claims": claims}
-
-
-def _print_text(rows: Rows, experiment: Experiment, folder: Path) -> None:
-    g = experiment.guarantee
-    print_summary(summarise(rows.take(rows.delta == g.delta), g), experiment.title)
+    strict = [line for line in summary if line.delta == g.failure_probability]
+    print_summary(replace(summary, lines=tuple(strict)), experiment.title)
     print_line("")
-    for claim in check_claims(rows, g, experiment.data):
+    shown = ", ".join(f"{accuracy:.1%}" for accuracy in accuracies)
+    print_line(f"Accuracy of the learner on new tasks: {shown}")
+    print_line("")
+    for claim in check_claims(summary.rows, g, experiment.data):
         print_line(f"{claim.status}: {claim.claim}")
     print_line("")
-    print_line(f"Rows and figures are in {folder}")
+    for control, result in controls:
+        print_line(_describe_control(control, result, f"Meta-PS {g.split}"))
+    if controls:
+        print_line("")
+
+
+def _describe_control(control: Any, summary: Summary, method: str) -> str:
+    """Return a line about one method of a control: the one that is named, or the first."""
+    line = next((line for line in summary if line.method == method), summary[0])
+    return (
+        f"Control {control.name} ({control.title}): {line.method}, mean size {line.size:.2f}, "
+        f"{line.tasks_within:.1%} of tasks within: {line.verdict}"
+    )

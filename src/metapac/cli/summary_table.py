@@ -10,6 +10,8 @@ from metapac.cli.console import make_table, print_line, print_text, stdout
 from metapac.evaluation.formats import footnotes, full_name, header
 from metapac.evaluation.summary import MethodSummary, Summary
 
+_NAME = 19  # characters, of the longest name of a method
+
 
 def print_summary(summary: Summary, title: str) -> None:
     """Print a table with a line for each method, and what its intervals cover.
@@ -24,8 +26,11 @@ def print_summary(summary: Summary, title: str) -> None:
     method, *numbers, verdict = header(summary)
     table = make_table([method], ["\n".join(name.rsplit(" ", 1)) for name in numbers], title)
     table.add_column(verdict)
-    for line in summary:
-        table.add_row(full_name(summary, line), *_cells(line))
+    names = [full_name(summary, line) for line in summary]
+    for name, line in zip(names, summary, strict=True):
+        table.add_row(name, *_cells(line))
+    # Of a narrow terminal, the verdict is wrapped rather than the name.
+    table.columns[0].width = min(max(map(len, [method, *names])), _NAME)
     # Seven columns fit in 80 characters if there is little between them.
     table.box, table.padding, table.pad_edge = SIMPLE_HEAD, (0, 1, 0, 0), False
     table.show_edge = False

@@ -1,9 +1,11 @@
-"""The claims of the paper, each with its figure and sentence, checked against evaluation rows."""
+"""The claims of the paper, with figure and sentence, checked against evaluation rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from metapac.evaluation.comparison import SizeComparison, compare_sizes
 from metapac.evaluation.rows import Rows
@@ -11,10 +13,11 @@ from metapac.evaluation.summary import MethodSummary, summarise
 from metapac.guarantee import Guarantee
 from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 
-PAPER_SPLIT = "Meta-PS even"
+PAPER_SPLIT, PS_TEST = "Meta-PS even", "PS-Test"
 EXPECTED_VALID = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 EXPECTED_INVALID = ("PS", "Meta-CP")
 FAILS, UNCHECKED = "does not hold", "cannot be checked"
+NOT_IN_PAPER = "not in the paper"  # the source of claims about other splits and other data
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,15 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, and whether an evaluation agrees with it.
+    """A claim about a method, and whether an evaluation agrees with it.
 
     Parameters
     ----------
     claim : str
         The claim in words.
     source : str
-        The figure and the sentence of the paper.
+        The figure and the sentence of the paper; "not in the paper" if it makes no such claim:
+        that is so for our splits, and for data that it does not have.
     status : {"holds", "does not hold", "cannot tell yet", "cannot be checked"}
         What the rows say. "cannot tell yet": few tasks or few examples could explain either
         answer. "cannot be checked": the method kept every label because there were too few data.
@@ -104,70 +108,109 @@ class Claim:
         return self.status == HOLDS
 
 
-def check_claims(rows: Rows, guarantee: Guarantee, data: str = "miniimagenet") -> list[Claim]:
-    """Return the claims of the paper about the methods that were run at the guarantee's delta.
+def check_claims(rows: Rows | Sequence[Rows], guarantee: Guarantee, data: str) -> list[Claim]:
+    """Return the claims about the methods that were run at the guarantee's delta.
 
-    That a method keeps or violates the guarantee is believed only if chance cannot explain it; see
-    `metapac.evaluation.MethodSummary`.
+    Those of the paper are about its own split and its data sets. The same is checked of our splits
+    and on other data. That a method keeps or violates the guarantee is believed only if chance
+    cannot explain it; see `metapac.evaluation.MethodSummary`.
 
     Parameters
     ----------
-    rows : Rows
-        Results of an evaluation.
+    rows : Rows or sequence of Rows
+        Results of an evaluation; or of several, one for each training seed.
     guarantee : Guarantee
         The guarantee they were evaluated at.
-    data : str, default "miniimagenet"
-        Data set whose figure and sentences are cited; others cite those of mini-ImageNet.
+    data : str
+        Data set, whose figure and sentences are cited if it is one of the paper's.
 
     Returns
     -------
     list of Claim
-        One for each method that the paper makes a claim about.
+        One for each split of Meta-PS, PS, Meta-CP and PS-Test, if they were run.
     """
-    source = SOURCES.get(data, SOURCES["miniimagenet"])
-    summary = summarise(rows, guarantee)
-    lines = {line.method: line for line in summary if line.delta == guarantee.delta}
+    delta = guarantee.failure_probability
+    names = (*EXPECTED_VALID, *EXPECTED_INVALID, PS_TEST)
+    claimed = [
+        each.take(np.isin(each.method, names) & (each.delta == delta))
+        for each in ((rows,) if isinstance(rows, Rows) else rows)
+    ]
+    lines = {line.method: line for line in summarise(claimed, guarantee)}
+    has_both = {PS_TEST, PAPER_SPLIT} <= lines.keys()
+    sizes = compare_sizes(claimed, PS_TEST, PAPER_SPLIT) if has_both else None
+    return judge_claims(lines, sizes, guarantee, data)
+
+
+def judge_claims(
+    lines: Mapping[str, MethodSummary],
+    sizes: SizeComparison | None,
+    guarantee: Guarantee,
+    data: str,
+) -> list[Claim]:
+    """Return the claims about methods whose summaries are known.
+
+    Parameters
+    ----------
+    lines : mapping from str to MethodSummary
+        Summary of each method at the guarantee's delta.
+    sizes : SizeComparison or None
+        Set sizes of PS-Test compared with those of the even split; None if one was not run.
+    guarantee : Guarantee
+        The guarantee they were evaluated at.
+    data : str
+        As in `check_claims`.
+
+    Returns
+    -------
+    list of Claim
+        As in `check_claims`.
+    """
+    source = SOURCES.get(data)
     claims = [_is_valid(line, guarantee, source) for line in _pick(lines, EXPECTED_VALID)]
     claims += [_is_invalid(line, guarantee, source) for line in _pick(lines, EXPECTED_INVALID)]
-    if "PS-Test" in lines and PAPER_SPLIT in lines:
-        sizes = compare_sizes(rows, "PS-Test", PAPER_SPLIT, delta=guarantee.delta)
-        claims.append(_is_larger(sizes, lines["PS-Test"], lines[PAPER_SPLIT], source))
+    if sizes is not None:
+        claims.append(_is_larger(sizes, lines[PS_TEST], lines[PAPER_SPLIT], source))
     return claims
 
 
-def _pick(lines: dict[str, MethodSummary], names: Sequence[str]) -> list[MethodSummary]:
+def _pick(lines: Mapping[str, MethodSummary], names: Sequence[str]) -> list[MethodSummary]:
     return [lines[name] for name in names if name in lines]
 
 
-def _is_valid(line: MethodSummary, g: Guarantee, source: Source) -> Claim:
+def _is_valid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
     status = FAILS if line.verdict == VIOLATED else line.verdict
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is at most epsilon = {g.miss_rate:g}",
-        f'{source.figure}(a): "{source.valid}"',
+        _cite(source if line.method == PAPER_SPLIT else None, "valid", "a"),
         status if line.feasible else UNCHECKED,
         _numbers(line),
     )
 
 
-def _is_invalid(line: MethodSummary, g: Guarantee, source: Source) -> Claim:
+def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is above epsilon = {g.miss_rate:g}",
-        f'{source.figure}(a): "{source.invalid}"',
+        _cite(source, "invalid", "a"),
         {HOLDS: FAILS, VIOLATED: HOLDS}.get(line.verdict, UNDECIDED),
         _numbers(line),
     )
 
 
 def _is_larger(
-    sizes: SizeComparison, ps_test: MethodSummary, meta: MethodSummary, source: Source
+    sizes: SizeComparison, ps_test: MethodSummary, meta: MethodSummary, source: Source | None
 ) -> Claim:
     status = HOLDS if sizes.low > 0 else FAILS if sizes.high < 0 else UNDECIDED
     return Claim(
-        f"PS-Test: its sets are larger on average than those of {meta.method}",
-        f'{source.figure}(b): "{source.larger}"',
+        f"{PS_TEST}: its sets are larger on average than those of {meta.method}",
+        _cite(source, "larger", "b"),
         status if meta.feasible else UNCHECKED,
         {**_numbers(ps_test), **{f"{k} of {PAPER_SPLIT}": x for k, x in _numbers(meta).items()}},
     )
+
+
+def _cite(source: Source | None, claim: str, panel: str) -> str:
+    """Return the panel of the figure and the sentence that make a claim."""
+    return f'{source.figure}({panel}): "{getattr(source, claim)}"' if source else NOT_IN_PAPER
 
 
 def _quantile(g: Guarantee) -> str:

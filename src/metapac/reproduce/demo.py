@@ -96,6 +96,7 @@ def prepare_glyphs(rng: int, on_epoch: Callable[[Epoch], None] | None = None) ->
     from metapac.learners.training.train import train
 
     e = EXPERIMENT
+    assert e.training is not None  # the demo trains on episodes
     x, y, names = glyphs(characters=sum(CHARACTERS.values()), rng=rng)
     pools = split_classes(x, y, **CHARACTERS, rng=rng)
     learner = ProtoNet(Conv4(channels=1, size=28, rng=rng))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # After Okabe and Ito: distinguishable with any colour vision.
-_COLOURS = {
+COLOURS = {
     "PS": "#e69f00",
     "PS-Test": "#cc79a7",
     "Meta-CP": "#d55e00",
@@ -35,13 +36,16 @@ _PER_TASK = "box: quartiles; circle: mean; whiskers: "
 _SUFFIX = {1.0: "st", 2.0: "nd", 3.0: "rd"}
 
 
-def draw_figures(rows: Rows, guarantee: Guarantee, folder: PathLike, *, title: str) -> list[Path]:
-    """Write figures (a) to (d) of the paper as PNG and SVG.
+def draw_figures(
+    rows: Rows | Sequence[Rows], guarantee: Guarantee, folder: PathLike, *, title: str
+) -> list[Path]:
+    """Write figures (a) to (d) of the paper as PNG and SVG, for its methods and our splits.
 
     Parameters
     ----------
-    rows : Rows
-        Results of an evaluation.
+    rows : Rows or sequence of Rows
+        Results of an evaluation; or of several, one for each training seed. Figures (c) and (d)
+        show the first calibration sets, which are those of the first seed.
     guarantee : Guarantee
         The guarantee they were evaluated at.
     folder : str or path
@@ -62,9 +66,20 @@ def draw_figures(rows: Rows, guarantee: Guarantee, folder: PathLike, *, title: s
     }
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = [Path(folder) / f"{name}.{kind}" for name in figures for kind in ("png", "svg")]
+    table = rows if isinstance(rows, Rows) else _join_seeds(rows)
+    table = table.take(np.isin(table.method, list(COLOURS)))
     for path in paths:
-        figures[path.stem](rows, guarantee, title=title, path=path)
+        figures[path.stem](table, guarantee, title=title, path=path)
     return paths
+
+
+def _join_seeds(by_seed: Sequence[Rows]) -> Rows:
+    """Return one table; the draws of a seed are numbered after those of the seed before."""
+    parts: list[Rows] = []
+    for rows in by_seed:
+        first = int(parts[-1].draw.max()) + 1 if parts else 0
+        parts.append(replace(rows, draw=rows.draw + first))
+    return Rows.concatenate(parts)
 
 
 def draw_error(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
@@ -134,7 +149,7 @@ def _error_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> N
     _columns(axes, methods, [rows.error for rows in methods], _whiskers(guarantee))
     axes.set_ylabel("error on a new task")
     _note(axes, _PER_TASK + _describe_whiskers(guarantee))
-    _write_above(axes, 0.3, "tasks within\nepsilon:", INK)
+    _write_before(axes, "tasks within\nepsilon:")
     for i, rows in enumerate(methods, start=1):
         violated = float(np.mean(rows.error > guarantee.miss_rate))
         _write_above(axes, i, f"{1 - violated:.1%}", LIMIT if violated > guarantee.alpha else INK)
@@ -147,7 +162,7 @@ def _size_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> No
     _columns(axes, methods, [rows.size for rows in methods], (0, 100))
     axes.set_ylabel("mean set size on a new task")
     _note(axes, _PER_TASK + "smallest and largest task")
-    _write_above(axes, 0.3, "mean:", INK)
+    _write_before(axes, "mean:")
     for i, rows in enumerate(methods, start=1):
         _write_above(axes, i, f"{np.mean(rows.size):.2f}", INK)
         if text := _describe_shortage(rows, guarantee):
@@ -175,7 +190,7 @@ def draw_error_per_set(
     methods = _at_delta(rows, guarantee.failure_probability)
     by_name = {str(method.method[0]): method for method in methods}
     panels = [
-        [_Series(by_name[k], k, _COLOURS[k]) for k in (meta, "Meta-CP") if k in by_name]
+        [_Series(by_name[k], k, COLOURS[k]) for k in (meta, "Meta-CP") if k in by_name]
         for meta in _META
         if meta in by_name
     ]
@@ -298,7 +313,7 @@ def _columns(
     axes: Axes, methods: Sequence[Rows], values: Sequence[Array], whiskers: tuple[float, float]
 ) -> None:
     names = [str(rows.method[0]) for rows in methods]
-    draw_boxes(axes, values, whiskers=whiskers, colours=[_COLOURS.get(n, _OTHER) for n in names])
+    draw_boxes(axes, values, whiskers=whiskers, colours=[COLOURS.get(n, _OTHER) for n in names])
     axes.set_xticklabels([name.replace(" ", "\n", 1) for name in names])
     axes.set_xlim(0.4, len(names) + 0.6)
     _from_zero(axes)
@@ -336,6 +351,11 @@ def _write_above(axes: Axes, x: float, text: str, colour: str) -> None:
     """Write a number above a column, outside the axes."""
     where = axes.get_xaxis_transform()
     axes.text(x, 1.02, text, color=colour, ha="center", va="bottom", fontsize=9, transform=where)
+
+
+def _write_before(axes: Axes, text: str) -> None:
+    """Say, left of the axes, what the numbers above the columns are."""
+    axes.text(-0.01, 1.02, text, color=INK, ha="right", fontsize=9, transform=axes.transAxes)
 
 
 def _write_along(axes: Axes, x: float, y: float, text: str, *, up: bool) -> None:

@@ -12,12 +12,15 @@ from torch import nn
 
 from metapac._types import Array, PathLike, Progress, ignore_progress
 from metapac.datasets.pools import LoadedPools
+from metapac.evaluation.pool_sizes import largest_queries
 from metapac.learners import ProtoNet
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.networks import registry
 from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD
+from metapac.learners.networks.sphere import Sphere
 from metapac.learners.task_accuracy import accuracy
 from metapac.learners.training.history import Epoch, History
+from metapac.learners.training.strong import train_strong
 from metapac.learners.training.train import train
 from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.experiments import Experiment
@@ -28,7 +31,9 @@ from metapac.tasks.task import Task
 
 QUANTILE_TASKS = 1000  # training tasks for Meta-CP's predictor
 RANKED_TASKS = 200  # test tasks over which AUROC is averaged
-QUERIES = 5  # examples per class, or per group, on which accuracy is measured
+ACCURACY_TASKS = 2000  # test tasks over which accuracy is averaged
+QUERIES = 15  # examples per class, or per group, on which accuracy is measured
+VALIDATION_TASKS = 100  # on which each epoch of the strong recipe is measured
 
 
 def build_backbone(experiment: Experiment, data: LoadedPools, rng: int = 0) -> nn.Module:
@@ -91,24 +96,40 @@ def train_learner(
     history : History
         Its training.
     """
-    learner = ProtoNet(build_backbone(experiment, data, rng))
-    settings: dict[str, Any] = {**experiment.task_shape, **asdict(experiment.training)}
-    history = train(
-        learner,
-        data.pools.train,
-        data.pools.validation,
-        **settings,
-        device=device,
-        checkpoint=checkpoint,
-        rng=rng,
-        on_epoch=on_epoch,
-    )
-    return learner, history
+    learner = build_learner(experiment, data, rng)
+    options: dict[str, Any] = {"device": device, "checkpoint": checkpoint, "rng": rng}
+    pools, shape = data.pools, experiment.task_shape
+    if experiment.training is None:
+        options |= {**shape, "validation_tasks": VALIDATION_TASKS, "on_epoch": on_epoch}
+        return learner, train_strong(learner, pools.train, pools.validation, **options)
+    options |= {**shape, **asdict(experiment.training), "on_epoch": on_epoch}
+    return learner, train(learner, pools.train, pools.validation, **options)
+
+
+def build_learner(experiment: Experiment, data: LoadedPools, rng: int = 0) -> ProtoNet:
+    """Return the untrained ProtoNet of an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    data : LoadedPools
+        Its data.
+    rng : int, default 0
+        Seed of the weights.
+
+    Returns
+    -------
+    ProtoNet
+        The learner, on a `Sphere` if it is trained by the strong recipe.
+    """
+    backbone = build_backbone(experiment, data, rng)
+    return ProtoNet(Sphere(backbone) if experiment.training is None else backbone)
 
 
 def measure_quality(
-    experiment: Experiment, learner: ProtoNet, data: LoadedPools
-) -> dict[str, float]:
+    experiment: Experiment, learner: ProtoNet, data: LoadedPools, rng: int = 0
+) -> dict[str, Any]:
     """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks.
 
     If the support set has only one label, all examples score the same and AUROC is 1/2. So it is
@@ -122,17 +143,26 @@ def measure_quality(
         Its trained learner.
     data : LoadedPools
         Its data.
+    rng : int, default 0
+        Seed of the test tasks. With another for each training seed, the spread over seeds also
+        covers the choice of tasks.
 
     Returns
     -------
-    dict from str to float
-        The metrics.
+    dict
+        The metrics, and the 95 % interval of the accuracy over tasks.
     """
     pool, shape = data.pools.test, experiment.task_shape
-    metrics = {"accuracy": accuracy(learner, pool, **shape, queries=QUERIES).value}
+    queries = largest_queries(pool, experiment.shots, QUERIES)
+    found = accuracy(learner, pool, **shape, queries=queries, tasks=ACCURACY_TASKS, rng=rng)
+    metrics: dict[str, Any] = {
+        "accuracy": found.value,
+        "accuracy_interval": [found.low, found.high],
+        "accuracy_tasks": found.tasks,
+    }
     if isinstance(pool, GroupPool):
         bank, queries = learner.bank(pool.x), experiment.evaluation_examples
-        tasks = list(pool.tasks(RANKED_TASKS, **shape, queries=queries, rng=0))
+        tasks = list(pool.tasks(RANKED_TASKS, **shape, queries=queries, rng=rng))
         areas = np.array([_auroc(bank.predict_proba(task)[:, 1], task.query_y) for task in tasks])
         both = np.array([len(np.unique(task.support_y)) == pool.classes for task in tasks])
         metrics["auroc"] = float(np.nanmean(areas))
@@ -159,12 +189,12 @@ def train_predictor(
     stored: RunScores,
     progress: Progress | None = None,
 ) -> QuantilePredictor:
-    """Train Meta-CP's quantile predictor on training tasks.
+    """Train Meta-CP's quantile predictor on tasks of a pool.
 
     Parameters
     ----------
     experiment : Experiment
-        The experiment.
+        The experiment, which names the pool.
     learner : ProtoNet
         Its trained learner.
     data : LoadedPools
@@ -180,10 +210,11 @@ def train_predictor(
         The predictor.
     """
     e, report = experiment, progress or ignore_progress
+    pool = getattr(data.pools, e.predictor)
+    queries = largest_queries(pool, e.shots, e.evaluation_examples)
 
-    def score_training_tasks() -> Stored:
-        queries = e.evaluation_examples
-        tasks = data.pools.train.tasks(QUANTILE_TASKS, **e.task_shape, queries=queries, rng=0)
+    def score_pool_tasks() -> Stored:
+        tasks = pool.tasks(QUANTILE_TASKS, **e.task_shape, queries=queries, rng=0)
         supports, scores = [], []
         for bank, task in embed_tasks(learner, tasks):
             supports.append(bank.leave_one_out([task])[0])
@@ -192,10 +223,12 @@ def train_predictor(
         ids = np.arange(len(scores)).repeat([len(part) for part in scores])
         return Stored(embeddings=np.stack(supports), scores=np.concatenate(scores), tasks=ids)
 
-    known = stored.read_or_compute("training-tasks", score_training_tasks)
+    settings = {**e.task_shape, "count": QUANTILE_TASKS, "queries": queries}
+    known = stored.read_or_compute(f"{e.predictor}-tasks", score_pool_tasks, **settings)
     assert known.embeddings is not None  # a row for each task: the scores of its support examples
     assert known.scores is not None
     assert known.tasks is not None
+    report("fitting Meta-CP's predictor", 0, None)
     predictor = QuantilePredictor(epsilon=e.guarantee.miss_rate, rng=0)
     return predictor.fit(-known.embeddings, predictor.targets(known.scores, known.tasks))
 

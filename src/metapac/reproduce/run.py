@@ -1,62 +1,62 @@
-"""An experiment from data to rows: train, embed or score once, then evaluate every method."""
+"""An experiment from data to rows, with several training seeds."""
 
 from __future__ import annotations
 
-import platform
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from metapac import _document
+from metapac import _checks
 from metapac._runs import lock_folder
 from metapac._types import PathLike, Progress, ignore_progress
-from metapac.datasets.pools import LoadedPools
-from metapac.evaluation import Rows, Study, evaluate, paper_methods
-from metapac.evaluation.methods import SECOND_DELTA
-from metapac.exceptions import BadArtefact
-from metapac.learners.protonet import ProtoNet
-from metapac.learners.training.history import Epoch, History
-from metapac.learners.training.weights import save_weights
+from metapac.evaluation import Summary, read_rows, summarise
+from metapac.evaluation.seeds import check_seeds, find_seeds, seed_folder
+from metapac.evaluation.store import SETTINGS
+from metapac.exceptions import InvalidInput
+from metapac.reproduce.controls import Control, list_controls
 from metapac.reproduce.data import load
 from metapac.reproduce.experiments import Experiment
-from metapac.reproduce.learner import measure_quality, train_learner, train_predictor
-from metapac.reproduce.stored import RunScores
-from metapac.reproduce.studies import make_bank_study, make_pool_study
+from metapac.reproduce.seed import LEARNER_FILE, SeedRun, control_folder, read_learner
 
-LEARNER = _document.Format(
-    "metapac learner",
-    written_by="'metapac reproduce'",
-    remedy="Run 'metapac reproduce' again with another folder.",
-    shape="learner",
-)
+# What the intervals do not cover, beside what `Summary.covers` says.
+_NOTES = {
+    "bank": "All draws take their tasks from those that were scored once; intervals do not cover "
+    "other tasks.",
+    "distinct": "All draws divide the same groups; intervals do not cover other groups.",
+}
 
 
 def reproduce(
     experiment: Experiment,
     folder: PathLike,
     *,
+    seeds: int | None = None,
+    controls: bool = False,
     rng: int = 0,
     home: PathLike | None = None,
     device: str | None = None,
     n_jobs: int = 1,
     backend: str | None = None,
     progress: Progress | None = None,
-) -> Rows:
-    """Train the learner of an experiment and evaluate every method on its calibration draws.
+) -> Summary:
+    """Train the learner of an experiment with several seeds, and evaluate every method on each.
 
-    An interrupted run resumes: training after its last epoch, the evaluation after its last draw.
-    Embeddings and scores are kept in the folder, so that a restart computes none of them again.
+    An interrupted run resumes: training after its last epoch, an evaluation after its last draw.
+    Weights, embeddings and scores are kept in the folder, so that a restart computes none of them
+    again. More seeds or draws extend a finished run.
 
     Parameters
     ----------
     experiment : Experiment
         The experiment.
     folder : str or path
-        Folder of the run. ``learner.json`` in it says how the learner was trained and how good
-        it is.
+        Folder of the run, with a folder ``seed-i`` for each seed. ``learner.json`` in that says
+        how the learner was trained and how good it is.
+    seeds : int, optional
+        Number of training seeds; by default the experiment's.
+    controls : bool, default False
+        Also run the controls of the experiment, in ``controls`` of each seed's folder.
     rng : int, default 0
-        Seed of the training and of the draws.
+        The first seed of the training and of the draws; the others follow it.
     home : str or path, optional
         Folder of the prepared data sets.
     device : str, optional
@@ -70,135 +70,96 @@ def reproduce(
 
     Returns
     -------
-    Rows
-        One row for each draw, method and test task.
+    Summary
+        One line for each method, and ``rows`` with a table for each seed.
 
     Raises
     ------
     InvalidInput
-        If another process is using the folder.
+        If the folder holds another experiment, more seeds or more draws; or if another process is
+        using it.
     """
-    run_folder = Path(folder)
+    seeds = experiment.seeds if seeds is None else _checks.as_whole_number("seeds", seeds)
+    rng = _checks.as_whole_number("rng", rng, minimum=0)
+    _check_folder(Path(folder), rng, seeds)
     report = progress or ignore_progress
-    with lock_folder(run_folder, "metapac reproduce"):
-        data = load(experiment, home=home)
-        learner = _train(experiment, data, run_folder, device, rng, report)
-        return evaluate(
-            make_study(experiment, learner, data, run_folder, report),
-            guarantee=experiment.guarantee,
-            methods=paper_methods(experiment.guarantee, second_delta=SECOND_DELTA),
-            draws=experiment.draws,
-            rng=rng,
-            folder=run_folder,
-            n_jobs=n_jobs,
-            backend=backend,
-            progress=report,
-        )
+    report("reading the data", 0, None)
+    data = load(experiment, home=home)
+    options: dict[str, Any] = {"n_jobs": n_jobs, "backend": backend}
+    rows = []
+    for seed in range(rng, rng + seeds):
+
+        def advance(stage: str, done: int, total: int | None, seed: int = seed) -> None:
+            report(f"seed {seed}: {stage}" if seeds > 1 else stage, done, total)
+
+        place = seed_folder(folder, seed)
+        with lock_folder(place, "metapac reproduce"):
+            run = SeedRun(experiment, data, place, seed, advance)
+            learner = run.train(device)
+            rows.append(run.evaluate(learner, **options))
+            for control in list_controls(experiment) if controls else ():
+                run.evaluate_control(learner, control, **options)
+    return summarise(rows, experiment.guarantee, notes=_notes(experiment))
 
 
-def _train(
-    experiment: Experiment,
-    data: LoadedPools,
-    folder: Path,
-    device: str | None,
-    rng: int,
-    progress: Progress,
-) -> ProtoNet:
-    def on_epoch(epoch: Epoch) -> None:
-        stage = f"training, validation accuracy {epoch.accuracy:.1%}"
-        progress(stage, epoch.epoch, experiment.training.epochs)
-
-    learner, history = train_learner(
-        experiment,
-        data,
-        device=device,
-        checkpoint=folder / "training",
-        rng=rng,
-        on_epoch=on_epoch,
-    )
-    save_weights(learner, folder / "model.safetensors")
-    path = folder / "learner.json"
-    if _stored_weights(path) != _weights_checksum(learner):
-        _document.write(path, _describe_learner(experiment, data, learner, history), LEARNER)
-    return learner
-
-
-def _stored_weights(path: Path) -> object:
-    """Return the checksum of the weights that a stored description belongs to, if there is one."""
-    try:
-        return _document.read(path, LEARNER).get("weights")
-    except (FileNotFoundError, BadArtefact):
-        return None
-
-
-def _describe_learner(
-    experiment: Experiment, data: LoadedPools, learner: ProtoNet, history: History
-) -> dict[str, Any]:
-    pools = {name: pool for name, pool in vars(data.pools).items() if pool is not None}
-    return {
-        "experiment": experiment.describe(),
-        "data": data.checksum,
-        "pools": {name: [len(pool.names), len(pool.y)] for name, pool in pools.items()},
-        "epochs": len(history.epochs),
-        "episodes": len(history.epochs) * experiment.training.episodes_per_epoch,
-        "best_epoch": history.best.epoch,
-        "validation_accuracy": history.best.accuracy,
-        "seconds": round(sum(epoch.seconds for epoch in history.epochs), 1),
-        **measure_quality(experiment, learner, data),
-        "weights": _weights_checksum(learner),
-        "device": _device_name(learner),
-        "versions": {"torch": torch.__version__, "python": platform.python_version()},
-    }
-
-
-def _weights_checksum(learner: ProtoNet) -> str:
-    state = learner.module.state_dict()
-    return _document.data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
-
-
-def _device_name(learner: ProtoNet) -> str:
-    device = next(learner.module.parameters()).device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def make_study(
-    experiment: Experiment,
-    learner: ProtoNet,
-    data: LoadedPools,
-    folder: PathLike,
-    progress: Progress | None = None,
-) -> Study:
-    """Return the calibration draws of an experiment; each example is embedded here, once.
+def read_controls(experiment: Experiment, folder: PathLike) -> list[tuple[Control, Summary]]:
+    """Return the results of the controls that were run.
 
     Parameters
     ----------
     experiment : Experiment
         The experiment.
-    learner : ProtoNet
-        Its trained learner.
-    data : LoadedPools
-        Its data.
     folder : str or path
-        Folder of the run, which keeps embeddings and scores.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+        Folder of the run.
 
     Returns
     -------
-    Study
-        The study.
+    list of (Control, Summary)
+        Each control with its summary over all seeds of the folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a control is finished with some of the seeds only.
     """
-    report = progress or ignore_progress
-    description = {
-        "experiment": experiment.describe(),
-        "data": data.checksum,
-        "weights": _weights_checksum(learner),
-        "torch": torch.__version__,
-    }
-    stored = RunScores(Path(folder), description)
-    predictor = train_predictor(experiment, learner, data, stored, report)
-    report("embedding the pools", 0, None)
-    parts = experiment, learner, data, predictor, stored, description
-    if experiment.tasks_from == "bank":
-        return make_bank_study(*parts, report)
-    return make_pool_study(*parts)
+    seeds = [seed_folder(folder, seed) for seed in find_seeds(folder)]
+    found = []
+    for control in list_controls(experiment):
+        places = [control_folder(seed, control) for seed in seeds]
+        if any((place / SETTINGS).exists() for place in places):
+            rows = [read_rows(place) for place in places]
+            notes = _notes(control.experiment)
+            found.append((control, summarise(rows, control.experiment.guarantee, notes=notes)))
+    return found
+
+
+def read_accuracies(folder: PathLike) -> list[float]:
+    """Return the accuracy of the learner of each seed on new test tasks.
+
+    Parameters
+    ----------
+    folder : str or path
+        Folder of the run.
+
+    Returns
+    -------
+    list of float
+        The accuracies, in order of the seeds.
+    """
+    seeds = [seed_folder(folder, seed) for seed in find_seeds(folder)]
+    return [float(read_learner(seed)["accuracy"]) for seed in seeds]
+
+
+def _notes(experiment: Experiment) -> tuple[str, ...]:
+    note = _NOTES.get(experiment.tasks_from)
+    return () if note is None else (note,)
+
+
+def _check_folder(folder: Path, rng: int, seeds: int) -> None:
+    """Raise if the folder holds a run of one seed, or seeds that are not asked for."""
+    if any((folder / name).exists() for name in (SETTINGS, LEARNER_FILE)):
+        raise InvalidInput(
+            f"{folder} holds a run of a single seed, as metapac wrote it before runs had several; "
+            "it is left as it is. Choose another folder, or read it with read_rows."
+        )
+    check_seeds(folder, rng, seeds)

@@ -25,14 +25,14 @@ class RunScores:
     folder : Path
         Folder of the run.
     provenance : dict
-        What all arrays depend on: the experiment and the checksums of its data and weights. Files
-        with another provenance are replaced.
+        What all arrays depend on: the checksums of data and weights. Files with another provenance
+        are replaced.
     """
 
     folder: Path
     provenance: dict[str, Any]
 
-    def read_or_compute(self, name: str, compute: Callable[[], Stored]) -> Stored:
+    def read_or_compute(self, name: str, compute: Callable[[], Stored], **settings: Any) -> Stored:
         """Return stored arrays; if they are missing, damaged or of another run, compute them.
 
         Parameters
@@ -41,6 +41,8 @@ class RunScores:
             Name of the file, without its ending.
         compute : callable
             Computes the arrays.
+        **settings
+            What else these arrays depend on, as JSON can hold it.
 
         Returns
         -------
@@ -48,7 +50,8 @@ class RunScores:
             The arrays, which are then in the folder.
         """
         path = self.folder / f"{name}.safetensors"
-        wanted = _document.as_json("provenance", self.provenance | {"arrays": name})
+        facts = self.provenance | {"arrays": name, **settings}
+        wanted = _document.as_json("provenance", facts)
         try:
             found = read_stored(path)
         except (FileNotFoundError, BadArtefact):

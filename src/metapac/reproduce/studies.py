@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from metapac._types import Array, Progress
+from metapac._types import Array, Progress, ignore_progress
 from metapac.datasets.pools import LoadedPools
 from metapac.evaluation.draws import Draw, ScoredTask, Study
 from metapac.evaluation.pool_sizes import join_groups
@@ -84,6 +84,72 @@ class BankStudy:
         return self.description
 
 
+class LazyStudy:
+    """A study that is made before its first draw, so that a finished evaluation makes none.
+
+    Parameters
+    ----------
+    description : dict
+        Everything that the draws depend on.
+    make : callable
+        Takes ``progress`` and returns the study.
+    """
+
+    def __init__(self, description: dict[str, Any], make: Callable[[Progress], Study]) -> None:
+        self._description = description
+        self._make: Callable[[Progress], Study] | None = make
+        self._study: Study | None = None
+
+    @property
+    def preferred_backend(self) -> str:
+        """Backend of joblib for `evaluate` with workers: that of the study."""
+        return getattr(self._prepare(), "preferred_backend", "loky")
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Make the study and prepare it, unless that has been done.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called as ``progress(stage, done, total)``.
+        """
+        self._prepare(progress or ignore_progress)
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Return a draw of the study.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The only source of randomness.
+
+        Returns
+        -------
+        Draw
+            The draw.
+        """
+        return self._prepare().draw(rng)
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything that the draws depend on.
+
+        Returns
+        -------
+        dict
+            The description.
+        """
+        return self._description
+
+    def _prepare(self, report: Progress = ignore_progress) -> Study:
+        if self._study is None:
+            assert self._make is not None
+            study = self._make(report)
+            if hasattr(study, "prepare"):
+                study.prepare(report)
+            self._study, self._make = study, None  # workers are sent the study alone
+        return self._study
+
+
 def make_pool_study(
     experiment: Experiment,
     learner: ProtoNet,
@@ -114,16 +180,15 @@ def make_pool_study(
     PoolStudy
         The study.
     """
-    e, pools, distinct = experiment, data.pools, experiment.tasks_from == "distinct"
-    calibration, test = pools.calibration, pools.test
+    e, distinct = experiment, experiment.tasks_from == "distinct"
+    calibration, test = data.pools.calibration, getattr(data.pools, e.new_tasks)
     if distinct:
         calibration = test = join_groups(calibration, test)
         banks = (stored.bank("groups", learner, test.x),) * 2
     else:
-        banks = (
-            stored.bank("calibration", learner, calibration.x),
-            stored.bank("test", learner, test.x),
-        )
+        known = stored.bank("calibration", learner, calibration.x)
+        is_same = test is calibration
+        banks = known, known if is_same else stored.bank("test", learner, test.x)
     return PoolStudy(
         learner,
         calibration,
@@ -205,8 +270,13 @@ def make_bank_study(
             tasks=np.arange(len(supports)).repeat([len(part) for part in supports]),
         )
 
-    known = stored.read_or_compute("calibration-tasks", score_calibration)
-    new = stored.read_or_compute("test-tasks", score_tests)
+    shape, examples = e.task_shape, e.calibration_examples
+    known = stored.read_or_compute(
+        "calibration-tasks", score_calibration, **shape, count=counts[0], queries=examples
+    )
+    new = stored.read_or_compute(
+        "test-tasks", score_tests, **shape, count=counts[1], queries=e.test_examples
+    )
     assert known.embeddings is not None
     assert known.scores is not None
     return BankStudy(

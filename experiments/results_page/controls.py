@@ -1,0 +1,225 @@
+"""Controls: what shift, chance, the choice of delta and the predictor of Meta-CP account for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.results_page.markdown import (
+    SHORT,
+    all_or,
+    enumerate_names,
+    error,
+    error_name,
+    join,
+    link,
+    percent,
+    size,
+    span,
+    table,
+    within,
+)
+from experiments.results_page.splits import EVEN, JOINT, SPLITS
+from experiments.results_page.stored import Evaluation, Result
+from metapac.evaluation import MethodSummary, summarise
+from metapac.evaluation.intervals import CONFIDENCE
+from metapac.evaluation.methods import SECOND_DELTA
+from metapac.verdict.wording import HOLDS
+
+NO_SHIFT, SEEN = "no-shift", "seen"
+PS, PS_TEST, META_CP = "PS", "PS-Test", "Meta-CP"
+POOLS = ("test", "no shift")
+
+
+def find(results: Sequence[Result]) -> str:
+    """Return what the control without shift says."""
+    known = [result for result in results if NO_SHIFT in result.controls]
+    if not known:
+        return ""
+    same = [result.controls[NO_SHIFT] for result in known]
+    lines = [line for each in same for name in SPLITS if (line := each.line(name)).feasible]
+    held = sum(line.verdict == HOLDS for line in lines)
+    return (
+        "On new tasks of the calibration pool, where there is no shift, the criterion of Meta-PS "
+        f"holds, at {percent(CONFIDENCE)} confidence, in {all_or(held, len(lines))} combinations "
+        "of split and experiment. For the joint split, "
+        f"{_tasks_within(same)} of the tasks are within epsilon there, and {_tasks_within(known)} "
+        "of the tasks of the test pool."
+    )
+
+
+def _tasks_within(evaluations: Sequence[Evaluation]) -> str:
+    return span([each.line(JOINT).tasks_within for each in evaluations], ".1%")
+
+
+def section(results: Sequence[Result]) -> str:
+    """Return the controls, each with its table."""
+    return join(
+        [
+            "## Controls",
+            _shift(results),
+            _chance(results),
+            _ps_test(results),
+            _predictor(results),
+        ]
+    )
+
+
+def _shift(results: Sequence[Result]) -> str:
+    known = [result for result in results if NO_SHIFT in result.controls]
+    if not known:
+        return ""
+    methods = (PS, EVEN, JOINT)
+    header = ["experiment", *(f"{m}: {pool}" for m in methods for pool in POOLS)]
+    rows = [
+        [link(result.title), *(cell for m in methods for cell in _with_and_without(result, m))]
+        for result in known
+    ]
+    return join(
+        [
+            "### New tasks without a shift",
+            "Test tasks come from other classes, relations or state-years than calibration tasks, "
+            "as in the paper. The guarantee assumes that both come from one distribution. So the "
+            "same learners were also evaluated on new tasks of the calibration pool, where a "
+            "method must keep its guarantee; what it loses on the test pool is due to the shift. "
+            f"{_state_shift(known)} The table has the tasks within epsilon.",
+            table(header, rows),
+        ]
+    )
+
+
+def _with_and_without(result: Result, name: str) -> list[str]:
+    return [within(each.line(name)) for each in (result, result.controls[NO_SHIFT])]
+
+
+def _state_shift(known: Sequence[Result]) -> str:
+    """Return where the test pool is harder, by the mean error of PS, which pools all examples."""
+    means = {
+        result.title: (result.line(PS).error_mean, result.controls[NO_SHIFT].line(PS).error_mean)
+        for result in known
+    }
+    harder = [
+        f"*{title}* ({test:.3f} against {same:.3f})"
+        for title, (test, same) in means.items()
+        if test > same
+    ]
+    if not harder:
+        return "By the mean error of PS, the test pool is nowhere harder than the calibration pool."
+    return (
+        "By the mean error of PS, the test pool is harder than the calibration pool in "
+        f"{enumerate_names(harder)}."
+    )
+
+
+def _chance(results: Sequence[Result]) -> str:
+    lines = [
+        line
+        for result in results
+        for line in result.lines()
+        if line.feasible and line.method in SPLITS
+    ]
+    gaps = [line.draws_within - line.draws_expected for line in lines]
+    return join(
+        [
+            "### Draws within, by chance",
+            "A draw has few new tasks. So a draw may have more than alpha of them above epsilon "
+            "although its threshold is good, and the share of *draws within* may be below "
+            "1 - delta although the guarantee holds. The column *by chance* in the tables below is "
+            "the share to expect if all thresholds were equally good: the binomial probability, "
+            "given the share of all tasks within. Over all splits, deltas and experiments, the "
+            "share of draws within differs from it by "
+            f"{span([100 * gap for gap in gaps], '+.1f')} points.",
+        ]
+    )
+
+
+def _ps_test(results: Sequence[Result]) -> str:
+    known = [result for result in results if result.has(PS_TEST, JOINT, delta=SECOND_DELTA)]
+    if not known:
+        return ""
+    at, lines = f"delta = {SECOND_DELTA:g}", [_at_second_delta(result) for result in known]
+    header = ["experiment", "labels", "PS-Test at the guarantee's delta", f"PS-Test, {at}"]
+    header += ["tasks within", f"{JOINT}, {at}", "tasks within"]
+    smaller = sum(test.size < joint.size for test, joint in lines)
+    return join(
+        [
+            "### PS-Test at a delta it can afford",
+            "PS-Test calibrates on labels of the new task itself. At the paper's delta it often "
+            f"has too few of them and keeps every label ({SHORT}), which makes it look worse than "
+            f"it is. At {at} it promises that each new task is within epsilon with probability "
+            f"{1 - SECOND_DELTA:g} over its labels. Its sets are then smaller than those of "
+            f"{JOINT} in {all_or(smaller, len(lines))} experiments, but Meta-PS needs none of "
+            "these labels.",
+            table(header, [_ps_test_row(result) for result in known]),
+        ]
+    )
+
+
+def _at_second_delta(result: Result) -> tuple[MethodSummary, MethodSummary]:
+    return result.line(PS_TEST, SECOND_DELTA), result.line(JOINT, SECOND_DELTA)
+
+
+def _ps_test_row(result: Result) -> list[str]:
+    strict, e = result.line(PS_TEST), result.experiment
+    loose, joint = _at_second_delta(result)
+    return [
+        link(result.title),
+        f"{e.labelled_examples * (e.ways or 1)}",
+        _size(strict),
+        _size(loose),
+        within(loose),
+        _size(joint),
+        within(joint),
+    ]
+
+
+def _size(line: MethodSummary) -> str:
+    return size(line) if line.feasible else f"{line.size:.2f} {SHORT}"
+
+
+def _predictor(results: Sequence[Result]) -> str:
+    known = [result for result in results if SEEN in result.controls]
+    if not known:
+        return ""
+    pairs = [_predictor_lines(result) for result in known]
+    columns = ["mean size", error_name(known[0].guarantee), "tasks within"]
+    header = ["experiment", *(f"{pool}: {c}" for pool in ("held out", "seen") for c in columns)]
+    rows = [
+        [link(result.title), *(cell for line in pair for cell in _cells(line))]
+        for result, pair in zip(known, pairs, strict=True)
+    ]
+    return join(
+        [
+            "### Meta-CP's predictor on data held out from training",
+            "Meta-CP predicts a quantile of the scores of each task from its labelled examples. "
+            "Fisch et al. train that predictor on scores of classes that their network was not "
+            "trained on, by dividing the training classes into folds. Here it is trained on the "
+            "validation pool, which the learner was not trained on either (*held out*). The "
+            "control trains it on the learner's training pool (*seen*), on the same draws.",
+            table(header, rows),
+            _compare_predictors(pairs) + _not_run(results, known),
+        ]
+    )
+
+
+def _not_run(results: Sequence[Result], known: Sequence[Result]) -> str:
+    titles = [f"*{result.title}*" for result in results if result not in known]
+    return f" The control was not run for {enumerate_names(titles)}." if titles else ""
+
+
+def _predictor_lines(result: Result) -> tuple[MethodSummary, MethodSummary]:
+    seen = result.controls[SEEN]
+    same = [rows.take(rows.draw < seen.draws) for rows in result.rows(META_CP)]
+    return summarise(same, result.guarantee)[0], seen.line(META_CP)
+
+
+def _cells(line: MethodSummary) -> list[str]:
+    return [size(line), error(line), within(line)]
+
+
+def _compare_predictors(pairs: Sequence[tuple[MethodSummary, MethodSummary]]) -> str:
+    better = sum(unseen.tasks_within > seen.tasks_within for unseen, seen in pairs)
+    held = sum(unseen.verdict == HOLDS for unseen, _ in pairs)
+    return (
+        f"With data held out, more tasks are within epsilon in {all_or(better, len(pairs))} "
+        f"experiments. The criterion of Meta-PS holds for Meta-CP in {all_or(held, len(pairs))}."
+    )

@@ -1,0 +1,118 @@
+"""Markdown: tables, numbers with their intervals, links and lists of names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from experiments.results_page.stored import Result
+from metapac.evaluation import MethodSummary
+from metapac.evaluation.intervals import Interval
+from metapac.guarantee import Guarantee
+from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+
+NONE = "\N{EN DASH}"
+MARKS = {HOLDS: "✓", VIOLATED: "✗", UNDECIDED: "?"}
+SHORT, SPACE = "†", "\N{NO-BREAK SPACE}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, aligned: str = "l") -> str:
+    """Return a table; ``aligned`` says "l" or "r" for its first columns, and "r" for the others."""
+    rules = {"l": "---", "r": "---:"}
+    rule = [rules[side] for side in aligned.ljust(len(header), "r")]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rows))
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    """Return a list with a bullet for each sentence."""
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def join(parts: Iterable[str]) -> str:
+    """Return paragraphs, empty ones left out."""
+    return "\n\n".join(part for part in parts if part)
+
+
+def enumerate_names(names: Sequence[str], link: str = "and") -> str:
+    """Return names as a phrase: "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} {link} {last}" if first else last
+
+
+def with_interval(value: float, interval: Interval, form: str) -> str:
+    """Return a number and its interval in brackets; the number alone if that is unbounded."""
+    if not all(map(math.isfinite, interval)):
+        return format(value, form)
+    low, high = (format(end, form).removesuffix("%") for end in interval)
+    return f"{value:{form}} {interval_of(low, high)}"
+
+
+def interval_of(low: str, high: str) -> str:
+    """Return an interval in brackets, which no line break divides."""
+    return f"[{low},{SPACE}{high}]"
+
+
+def size(line: MethodSummary) -> str:
+    """Return the mean set size of a method."""
+    return with_interval(line.size, line.size_interval, ".2f")
+
+
+def error(line: MethodSummary) -> str:
+    """Return the (1 - alpha) quantile of the error of a method."""
+    return with_interval(line.error_quantile, line.error_quantile_interval, ".3f")
+
+
+def within(line: MethodSummary) -> str:
+    """Return the share of tasks within epsilon, with the mark of the verdict."""
+    share, *interval = with_interval(line.tasks_within, line.tasks_within_interval, ".1%").split(
+        " "
+    )
+    return " ".join([f"{share}{SPACE}{mark(line)}", *interval])
+
+
+def method_rows(result: Result, methods: Sequence[str], facts: Sequence[str]) -> list[list[str]]:
+    """Return a row for each method that was run; ``facts`` stand in the first column, in order."""
+    shown = [method for method in methods if result.has(method)]
+    beside = [*facts, *[""] * (len(shown) - len(facts))]
+    lines = [result.line(method) for method in shown]
+    return [
+        [fact, line.method, size(line), error(line), within(line)]
+        for fact, line in zip(beside, lines, strict=True)
+    ]
+
+
+def mark(line: MethodSummary) -> str:
+    """Return the mark of a verdict; another if the method kept every label for want of data."""
+    return MARKS[line.verdict] if line.feasible else SHORT
+
+
+def error_name(guarantee: Guarantee) -> str:
+    """Return the name of the (1 - alpha) quantile of the error, such as "90 % error"."""
+    return f"{100 * (1 - guarantee.alpha):g} % error"
+
+
+def anchor(title: str) -> str:
+    """Return the anchor of a heading."""
+    allowed = [c for c in title.lower() if c.isalnum() or c in " -"]
+    return "".join(allowed).replace(" ", "-")
+
+
+def link(title: str) -> str:
+    """Return a link to the section of an experiment."""
+    return f"[{title}](#{anchor(title)})"
+
+
+def all_or(count: int, total: int) -> str:
+    """Return a count out of a total: "all 7", "5 of 7" or "none of 7"."""
+    return f"all {total}" if count == total else f"{count or 'none'} of {total}"
+
+
+def percent(value: float, form: str = ".0%") -> str:
+    """Return a share in prose: "95 %"."""
+    return format(value, form).replace("%", " %")
+
+
+def span(values: Sequence[float], form: str) -> str:
+    """Return a range such as "3 % to 7 %", or one number if both ends read the same."""
+    low, high = (percent(end, form) for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,78 @@
+"""Related methods on the same draws: what each promises, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.results_page.markdown import (
+    enumerate_names,
+    error_name,
+    join,
+    link,
+    method_rows,
+    table,
+)
+from experiments.results_page.splits import JOINT
+from experiments.results_page.stored import Result
+from metapac.evaluation.neighbours import PROMISES
+from metapac.verdict.wording import HOLDS, VIOLATED
+
+
+def _known(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if result.has(*PROMISES, JOINT)]
+
+
+def find(results: Sequence[Result]) -> str:
+    """Return how often Meta-PS's criterion holds for each of the related methods."""
+    known = _known(results)
+    if not known:
+        return ""
+    return (
+        f"Related methods promise less. Of {len(known)} experiments, the criterion of Meta-PS is "
+        f"violated by {_counts(known, VIOLATED)}; it holds for {_counts(known, HOLDS)}."
+    )
+
+
+def _counts(known: Sequence[Result], verdict: str) -> str:
+    """Return the methods with a verdict, and in how many experiments they have it."""
+    parts = []
+    for name in PROMISES:
+        lines = [result.line(name) for result in known]
+        count = sum(line.verdict == verdict and line.feasible for line in lines)
+        parts += [f"{name} in {count}"] if count else []
+    return enumerate_names(parts) if parts else "none of them"
+
+
+def section(results: Sequence[Result]) -> str:
+    """Return the promises of the related methods, and their results."""
+    known = _known(results)
+    if not known:
+        return ""
+    promises = [[name, _sentence(promise)] for name, promise in PROMISES.items()]
+    promises.insert(
+        0,
+        [
+            "Meta-PS",
+            "With probability 1 - delta over the calibration data, at least 1 - alpha of new "
+            "tasks have a miss rate of at most epsilon (Park et al. 2022).",
+        ],
+    )
+    names = (*PROMISES, JOINT)
+    rows = [row for each in known for row in method_rows(each, names, [link(each.title)])]
+    quantile = error_name(known[0].guarantee)
+    return join(
+        [
+            "## Related methods",
+            "These methods are for data from several sources. They ran on the same scores, with "
+            "each task as a source. None of them has delta, and only the last has alpha. Here they "
+            "are held to the criterion of Meta-PS, which they do not promise.",
+            table(["method", "what it promises"], promises, aligned="ll"),
+            table(
+                ["experiment", "method", "mean size", quantile, "tasks within"], rows, aligned="ll"
+            ),
+        ]
+    )
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:] + "."

@@ -1,0 +1,110 @@
+"""The rule of the published research code on the same scores: a grid search, twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.results_page.markdown import NONE, enumerate_names, join, link, table
+from experiments.results_page.splits import EVEN
+from experiments.results_page.stored import Evaluation, Result
+from metapac.evaluation import Rows
+from metapac.reproduce.methods import GRID_NAME, STEP
+
+
+class Agreement(NamedTuple):
+    """How far the thresholds of the grid are from the exact ones."""
+
+    draws: int  # in which one of the rules found a threshold above zero
+    zero: int  # draws in which both found zero, which keeps every label
+    none: int  # draws in which both found none for want of data, which keeps every label
+    largest: float  # difference of thresholds
+    other_sets: int  # tasks whose error or mean size differs
+    tasks: int
+
+    @property
+    def is_within_step(self) -> bool:
+        """Whether no threshold differs by more than a step of the grid."""
+        return self.largest <= STEP * (1 + 1e-6)
+
+
+def compare(evaluation: Evaluation) -> Agreement:
+    """Return how far the grid's thresholds and sets are from those of the exact rule."""
+    pairs = zip(evaluation.rows(EVEN), evaluation.rows(GRID_NAME), strict=True)
+    return _add(_compare_rows(exact, grid) for exact, grid in pairs)
+
+
+def _compare_rows(exact: Rows, grid: Rows) -> Agreement:
+    """Return the agreement of the rules on the draws of one seed."""
+    higher = np.maximum(exact.threshold, grid.threshold)
+    is_none, is_zero = np.isneginf(higher), higher == 0
+    is_found = ~(is_none | is_zero)
+    gaps = np.abs(exact.threshold[~is_none] - grid.threshold[~is_none])
+    is_other = (exact.error != grid.error) | (exact.size != grid.size)
+    found, zero, none = (
+        len(np.unique(exact.draw[which])) for which in (is_found, is_zero, is_none)
+    )
+    largest = float(gaps.max(initial=0.0))
+    return Agreement(found, zero, none, largest, int(is_other.sum()), int(is_found.sum()))
+
+
+def evaluations(result: Result) -> list[Evaluation]:
+    """Return the evaluations of an experiment that ran the grid: the main one and controls."""
+    found = [result, *result.controls.values()]
+    return [each for each in found if each.has(EVEN, GRID_NAME)]
+
+
+def find(results: Sequence[Result]) -> str:
+    """Return whether the research code's rule and ours agree."""
+    found = _add(compare(each) for result in results for each in evaluations(result))
+    words = "in all" if found.is_within_step else "**but not in all**"
+    return (
+        "On the same scores, the rule of the published research code, which searches a grid of "
+        f"step {STEP:g}, gives the thresholds of our even split up to that step {words} "
+        f"{found.draws:,} draws with a threshold above zero (largest difference "
+        f"{found.largest:.3g}); the sets differ on {found.other_sets:,} of their {found.tasks:,} "
+        f"new tasks.{_state_trivial(found)}"
+    )
+
+
+def _state_trivial(found: Agreement) -> str:
+    """Return in how many draws the rules agree because both keep every label."""
+    parts = [f"{found.zero:,} draws with a threshold of zero"] if found.zero else []
+    parts += [f"{found.none:,} with too few data for any"] if found.none else []
+    if not parts:
+        return ""
+    return f" They also agree, by keeping every label, in {enumerate_names(parts)}."
+
+
+def section(results: Sequence[Result]) -> str:
+    """Return the table of differences."""
+    header = ["experiment", "draws compared", "threshold zero", "too few data"]
+    header += ["largest difference of thresholds", "other sets"]
+    return join(
+        [
+            "### The rule of the research code",
+            f"The published research code searches a grid of step {STEP:g} for the largest "
+            "threshold whose Clopper-Pearson bound is at most epsilon, in each task and then "
+            f"across tasks, with the even split. Here that rule runs on the scores that {EVEN} "
+            "sees. Its threshold may be lower by up to a step, and sets differ where a score lies "
+            "between the two thresholds. *Other sets* counts the new tasks whose error or mean set "
+            "size differs. Draws in which both rules find a threshold of zero, or have too few "
+            "data for any, are counted apart: there both keep every label.",
+            table(header, [_row(result) for result in results if evaluations(result)]),
+        ]
+    )
+
+
+def _row(result: Result) -> list[str]:
+    found = _add(map(compare, evaluations(result)))
+    sets = f"{found.other_sets:,} of {found.tasks:,}"
+    counts = [f"{count:,}" for count in (found.draws, found.zero, found.none)]
+    largest = f"{found.largest:.3g}" if found.draws else NONE
+    return [link(result.title), *counts, largest, sets if found.draws else NONE]
+
+
+def _add(parts: Iterable[Agreement]) -> Agreement:
+    draws, zero, none, largest, other_sets, tasks = zip(*parts, strict=True)
+    return Agreement(sum(draws), sum(zero), sum(none), max(largest), sum(other_sets), sum(tasks))

@@ -1,0 +1,148 @@
+"""The splits of Meta-PS against each other: paired differences, and small calibration tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.results_page.markdown import (
+    NONE,
+    SHORT,
+    enumerate_names,
+    interval_of,
+    join,
+    link,
+    size,
+    span,
+    table,
+    within,
+)
+from experiments.results_page.stored import Evaluation, Result
+from metapac.planning import plan
+
+EVEN, TIGHT, JOINT = SPLITS = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
+NAMES = tuple(method.split()[-1] for method in SPLITS)
+FIGURE = "small_tasks.png"
+
+
+def find(results: Sequence[Result]) -> str:
+    """Return how much smaller the joint split makes the sets, on large tasks and on small ones."""
+    known = [result for result in results if result.has(EVEN, JOINT)]
+    savings = [_saving(result) for result in known if result.line(EVEN).feasible]
+    words = f"Our joint split makes the sets of the paper's even split smaller by {_range(savings)}"
+    by_size = [sizes_of_tasks(result) for result in has_small_tasks(results)]
+    if by_size:
+        count = min(min(evaluations) for evaluations in by_size)
+        small = [_saving(each[count]) for each in by_size if count in each]
+        words += f", and by {_range(small)} where a calibration task has only {count} examples"
+    return f"{words}."
+
+
+def _range(savings: Sequence[float]) -> str:
+    return span(savings, ".0%")
+
+
+def has_small_tasks(results: Sequence[Result]) -> list[Result]:
+    """Return the experiments that were also run with small calibration tasks."""
+    return [result for result in results if len(sizes_of_tasks(result)) > 1]
+
+
+def _saving(evaluation: Evaluation) -> float:
+    return 1 - evaluation.line(JOINT).size / evaluation.line(EVEN).size
+
+
+def sizes_of_tasks(result: Result) -> dict[int, Evaluation]:
+    """Return the evaluations with each number of calibration examples a task, in order."""
+    found: dict[int, Evaluation] = {
+        int(name.removeprefix("n-")): control
+        for name, control in result.controls.items()
+        if name.startswith("n-")
+    }
+    if result.examples_per_task is not None:
+        found[result.examples_per_task] = result
+    return dict(sorted(found.items()))
+
+
+def section(results: Sequence[Result]) -> str:
+    """Return the tables of paired differences and of small calibration tasks."""
+    return join(
+        [
+            "## The splits against each other",
+            "All [splits](guarantee.md#the-splits) have the same guarantee: *even* is the paper's, "
+            "*tight* and *joint* are ours. They see the same draws, so that their mean set sizes "
+            f"are compared draw by draw. {_fewest_tasks(results)}",
+            _paired_table(results),
+            _small_tasks(results),
+        ]
+    )
+
+
+def _paired_table(results: Sequence[Result]) -> str:
+    header = ["experiment", "even", "tight", "joint", "tight - even", "joint - even"]
+    return table([*header, "joint - tight"], [_paired(result) for result in results])
+
+
+def _paired(result: Result) -> list[str]:
+    pairs = ((TIGHT, EVEN), (JOINT, EVEN), (JOINT, TIGHT))
+    return [
+        link(result.title),
+        *(_size(result, name) for name in SPLITS),
+        *(_difference(result, *pair) for pair in pairs),
+    ]
+
+
+def _fewest_tasks(results: Sequence[Result]) -> str:
+    """Return how many calibration tasks each split needs at the deltas of the page."""
+    by_delta = {result.delta: result.guarantee for result in results}
+    parts = []
+    for delta, g in sorted(by_delta.items()):
+        needed = [
+            f"{name} {plan(epsilon=g.miss_rate, alpha=g.alpha, delta=delta, split=name).tasks}"
+            for name in NAMES
+        ]
+        parts.append(f"at delta = {delta:g} {enumerate_names(needed)}")
+    return (
+        f"A split needs this many calibration tasks, or it keeps every label: {'; '.join(parts)}."
+    )
+
+
+def _size(result: Result, method: str) -> str:
+    if not result.has(method):
+        return NONE
+    line = result.line(method)
+    return f"{line.size:.3f}" + ("" if line.feasible else f" {SHORT}")
+
+
+def _difference(result: Result, first: str, second: str) -> str:
+    if not result.has(first, second):
+        return NONE
+    sizes = result.compare(first, second)
+    low, high = (f"{end:+.3f}" for end in (sizes.low, sizes.high))
+    return f"{sizes.difference:+.3f} {interval_of(low, high)}"
+
+
+def _small_tasks(results: Sequence[Result]) -> str:
+    shown = has_small_tasks(results)
+    if not shown:
+        return ""
+    rows = [
+        [link(result.title) if i == 0 else "", f"{n:,}", *_sizes(evaluation)]
+        for result in shown
+        for i, (n, evaluation) in enumerate(sizes_of_tasks(result).items())
+    ]
+    header = ["experiment", "examples a task", "even", "tight", "joint", "tasks within, joint"]
+    return join(
+        [
+            "### Small calibration tasks",
+            "The same learners and test tasks, with fewer examples in each calibration task.",
+            table(header, rows),
+            "![Mean set size over the number of calibration examples a task, one panel for each "
+            "experiment, one line for each split of Meta-PS, and the oracle as a dotted line]"
+            f"(figures/{FIGURE})",
+        ]
+    )
+
+
+def _sizes(evaluation: Evaluation) -> list[str]:
+    lines = [evaluation.line(name) for name in SPLITS]
+    sizes = [size(line) + ("" if line.feasible else f" {SHORT}") for line in lines]
+    return [*sizes, within(lines[-1]) if lines[-1].feasible else NONE]

@@ -1,0 +1,398 @@
+"""The sentences and tables of the results page, on results made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.results_page import (
+    controls,
+    learners,
+    neighbours,
+    opening,
+    research_code,
+    sections,
+    splits,
+)
+from experiments.results_page.markdown import (
+    NONE,
+    all_or,
+    anchor,
+    enumerate_names,
+    mark,
+    span,
+    table,
+    with_interval,
+)
+from experiments.results_page.sampling_noise import remove_noise
+from experiments.results_page.splits import EVEN, JOINT, TIGHT
+from experiments.results_page.stored import Evaluation, Result
+from metapac.evaluation import Rows
+from metapac.evaluation.neighbours import PROMISES
+from metapac.reproduce.experiments import EXPERIMENTS, Published
+from metapac.reproduce.methods import GRID_NAME, STEP, all_methods
+from tests.helpers.studies import method_rows
+
+LOW, HIGH = 0.05, 0.3  # errors, with epsilon 0.1
+NBSP = "\N{NO-BREAK SPACE}"
+CONV4, FEWREL = "miniimagenet", "fewrel"
+Change = Callable[[str, float], dict[str, Any]]  # of the rows of a method at a delta
+
+
+def make_rows(key: tuple[str, float], seed: int, change: Change, draws: int = 4) -> Rows:
+    """Rows of 20 tasks a draw, all with one error, size and threshold."""
+    default: dict[str, Any] = {
+        "error": LOW,
+        "size": 2.0 + seed / 100,
+        "threshold": 0.4,
+        "feasible": True,
+    }
+    values = default | change(*key)
+    rows = method_rows(
+        np.full((draws, 20), values["error"]),
+        np.full((draws, 20), values["size"]),
+        method=key[0],
+        delta=key[1],
+        feasible=values["feasible"],
+        examples=500,
+    )
+    return replace(rows, threshold=np.full(len(rows), values["threshold"]))
+
+
+def unchanged(method: str, delta: float) -> dict[str, Any]:
+    return {}
+
+
+def make_evaluation(name: str, change: Change = unchanged, seeds: int = 3) -> Evaluation:
+    g = EXPERIMENTS[name].guarantee
+    keys = [(each.name, each.guarantee.failure_probability) for each in all_methods(g)]
+    return Evaluation(
+        g,
+        [{"draws": 4}] * seeds,
+        [{key: make_rows(key, seed, change) for key in keys} for seed in range(seeds)],
+    )
+
+
+def make_result(
+    name: str = CONV4,
+    change: Change = unchanged,
+    *,
+    seeds: int = 3,
+    accuracy: float = 0.7,
+    ran: dict[str, Evaluation] | None = None,
+) -> Result:
+    main = make_evaluation(name, change, seeds)
+    pools = {"test": [18, 1000], "calibration": [40, 1000]}
+    facts = {"accuracy": accuracy, "episodes": 10, "seconds": 5.0, "device": "cpu", "pools": pools}
+    return Result(
+        main.guarantee,
+        main.settings,
+        main.by_seed,
+        experiment=EXPERIMENTS[name],
+        learners=[facts] * seeds,
+        controls=ran or {},
+    )
+
+
+def errors(by_method: dict[str, float]) -> Change:
+    return lambda method, delta: {"error": by_method[method]} if method in by_method else {}
+
+
+def lacks_data(*names: str) -> Change:
+    return lambda method, delta: {"feasible": method not in names}
+
+
+# Markdown
+
+
+def test_names_numbers_and_tables_read_well() -> None:
+    assert enumerate_names(["a"]) == "a"
+    assert enumerate_names(["a", "b", "c"]) == "a, b and c"
+    assert span([0.031, 0.069], ".0%") == "3 % to 7 %"
+    assert span([0.031, 0.034], ".0%") == "3 %"
+    assert with_interval(0.9612, (0.95, 0.97), ".1%") == f"96.1% [95.0,{NBSP}97.0]"
+    assert with_interval(2.5, (-np.inf, np.inf), ".2f") == "2.50"
+    assert [all_or(count, 7) for count in (7, 3, 0)] == ["all 7", "3 of 7", "none of 7"]
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+    assert anchor("mini-ImageNet, Conv4 (small)") == "mini-imagenet-conv4-small"
+
+
+def test_a_method_without_enough_data_is_not_said_to_hold() -> None:
+    result = make_result(change=lacks_data("PS-Test"))
+    assert mark(result.line(EVEN)) == "✓"
+    assert mark(result.line("PS-Test")) == "†"
+
+
+# The first screen
+
+
+def find_lines(results: Sequence[Result], *words: str) -> str:
+    (line,) = [each for each in opening._findings(results) if each.startswith(words)]
+    return line
+
+
+def test_where_all_hold_nothing_else_is_said() -> None:
+    results = [make_result(change=errors({"PS": HIGH, "Meta-CP": HIGH})), make_result(FEWREL)]
+    assert find_lines(results, "The guarantee") == (
+        "The guarantee of **Meta-PS** holds, of the experiments with enough data for it, in all 2 "
+        "with the even split, all 2 with the tight split and all 2 with the joint split."
+    )
+    assert find_lines(results, "The same criterion") == (
+        "The same criterion is violated in 1 of 2 by **PS** (holds: *FewRel, CNN sentence "
+        "encoder*) and 1 of 2 by **Meta-CP** (holds: *FewRel, CNN sentence encoder*). As an "
+        "estimate, with the [sampling noise](#sampling-noise) of the errors taken out, the 90 % "
+        "error is above epsilon for PS in 1 of 2 and for Meta-CP in 1 of 2."
+    )
+
+
+def test_a_guarantee_that_is_violated_or_lacks_data_is_named() -> None:
+    results = [make_result(change=errors({TIGHT: HIGH})), make_result(FEWREL, lacks_data(EVEN))]
+    assert find_lines(results, "The guarantee") == (
+        "The guarantee of **Meta-PS** holds, of the experiments with enough data for it, in all 1 "
+        "with the even split (too few data: *FewRel, CNN sentence encoder*), 1 of 2 with the tight "
+        "split (violated: *mini-ImageNet, Conv4*, 0.0 % within) and all 2 with the joint split."
+    )
+
+
+def test_many_exceptions_are_counted() -> None:
+    names = (CONV4, FEWREL, "heart")
+    results = [make_result(name, errors({"PS": LOW})) for name in names]
+    assert "none of 3 by **PS** (holds: 3)" in find_lines(results, "The same criterion")
+
+
+def test_a_row_has_size_error_and_share() -> None:
+    result = make_result(change=lacks_data(EVEN))
+    rows = [row.split(" | ") for row in opening._main_table([result]).splitlines()[2:]]
+    assert [row[1] for row in rows] == ["PS", "Meta-CP", EVEN, JOINT]
+    assert rows[-1][2:] == [
+        f"2.01 [1.99,{NBSP}2.03]",
+        f"0.050 [0.050,{NBSP}0.050]",
+        f"100.0%{NBSP}✓ [98.5,{NBSP}100.0] |",
+    ]
+    assert rows[2][-1].startswith(f"100.0%{NBSP}†")
+    assert rows[0][0] == "| **[mini-ImageNet, Conv4](#mini-imagenet-conv4)**"
+    assert rows[1][0] == "| epsilon 0.1, delta 1e-05; 3 seeds"
+    assert rows[2][0] == f"| accuracy 70.0% [70.0,{NBSP}70.0]"
+    assert rows[3][0] == "| published: 66.9% to 68.2%"
+    del result.by_seed[0][JOINT, result.delta]
+    assert TIGHT in opening._main_table([result]).splitlines()[-1]
+
+
+# Splits
+
+
+def joint_size(size: float) -> Change:
+    return lambda method, delta: {"size": size} if method == JOINT else {"size": 4.0}
+
+
+def test_savings_are_those_of_large_and_of_the_smallest_tasks() -> None:
+    small = {
+        f"n-{n}": make_evaluation(CONV4, joint_size(size))
+        for n, size in ((75, 1.0), (150, 2.0), (300, 3.0))
+    }
+    fewer = {name: each for name, each in small.items() if name != "n-75"}
+    results = [
+        make_result(CONV4, joint_size(3.8), ran=small),
+        make_result("heart", joint_size(3.6)),
+        make_result(FEWREL, joint_size(3.8), ran=fewer),
+    ]
+    assert splits.find(results) == (
+        "Our joint split makes the sets of the paper's even split smaller by 5 % to 10 %, and by "
+        "75 % where a calibration task has only 75 examples."
+    )
+    assert list(splits.sizes_of_tasks(results[0])) == [75, 150, 300, 2500]
+    assert splits.has_small_tasks(results) == results[::2]
+
+
+def test_pairs_are_compared_over_seeds() -> None:
+    row = splits._paired(make_result(change=joint_size(3.5)))
+    assert row[1:4] == ["4.000", "4.000", "3.500"]
+    assert row[5] == f"-0.500 [-0.500,{NBSP}-0.500]"
+    results = [make_result(), make_result("heart-distinct")]
+    assert splits._fewest_tasks(results) == (
+        "A split needs this many calibration tasks, or it keeps every label: at delta = 1e-05 even "
+        "225, tight 116 and joint 111; at delta = 0.01 even 90, tight 47 and joint 45."
+    )
+
+
+# Controls
+
+
+def test_the_control_without_shift_is_compared_with_the_test_pool() -> None:
+    same = make_evaluation(CONV4)
+    result = make_result(CONV4, errors({JOINT: HIGH, "PS": HIGH}), ran={"no-shift": same})
+    assert controls.find([result, make_result("heart")]) == (
+        "On new tasks of the calibration pool, where there is no shift, the guarantee holds in all "
+        "3 combinations of split and experiment. For the joint split, 100.0 % of the tasks are "
+        "within epsilon there, and 0.0 % of the tasks of the test pool."
+    )
+    assert "harder than the calibration pool in *mini-ImageNet, Conv4* (0.300 against 0.050)" in (
+        controls.section([result])
+    )
+    assert controls.find([make_result()]) == ""
+
+
+def test_predictors_are_compared_on_the_draws_of_the_control() -> None:
+    seen = make_evaluation(CONV4, errors({"Meta-CP": HIGH}))
+    seen.settings = [{"draws": 2}] * 3
+    result = make_result(CONV4, ran={"seen": seen})
+    for methods in result.by_seed:  # the draws that the control does not have
+        rows = methods["Meta-CP", 1e-5]
+        methods["Meta-CP", 1e-5] = replace(rows, error=np.where(rows.draw < 2, 0.01, 0.9))
+    unseen, control = controls._predictor_lines(result)
+    assert unseen.error_mean == pytest.approx(0.01)
+    assert control.error_mean == pytest.approx(HIGH)
+    assert "more tasks are within epsilon in all 1 experiments" in controls.section([result])
+
+
+def test_ps_test_is_compared_at_the_second_delta() -> None:
+    def smaller(method: str, delta: float) -> dict[str, Any]:
+        return {"size": 1.5} if (method, delta) == ("PS-Test", 0.1) else {}
+
+    text = controls.section([make_result(change=smaller)])
+    assert "smaller than those of Meta-PS joint in all 1 experiments" in text
+
+
+# Sampling noise
+
+
+def noisy_rows(rates: Any, examples: int) -> Rows:
+    counted = np.random.default_rng(0).binomial(examples, rates, (40, 50)) / examples
+    return method_rows(counted, examples=examples)
+
+
+def test_noise_around_one_miss_rate_is_removed() -> None:
+    rows = noisy_rows(0.097, 500)
+    assert np.quantile(rows.error, 0.9) > 0.11  # although no task is above epsilon
+    shrunk = remove_noise(rows)
+    assert shrunk.mean() == pytest.approx(rows.error.mean())
+    # The variance left is an error of estimation: its standard deviation is that of the variance
+    # of 2000 binomial shares, 0.097 * 0.903 / 500 * sqrt(2 / 2000); five of them are allowed.
+    assert shrunk.var() <= 5 * 0.097 * 0.903 / 500 * np.sqrt(2 / 2000)
+
+
+def test_the_spread_of_miss_rates_is_kept() -> None:
+    rates = np.where(np.arange(50) < 25, 0.05, 0.25)
+    shrunk = remove_noise(noisy_rows(rates, 20))
+    assert np.sqrt(shrunk.var()) == pytest.approx(0.1, abs=0.01)
+    exact = method_rows(np.full((2, 5), 0.1), examples=500)
+    np.testing.assert_allclose(remove_noise(exact), 0.1)
+
+
+# The research code
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"), [(0.99 * STEP, "in all 24"), (1.01 * STEP, "**but not in all** 24")]
+)
+def test_a_threshold_beyond_a_step_is_found(gap: float, words: str) -> None:
+    def shifted(method: str, delta: float) -> dict[str, Any]:
+        return {"threshold": 0.4 - gap} if method == GRID_NAME else {}
+
+    result = make_result(change=shifted, ran={"no-shift": make_evaluation(CONV4)})
+    agreement = research_code.compare(result)
+    assert agreement.largest == pytest.approx(gap)
+    assert agreement.is_within_step == (gap < STEP)
+    assert (agreement.draws, agreement.tasks, agreement.other_sets) == (12, 240, 0)
+    sentence = research_code.find([result])
+    assert words in sentence
+    assert sentence.endswith("The sets differ on 0 of 480 new tasks.")
+
+
+def test_other_sets_and_infinite_thresholds_are_found() -> None:
+    def other(method: str, delta: float) -> dict[str, Any]:
+        return {"size": 1.0, "threshold": -np.inf} if method == GRID_NAME else {}
+
+    agreement = research_code.compare(make_result(change=other))
+    assert agreement.other_sets == 240
+    assert not agreement.is_within_step
+    both = make_result(change=lambda method, delta: {"threshold": -np.inf})
+    assert research_code.compare(both).largest == 0
+
+
+# Neighbours
+
+
+def test_neighbours_are_counted_by_verdict() -> None:
+    change = errors({"FedCP-QQ": HIGH, "HCP": HIGH, "averaged thresholds": HIGH})
+    assert neighbours.find([make_result(change=change), make_result(FEWREL, change)]) == (
+        "Related methods promise less. Of 2 experiments, the criterion of Meta-PS is violated by "
+        "FedCP-QQ in 2, averaged thresholds in 2 and HCP in 2; it holds for multi-environment in 2."
+    )
+    all_high = errors(dict.fromkeys(PROMISES, HIGH))
+    assert neighbours.find([make_result(change=all_high)]).endswith("it holds for none of them.")
+
+
+# Learners
+
+
+def test_accuracy_is_compared_with_the_least_published() -> None:
+    results = [make_result(accuracy=0.67), make_result(FEWREL, accuracy=0.8)]
+    assert learners.find(results) == (
+        "The accuracy of the learners reaches a published one in *mini-ImageNet, Conv4* and is "
+        "below the published ones in *FewRel, CNN sentence encoder* (by 3.1 points)."
+    )
+    assert learners.find([make_result("heart")]) == ""
+    assert learners.accuracy(make_result(seeds=2)) == "70.0%"
+    assert learners.published(make_result()) == "66.9% to 68.2%"
+    assert learners.published(make_result("heart")) == NONE
+
+
+def test_published_accuracies_are_plausible_and_have_a_source() -> None:
+    published = [each for experiment in EXPERIMENTS.values() for each in experiment.published]
+    assert published
+    for each in published:
+        assert isinstance(each, Published)
+        assert 0.5 < each.accuracy < 1
+        assert each.learner
+        assert any(word in each.source for word in ("20", "github.com"))
+
+
+# Sections
+
+
+def test_claims_of_one_sentence_are_in_one_row() -> None:
+    results = [make_result(), make_result("miniimagenet-conv4-strong"), make_result("cifar10c")]
+    text = sections.claims_section(results)
+    assert text.count("Figure 3(a)") == 2  # PS and Meta-CP share a sentence
+    assert text.count("Figure 8(b)") == 1
+    row = next(line for line in text.splitlines() if "PS: the 90 % quantile" in line)
+    assert row.count("**does not agree** (0.050, 100.0%)") == 2
+
+
+def test_a_section_says_what_a_reader_must_know() -> None:
+    result = make_result("cifar10c", errors({TIGHT: HIGH}), seeds=2)
+    text = sections.experiment_section(result)
+    assert "given these two learners" in text
+    assert "Draws share tasks: each takes 50 of the same" in text
+    assert "**Meta-PS tight violates its guarantee on these test tasks**" in text
+    assert "Meta-PS even, grid" not in text
+    heart = sections.experiment_section(make_result("heart"))
+    assert "Draws share state-years: the test pool has 18 of them." in heart
+    assert "given these" not in heart
+    distinct = sections.experiment_section(make_result("heart-distinct"))
+    assert "Draws share state-years: each divides the same 58 anew." in distinct
+
+
+def test_a_guarantee_that_held_but_might_not_is_no_violation() -> None:
+    result = make_result()
+    for methods, above in zip(result.by_seed, (0, 1, 3), strict=True):  # of 20 tasks
+        rows = methods[TIGHT, result.delta]
+        error = np.where(rows.task < above, HIGH, LOW)
+        methods[TIGHT, result.delta] = replace(rows, error=error)
+    text = sections.experiment_section(result)
+    assert "so that we cannot tell yet: Meta-PS tight (93.3 % within)." in text
+    assert "violate" not in text
+    broken = sections.experiment_section(make_result(change=errors({TIGHT: HIGH})))
+    assert "we cannot tell yet" not in broken
+
+
+def test_thresholds_of_zero_are_counted() -> None:
+    result = make_result(change=lambda method, delta: {"threshold": 0.0} if method == EVEN else {})
+    assert "In 12 of 12 draws the threshold of Meta-PS even is zero" in (
+        sections.experiment_section(result)
+    )
