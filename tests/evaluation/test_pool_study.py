@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from metapac import Guarantee
-from metapac.evaluation import PoolStudy, ScoredTask, evaluate, summarise
+from metapac.evaluation import Draw, PoolStudy, ScoredTask, evaluate, paper_methods, summarise
 from metapac.evaluation import predictor as predictors
-from metapac.learners import CallableLearner, PrototypeLearner, SklearnLearner
+from metapac.learners import CallableLearner, ProtoNet, PrototypeLearner, SklearnLearner
 from metapac.meta_cp import QuantilePredictor
 from metapac.scoring import score_tasks
-from metapac.tasks import ClassPool, DomainPool, GroupPool
+from metapac.tasks import ClassPool, DomainPool, GroupPool, Task
+from tests.evaluation.test_methods import expected as expected_thresholds
 from tests.helpers.studies import same_rows
 
 G = Guarantee(epsilon=0.2, alpha=0.3, delta=0.1)
@@ -80,6 +83,97 @@ def test_a_draw_is_what_slow_loops_score(name: str) -> None:
         np.testing.assert_allclose(study.predict_proba(task), table, rtol=1e-9)
 
 
+def slow_draw(study: PoolStudy, banks: Any, predictor: Any, rng: np.random.Generator) -> Draw:
+    """Return a draw whose tasks are drawn, scored and predicted one at a time."""
+    seeds, of_class = rng.spawn(2), study.labelled + study.test_queries
+    shape: dict[str, Any] = {"ways": 3, "shots": 4}
+    known = study.calibration.tasks(16, **shape, queries=study.queries, rng=seeds[0])
+    new = study.test.tasks(3, **shape, queries=of_class, rng=seeds[1])
+
+    def quantile(bank: Any, task: Task) -> float:
+        return float(predictor.predict(-bank.leave_one_out([task]))[0])
+
+    tests = []
+    for task in new:
+        table, labels = banks[1].predict_proba(task), task.query_y
+        is_labelled = [i % of_class < study.labelled for i in range(len(labels))]
+        true = np.array([row[label] for row, label in zip(table, labels, strict=True)])
+        own, rest = np.array(is_labelled), ~np.array(is_labelled)
+        tests.append(ScoredTask(true[own], true[rest], table[rest], quantile(banks[1], task)))
+    scores = np.concatenate([banks[0].scores([task]) for task in known])
+    names = np.repeat(np.arange(16), len(scores) // 16)
+    return Draw(scores, names, tests, np.array([quantile(banks[0], task) for task in known]))
+
+
+@pytest.mark.parametrize("learner", [PrototypeLearner(), ProtoNet(torch.nn.Identity())], ids=repr)
+def test_rows_are_those_of_loops_over_tasks_and_methods(learner: Any) -> None:
+    x, rng = np.float32, np.random.default_rng(0)
+    pools = [ClassPool(p.x.astype(x), p.y) for p in (classes(0), classes(8, rng=1))]
+    predictor = QuantilePredictor(epsilon=0.2, rng=0).fit(-rng.random((9, 12)), -rng.random(9))
+    options: dict[str, Any] = {"queries": 8, "tasks": 16, "predictor": predictor}
+    study = make(learner, *pools, **options)
+    rows = evaluate(
+        study, guarantee=G, methods=paper_methods(G, second_delta=0.2), draws=2, n_jobs=2
+    )
+    banks = [learner.bank(pool.x) for pool in pools]
+    for number, seed in enumerate(np.random.SeedSequence(0).spawn(2)):
+        draw = slow_draw(study, banks, predictor, np.random.default_rng(seed))
+        of_draw = rows.take(rows.draw == number)
+        assert len(of_draw.methods()) == 10
+        for name, delta in of_draw.methods():
+            chosen = of_draw.select(name, delta)
+            cuts = expected_thresholds(name, replace(G, delta=delta), draw)
+            np.testing.assert_allclose(chosen.threshold, cuts, rtol=0, atol=1e-6, err_msg=name)
+            for i, (test, cut) in enumerate(zip(draw.tests, cuts, strict=True)):
+                assert isinstance(test, ScoredTask)
+                missed = [true < np.asarray(cut, true.dtype) for true in test.true_scores]
+                kept = [(row >= np.asarray(cut, row.dtype)).sum() for row in test.scores]
+                assert chosen.error[i] == pytest.approx(np.mean(missed), abs=1e-6)
+                assert chosen.size[i] == pytest.approx(np.mean(kept), abs=1e-6)
+
+
+def test_embedded_pools_are_shared_by_threads() -> None:
+    pools = classes(), classes(8, rng=1)
+    assert make(PrototypeLearner(), *pools).preferred_backend == "threading"
+    assert make(CallableLearner(nearest), *pools).preferred_backend == "loky"
+    banks = tuple(PrototypeLearner().bank(pool.x) for pool in pools)
+    assert make(PrototypeLearner(), *pools, banks=banks).preferred_backend == "threading"
+
+
+class CachedBank:
+    """A bank of someone's own, which remembers the last task."""
+
+    def __init__(self, x: Any) -> None:
+        self.bank = PrototypeLearner().bank(x)
+
+    def scores(self, tasks: Any) -> Any:
+        self.last = tasks[-1]
+        return self.bank.scores(tasks)
+
+    def predict_proba(self, task: Task) -> Any:
+        self.last = task
+        return self.bank.predict_proba(self.last)
+
+
+class CachedLearner(PrototypeLearner):
+    def bank(self, x: Any) -> Any:
+        return CachedBank(x)
+
+
+class LockedBank(CachedBank):
+    thread_safe = True
+
+
+def test_a_bank_of_your_own_is_shared_by_threads_only_if_it_says_so() -> None:
+    pools = classes(), classes(8, rng=1)
+    assert make(CachedLearner(), *pools).preferred_backend == "loky"
+    cached, locked = ([kind(pool.x) for pool in pools] for kind in (CachedBank, LockedBank))
+    choices = {(True, True): "threading", (True, False): "loky", (False, True): "loky"}
+    for which, backend in choices.items():
+        banks = tuple((cached, locked)[safe][i] for i, safe in enumerate(which))
+        assert make(CachedLearner(), *pools, banks=banks).preferred_backend == backend
+
+
 def test_groups_are_tasks_drawn_with_replacement() -> None:
     study = make(
         PrototypeLearner(), groups(), groups(20, rng=1), tasks=300, tests=20, test_queries=9
@@ -91,6 +185,20 @@ def test_groups_are_tasks_drawn_with_replacement() -> None:
     assert {len(task.query) for task in tests} == {9 + 20}
     draw = study.draw(np.random.default_rng(0))
     assert [len(test.labelled_scores) for test in draw.tests] == [20] * 20
+
+
+def test_tasks_of_unequal_size_keep_their_scores() -> None:
+    pool, rng = groups(), np.random.default_rng(0)
+    kept = np.sort(rng.permutation(len(pool.y))[:300])
+    unequal = GroupPool(pool.x[kept], pool.y[kept], pool.groups[kept], classes=2)
+    learner = PrototypeLearner()
+    study = make(learner, unequal, groups(20, rng=1), tasks=9, test_queries=9)
+    draw = study.draw(np.random.default_rng(3))
+    tasks, _ = study.sample(np.random.default_rng(3))
+    assert len({len(task.query) for task in tasks}) > 1
+    for number, task in enumerate(tasks):
+        own = learner.bank(unequal.x).scores([task])
+        np.testing.assert_array_equal(draw.scores[draw.tasks == number], own)
 
 
 def test_distinct_groups_are_used_once() -> None:

@@ -121,6 +121,20 @@ def test_the_rows_are_the_same_from_other_processes(backend: str | None) -> None
     assert os.getpid() not in processes
 
 
+@dataclass(frozen=True)
+class Threaded(SmallStudy):
+    """A study whose draws would rather share memory."""
+
+    preferred_backend = "threading"
+
+
+def test_a_study_may_prefer_threads() -> None:
+    options: dict[str, Any] = {"guarantee": GUARANTEE, "methods": WITH_PROCESS, "draws": 3}
+    for backend, is_here in ((None, True), ("loky", False)):
+        rows = evaluate(Threaded(), **options, n_jobs=2, backend=backend)
+        assert (set(rows.select("process").threshold) == {os.getpid()}) == is_here
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     distributed = import_module("distributed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from metapac.evaluation import Draw, Summary, evaluate, evaluate_seeds, read_seeds, summarise
+from metapac.evaluation.seeds import check_seeds, find_seeds
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 MADE: list[int] = []
@@ -120,3 +122,30 @@ def test_other_folders_are_explained(tmp_path: Path) -> None:
     evaluate(SmallStudy(), guarantee=GUARANTEE, draws=1, folder=tmp_path)
     with pytest.raises(ValueError, match="holds the evaluation of a single study. Read it with"):
         read_seeds(tmp_path)
+
+
+def test_only_numbered_folders_are_seeds(tmp_path: Path) -> None:
+    run(tmp_path, seeds=2)
+    for name in ("seed-x", "seed-", "seed-1.old", "seed--1"):
+        shutil.copytree(tmp_path / "seed-1", tmp_path / name)
+    (tmp_path / "seed-7").mkdir()  # nothing has begun there
+    assert find_seeds(tmp_path) == [0, 1]
+    assert read_seeds(tmp_path).seeds == 2
+    run(tmp_path, seeds=12)
+    assert find_seeds(tmp_path) == [*range(12)]  # as numbers: 10 follows 9
+
+
+@pytest.mark.parametrize(
+    ("held", "rng", "seeds", "first", "count"),
+    [((0, 1), 0, 1, 0, 2), ((3,), 5, 2, 3, 4), ((9,), 1, 2, 1, 9), ((0, 9), 4, 1, 0, 10)],
+)
+def test_the_remedy_for_a_seed_that_is_left_out_works(
+    tmp_path: Path, held: tuple[int, ...], rng: int, seeds: int, first: int, count: int
+) -> None:
+    for seed in held:
+        (tmp_path / f"seed-{seed}").mkdir()
+        (tmp_path / f"seed-{seed}" / "evaluation.json").touch()
+    with pytest.raises(ValueError, match=f"Pass rng={first} and seeds={count}, or choose"):
+        check_seeds(tmp_path, rng, seeds)
+    check_seeds(tmp_path, first, count)
+    assert {*held, rng, rng + seeds - 1} <= {*range(first, first + count)}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from metapac.learners import CallableLearner
 from metapac.scoring import score_tasks
 from metapac.tasks import ClassPool, Task
+from metapac.tasks.batch import TaskBatch
 from tests.tasks.test_pools import pool_of, same
 
 EQUAL = np.repeat(np.arange(7), 9)
@@ -120,3 +121,28 @@ def test_a_dataset_is_refused_with_the_adapter_to_use() -> None:
     ):
         with pytest.raises(ValueError, match=message.format(name, inner)):
             ClassPool(data, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("y", [EQUAL, EQUAL[:60]], ids=["equal", "unequal"])
+def test_tasks_drawn_together_are_those_drawn_one_by_one(y: Any) -> None:
+    pool = ClassPool(np.arange(float(len(y))), [f"class {c}" for c in y], name="pool")
+    for shots, queries in ((2, 4), (0, 6)):
+        options: dict[str, Any] = {"ways": 3, "shots": shots, "queries": queries}
+        tasks = pool.tasks(20, **options, rng=5)
+        together = tasks.draw()
+        assert isinstance(together, TaskBatch)
+        assert checksum(together) == checksum(tasks)
+        assert [task.class_names for task in together] == [task.class_names for task in tasks]
+        assert all(task.x is pool.x for task in together)
+        assert checksum(pool.tasks(7, **options, rng=5).draw()) == checksum(tasks[:7])
+
+
+def test_tasks_of_several_shapes_or_transformed_data_are_drawn_one_by_one() -> None:
+    plain = ClassPool(np.arange(63.0)[:, None], EQUAL)
+    changed = ClassPool(plain.x, EQUAL, transform=lambda rng: lambda x, rng: 2 * x)
+    for pool, ways in ((plain, [2, 3]), (changed, 2)):
+        tasks = pool.tasks(5, ways=ways, shots=2, queries=4, rng=0)
+        together = tasks.draw()
+        assert isinstance(together, list)
+        assert checksum(together) == checksum(tasks)
+    assert not plain.tasks(0, ways=2, shots=1, queries=1, rng=0).draw()

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.tasks.drawing import assign, count_noun, draw_positions, positions_by_id, select_rows
+from metapac.tasks.drawing import (
+    DrawnTasks,
+    assign,
+    count_noun,
+    draw_all,
+    draw_positions,
+    fill_in_threads,
+    positions_by_id,
+    select_rows,
+)
 from metapac.tasks.lazy import LazyArray
 
 
@@ -51,3 +62,35 @@ def test_positions_are_drawn_without_replacement() -> None:
 @pytest.mark.parametrize(("n", "text"), [(0, "0 classes"), (1, "1 class"), (2, "2 classes")])
 def test_nouns_agree_with_their_numbers(n: int, text: str) -> None:
     assert count_noun(range(n), "class", "es") == text
+
+
+@given(st.integers(0, 300))
+def test_every_row_is_filled_once(count: int) -> None:
+    filled = np.zeros(count, int)
+    parts = []
+
+    def fill(rows: range) -> None:
+        parts.append(rows)
+        filled[rows.start : rows.stop] += 1
+
+    fill_in_threads(fill, count)
+    assert (filled == 1).all()
+    assert len(parts) == min(3, max(1, -(-count // 64)))
+
+
+def test_what_goes_wrong_in_a_thread_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        fill_in_threads(lambda rows: 1 // rows.start, 300)
+
+
+def test_tasks_that_are_drawn_when_accessed_are_drawn_once() -> None:
+    calls = []
+
+    def draw(i: int, rng: np.random.Generator) -> int:
+        calls.append(i)
+        return i
+
+    drawn: Any = draw_all(DrawnTasks(3, draw, np.random.SeedSequence(0)))  # type: ignore[arg-type]
+    assert list(drawn) == list(drawn) == calls == [0, 1, 2]
+    others: Any = range(2)
+    assert draw_all(others) == list(others)

@@ -53,6 +53,14 @@ def test_hundreds_of_tasks_from_a_handful_of_classes_are_reported() -> None:
     )
 
 
+def test_more_classes_than_tasks_are_no_larger_sample() -> None:
+    tasks = [task_of("1", ("a", "b", "c")), task_of("2", ("c", "d", "e"))]
+    reuse = class_reuse(tasks)
+    assert reuse.describe().endswith(
+        "For tasks of new classes, the sample is smaller than 2 tasks, since some share classes."
+    )
+
+
 def test_domain_tasks_are_counted_too() -> None:
     pool = DomainPool(np.zeros(24), np.arange(24) % 3, np.repeat(["a", "b"], 12))
     assert class_reuse(pool.tasks(ways=3, shots=1, queries=1, rng=0)).classes == 6

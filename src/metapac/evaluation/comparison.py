@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from metapac._types import Floats
 from metapac.evaluation.intervals import mean_by_draw, mean_interval
 from metapac.evaluation.rows import Rows
 from metapac.exceptions import InvalidInput
@@ -25,9 +27,10 @@ class SizeComparison:
         Mean difference, first minus second.
     low, high : float
         Ends of its 95 % confidence interval: Student's t over the mean sizes of the draws, which
-        are independent given the study. With one draw it is the whole line.
+        are independent given the study, or of the training seeds if there are three or more. With
+        one draw it is the whole line.
     draws : int
-        Number of draws.
+        Number of draws, of all seeds together.
 
     Examples
     --------
@@ -47,14 +50,14 @@ class SizeComparison:
 
 
 def compare_sizes(
-    rows: Rows, first: str, second: str, *, delta: float | None = None
+    rows: Rows | Sequence[Rows], first: str, second: str, *, delta: float | None = None
 ) -> SizeComparison:
     """Return the difference between the mean set sizes of two methods, paired by draw.
 
     Parameters
     ----------
-    rows : Rows
-        Results of an evaluation.
+    rows : Rows or sequence of Rows
+        Results of an evaluation; or of several, one for each training seed.
     first, second : str
         Names of the methods.
     delta : float, optional
@@ -74,6 +77,24 @@ def compare_sizes(
     >>> compare_sizes(rows, "Meta-PS joint", "Meta-PS even").difference < 0
     True
     """
+    by_seed = (rows,) if isinstance(rows, Rows) else tuple(rows)
+    sizes = [_mean_sizes(each, first, second, delta) for each in by_seed]  # (2, draws) each
+    low, high = mean_interval([ones - others for ones, others in sizes])
+    ones, others = np.concatenate(sizes, axis=1)
+    return SizeComparison(
+        first=first,
+        second=second,
+        first_size=float(np.mean(ones)),
+        second_size=float(np.mean(others)),
+        difference=float(np.mean(ones - others)),
+        low=low,
+        high=high,
+        draws=len(ones),
+    )
+
+
+def _mean_sizes(rows: Rows, first: str, second: str, delta: float | None) -> Floats:
+    """Return the mean sizes of two methods on each draw of one seed."""
     one = rows.select(first, delta)
     other = rows.select(second, float(one.delta[0]))
     if set(one.draw.tolist()) != set(other.draw.tolist()):
@@ -81,16 +102,4 @@ def compare_sizes(
             f"{first!r} and {second!r} must have been run on the same draws to be compared. "
             "Evaluate them together."
         )
-    ones, others = mean_by_draw(one, one.size), mean_by_draw(other, other.size)
-    differences = ones - others
-    low, high = mean_interval([differences])
-    return SizeComparison(
-        first=first,
-        second=second,
-        first_size=float(np.mean(ones)),
-        second_size=float(np.mean(others)),
-        difference=float(np.mean(differences)),
-        low=low,
-        high=high,
-        draws=len(differences),
-    )
+    return np.stack([mean_by_draw(each, each.size) for each in (one, other)])

@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike
 
 from metapac import _scores
 from metapac._types import Array
+from metapac.evaluation.ordered import order_scores
 from metapac.exceptions import InvalidInput
+from metapac.grouping import Grouped
 
 
 class NewTask(Protocol):
@@ -276,6 +278,11 @@ class Draw:
                 f"quantiles are given for the calibration tasks, but test task {missing[0]} has "
                 "none. Predict them for all tasks, or for none."
             )
+
+    @cached_property
+    def ordered(self) -> Grouped:
+        """Calibration scores by task, ascending within each; sorted once for all methods."""
+        return order_scores(self.scores, self.tasks)
 
 
 class Study(Protocol):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from metapac._selection import kth_smallest
 from metapac._types import Array
 from metapac.binomial import allowed_errors, threshold
 from metapac.demands import min_sample_size
 from metapac.evaluation.draws import Draw
-from metapac.evidence import collect_evidence
+from metapac.evaluation.ordered import ordered_evidence
 from metapac.guarantee import Guarantee
 from metapac.meta_cp.corrections import Correction
 from metapac.meta_cp.estimator import MetaCP
@@ -177,10 +179,11 @@ def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) ->
 
 def _ps(draw: Draw, g: Guarantee) -> Chosen:
     """PS: all calibration scores pooled, as if they came from one task."""
-    epsilon, delta = g.miss_rate, g.failure_probability
-    cut = threshold(draw.scores, epsilon=epsilon, delta=delta)
-    feasible = allowed_errors(len(draw.scores), epsilon, delta) >= 0
-    return same_for_all(draw, cut, feasible=feasible)
+    scores = draw.ordered.scores
+    errors = allowed_errors(len(scores), g.miss_rate, g.failure_probability)
+    if errors < 0:
+        return same_for_all(draw, -math.inf, feasible=False)
+    return same_for_all(draw, kth_smallest(scores, errors) + 0.0)  # no negative zero
 
 
 def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
@@ -193,7 +196,7 @@ def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
 
 def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
     """Meta-PS: a threshold for each calibration task, then one for all new tasks."""
-    (part,) = collect_evidence(g, draw.scores, draw.tasks, None).parts(g)
+    (part,) = ordered_evidence(draw.ordered, g).parts(g)
     return same_for_all(draw, part.outcome().threshold, feasible=part.demand().is_feasible())
 
 
@@ -202,7 +205,7 @@ def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
     assert draw.quantiles is not None  # evaluate_draw leaves the method out without them
     levels = {"epsilon": g.miss_rate, "delta": g.failure_probability}
     method = MetaCP(**levels, over="examples", on_infeasible="trivial")
-    method.calibrate(draw.scores, draw.tasks, draw.quantiles)
+    method.calibrate_grouped(draw.ordered, draw.quantiles)
     correction = Correction(method.correction_, method.split_)
     feasible = correction.leaves_room(g.miss_rate, len(method.tasks_))
     predicted = [test.quantile for test in draw.tests if test.quantile is not None]

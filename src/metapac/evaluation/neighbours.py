@@ -12,9 +12,12 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from metapac._types import Array
+from metapac._selection import kth_smallest
+from metapac._types import Array, Floats
 from metapac.evaluation.draws import Draw
 from metapac.evaluation.methods import Chosen, Method, Rule, same_for_all
+from metapac.evaluation.ordered import order_scores, select_ranks
+from metapac.grouping import Grouped, group
 from metapac.guarantee import Guarantee
 
 _RANKS = 64  # ranks within a task that FedCP-QQ tries, spread evenly if a task has more examples
@@ -150,42 +153,84 @@ def _least_rank(examples: int, tasks: int, within: int, epsilon: float) -> int |
 
 def _fedcp_qq(draw: Draw, g: Guarantee) -> Chosen:
     """FedCP-QQ: a quantile of one quantile from each task; tasks are cut to the smallest."""
-    parts = _split(draw)
-    examples = min(len(part) for part in parts)
-    ranks = choose_ranks(examples, len(parts), g.miss_rate)
+    ordered = draw.ordered
+    examples, tasks = int(ordered.sizes.min()), len(ordered.sizes)
+    ranks = choose_ranks(examples, tasks, g.miss_rate)
     if ranks is None:
         return same_for_all(draw, -math.inf, feasible=False)
     within, across = ranks
-    reported = [np.partition(-part[:examples], within - 1)[within - 1] for part in parts]
-    return same_for_all(draw, -float(np.partition(reported, across - 1)[across - 1]))
+    if examples < ordered.sizes.max():  # the first examples of each task, in their own order
+        ordered = _cut_tasks(draw, examples)
+    lowest = np.full((tasks, 1), examples - within)  # the same rank, counted from below
+    reported = np.sort(select_ranks(ordered, lowest)[:, 0])
+    return same_for_all(draw, float(reported[tasks - across]))
+
+
+def _cut_tasks(draw: Draw, examples: int) -> Grouped:
+    """Return the first scores of each task, ascending."""
+    grouped = group(draw.scores, draw.tasks)
+    parts = np.split(grouped.scores, np.cumsum(grouped.sizes)[:-1])
+    names = np.arange(len(parts)).repeat(examples)
+    return order_scores(np.concatenate([part[:examples] for part in parts]), names)
 
 
 def _averaged(draw: Draw, g: Guarantee) -> Chosen:
     """The mean over tasks of their split conformal thresholds."""
-    cuts = np.array([conformal_threshold(part, g.miss_rate) for part in _split(draw)])
+    cuts = _conformal_thresholds(draw, g.miss_rate)
     return same_for_all(draw, float(cuts.mean()), feasible=bool(np.isfinite(cuts).all()))
 
 
 def _hcp(draw: Draw, g: Guarantee) -> Chosen:
     """HCP: a weighted quantile of all scores, with equal weight for each task and the new one."""
-    parts = _split(draw)
-    scores = np.concatenate(parts)
-    weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in parts])
-    order = scores.argsort(kind="stable")
-    below = np.concatenate([[0.0], weights[order].cumsum()[:-1]])  # mass below each score
-    allowed = g.miss_rate * (len(parts) + 1) - 1  # the new task may be missed altogether
+    scores, sizes = draw.ordered.scores, draw.ordered.sizes
+    allowed = g.miss_rate * (len(sizes) + 1) - 1  # the new task may be missed altogether
     if allowed < 0:
         return same_for_all(draw, -math.inf, feasible=False)
-    ranked = scores[order]
-    first = np.searchsorted(ranked, ranked)  # equal scores have the mass below the first of them
-    return same_for_all(draw, float(ranked[below[first] <= allowed][-1]))
+    if (sizes == sizes[0]).all():  # all scores weigh the same
+        return same_for_all(draw, kth_smallest(scores, _floor(allowed * sizes[0])))
+    return same_for_all(draw, weighted_threshold(scores, (1 / sizes).repeat(sizes), allowed))
+
+
+def weighted_threshold(scores: Array, weights: Floats, allowed: float) -> float:
+    """Return the largest score below which the scores weigh at most ``allowed``.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n,)
+        The scores.
+    weights : ndarray, shape (n,)
+        Weight of each.
+    allowed : float
+        The weight, at least 0.
+
+    Returns
+    -------
+    float
+        The score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.evaluation.neighbours import weighted_threshold
+    >>> weighted_threshold(np.array([3.0, 1.0, 2.0]), np.array([1.0, 0.5, 0.5]), allowed=0.7)
+    2.0
+    """
+    order = scores.argsort(kind="stable")
+    ranked, below = scores[order], np.concatenate([[0.0], weights[order].cumsum()[:-1]])
+    first = np.searchsorted(ranked, ranked)  # equal scores have the weight below the first of them
+    return float(ranked[below[first] <= allowed][-1])
 
 
 def _multi_environment(draw: Draw, g: Guarantee) -> Chosen:
     """Multi-environment split conformal: a threshold of each task, then a quantile across tasks."""
-    cuts = [conformal_threshold(part, g.miss_rate) for part in _split(draw)]
-    cut = conformal_threshold(np.array(cuts), g.alpha)
+    cut = conformal_threshold(_conformal_thresholds(draw, g.miss_rate), g.alpha)
     return same_for_all(draw, cut, feasible=cut > -math.inf)
+
+
+def _conformal_thresholds(draw: Draw, epsilon: float) -> Floats:
+    """Return the split conformal threshold of each task."""
+    ranks = [[_floor(epsilon * (n + 1)) - 1] for n in draw.ordered.sizes.tolist()]
+    return select_ranks(draw.ordered, np.array(ranks))[:, 0]
 
 
 def conformal_threshold(scores: Array, epsilon: float) -> float:
@@ -210,15 +255,13 @@ def conformal_threshold(scores: Array, epsilon: float) -> float:
     >>> conformal_threshold(np.arange(1, 20), epsilon=0.1)
     2.0
     """
-    rank = math.floor(epsilon * (len(scores) + 1) * (1 + 2.0**-50))  # 0.1 * 20 is 2, not less
+    rank = _floor(epsilon * (len(scores) + 1))
     return float(np.partition(scores, rank - 1)[rank - 1]) if rank else -math.inf
 
 
-def _split(draw: Draw) -> list[Array]:
-    """Return the scores of each task; tasks are sorted by number."""
-    order = np.argsort(draw.tasks, kind="stable")
-    borders = np.flatnonzero(np.diff(draw.tasks[order])) + 1
-    return np.split(draw.scores[order], borders)
+def _floor(product: float) -> int:
+    """Return the largest whole number up to a product that may be rounded: 0.1 * 20 is 2."""
+    return math.floor(product * (1 + 2.0**-50))
 
 
 FEDCP_QQ = Rule(_fedcp_qq)

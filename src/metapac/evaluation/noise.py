@@ -78,9 +78,10 @@ def flag_tasks(rows: Rows, epsilon: float) -> NDArray[np.bool_]:
         task whose miss rate is at most epsilon is flagged with a probability of at most 0.05. An
         exact error needs no limit.
     """
-    missed = np.rint(rows.error * rows.examples)
-    low, _ = clopper_pearson_interval(missed, rows.examples, confidence=1 - 2 * LEVEL)
-    return np.where(rows.examples > 0, low, rows.error) > epsilon
+    counts = np.stack([np.rint(rows.error * rows.examples), rows.examples])
+    (missed, examples), position = np.unique(counts, axis=1, return_inverse=True)
+    low, _ = clopper_pearson_interval(missed, examples, confidence=1 - 2 * LEVEL)
+    return np.where(rows.examples > 0, low[position.ravel()], rows.error) > epsilon
 
 
 def explained_by_noise(rows: Rows, alpha: float) -> float:

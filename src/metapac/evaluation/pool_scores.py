@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -19,6 +19,10 @@ Score = str | ScoreFunction | None
 
 class PoolScores(Protocol):
     """Scores of tasks of one pool."""
+
+    @property
+    def thread_safe(self) -> bool:
+        """Whether threads may score tasks at the same time."""
 
     def true_scores(self, tasks: Sequence[Task]) -> Array:
         """Return the scores of the true labels of all queries, to calibrate on.
@@ -67,6 +71,11 @@ class BankScores:
     bank: Any
     score: Score = None
 
+    @property
+    def thread_safe(self) -> bool:
+        """Whether the bank says that threads may share it."""
+        return bool(getattr(self.bank, "thread_safe", False))
+
     def true_scores(self, tasks: Sequence[Task]) -> Array:
         """Return the scores of the true labels of all queries, to calibrate on.
 
@@ -97,6 +106,9 @@ class BankScores:
         list of ndarray, shape (q, classes)
             One for each task.
         """
+        if self.score is None and hasattr(self.bank, "predict_tasks"):
+            tables: list[Floats] = self.bank.predict_tasks(tasks)
+            return tables
         if self.score is None:
             return [self.bank.predict_proba(task) for task in tasks]
         options: dict[str, Any] = {"score": self.score, "bank": self.bank}
@@ -113,7 +125,14 @@ class AdaptedScores:
         The learner.
     score : str or ScoreFunction, optional
         Score function, as in `metapac.scoring.score_tasks`.
+
+    Attributes
+    ----------
+    thread_safe : bool
+        False: not every learner can be adapted in several threads.
     """
+
+    thread_safe: ClassVar[bool] = False
 
     learner: Learner
     score: Score = None

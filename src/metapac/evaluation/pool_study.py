@@ -23,6 +23,8 @@ from metapac.evaluation.pool_sizes import (
 from metapac.evaluation.predictor import find_obstacle, fit_predictor, predict_quantiles
 from metapac.exceptions import InvalidInput
 from metapac.learners.protocols import Learner
+from metapac.tasks.batch import query_sizes
+from metapac.tasks.drawing import draw_all
 from metapac.tasks.settings import Choice
 from metapac.tasks.task import Task
 
@@ -96,6 +98,10 @@ class PoolStudy:
         guarantee with another.
     notes : tuple of str
         Remarks on the results, such as that Meta-CP is left out, and why.
+    preferred_backend : str
+        Backend of joblib for `evaluate` with workers: "threading" if pools are embedded, since each
+        process would need a copy of the embeddings; "loky", processes, otherwise. A bank of your
+        own is shared by threads only if it has an attribute ``thread_safe`` that is True.
 
     Raises
     ------
@@ -163,6 +169,12 @@ class PoolStudy:
         self.notes = tuple(notes)
         self._description = self._describe() if description is None else description
 
+    @property
+    def preferred_backend(self) -> str:
+        """Backend of joblib for `evaluate` with workers."""
+        known, new, _ = self._prepare()
+        return "threading" if known.thread_safe and new.thread_safe else "loky"
+
     def prepare(self, progress: Progress | None = None) -> None:
         """Embed the pools and train Meta-CP's predictor, unless that has been done.
 
@@ -192,7 +204,7 @@ class PoolStudy:
     def _score_pool(self, pool: Any, bank: Any = None) -> PoolScores:
         return score_pool(self._learner, pool, score=self.score, bank=bank)
 
-    def sample(self, rng: np.random.Generator) -> tuple[list[Task], list[Task]]:
+    def sample(self, rng: np.random.Generator) -> tuple[Sequence[Task], Sequence[Task]]:
         """Return the calibration tasks and the new tasks of a draw.
 
         Parameters
@@ -202,14 +214,14 @@ class PoolStudy:
 
         Returns
         -------
-        calibration : list of Task
+        calibration : sequence of Task
             The calibration tasks.
-        tests : list of Task
+        tests : sequence of Task
             The new tasks.
         """
         if not self.distinct:
             known, new = self._draw_tasks(*rng.spawn(2))
-            return list(known), list(new)
+            return draw_all(known), draw_all(new)
         *seeds, for_order = rng.spawn(3)
         order = for_order.permutation(len(self.test.names)).tolist()
         known, new = self._draw_tasks(*seeds)
@@ -245,7 +257,7 @@ class PoolStudy:
         known, _, predictor = self._prepare()
         return Draw(
             scores=known.true_scores(tasks),
-            tasks=np.arange(len(tasks)).repeat([len(task.query) for task in tasks]),
+            tasks=np.arange(len(tasks)).repeat(query_sizes(tasks)),
             tests=self._score_tests(tests),
             quantiles=predict_quantiles(predictor, known, tasks),
         )
@@ -275,7 +287,7 @@ class PoolStudy:
         """
         return self._description
 
-    def _score_tests(self, tasks: list[Task]) -> list[ScoredTask]:
+    def _score_tests(self, tasks: Sequence[Task]) -> list[ScoredTask]:
         """Return scored new tasks; the first queries of each class are the labelled examples."""
         _, new, predictor = self._prepare()
         predicted = predict_quantiles(predictor, new, tasks)

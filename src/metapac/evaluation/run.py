@@ -55,7 +55,8 @@ def evaluate(
     n_jobs : int, default 1
         Number of joblib workers; -1 uses all cores.
     backend : str, optional
-        Backend of joblib, such as "loky", "threading" or "dask".
+        Backend of joblib, such as "loky", "threading" or "dask"; by default the study's
+        ``preferred_backend``, or else "loky".
     progress : callable, optional
         Called as ``progress(stage, done, total)``, with ``total=None`` where it is not known.
 
@@ -142,7 +143,8 @@ def _run_parallel(
     calls = [joblib.delayed(_run)(*job) for job in jobs]
     # Dask would send the study with each draw; scattered, it is sent once.
     options = {"scatter": [jobs[0][0]]} if backend == "dask" else {}
-    with joblib.parallel_config(backend=backend or "loky", n_jobs=n_jobs, **options):
+    chosen = backend or getattr(jobs[0][0], "preferred_backend", "loky")
+    with joblib.parallel_config(backend=chosen, n_jobs=n_jobs, **options):
         workers = joblib.effective_n_jobs(n_jobs)
         try:
             parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)

@@ -12,9 +12,9 @@ from metapac._types import PathLike, Progress, ignore_progress
 from metapac.evaluation.draws import Study
 from metapac.evaluation.methods import Method
 from metapac.evaluation.run import evaluate
-from metapac.evaluation.store import read_guarantee, read_rows, read_settings
+from metapac.evaluation.store import SETTINGS, read_guarantee, read_rows, read_settings
 from metapac.evaluation.summary import Summary, summarise
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
 
 
@@ -90,7 +90,7 @@ training, and the calibration draws and new tasks, not what all seeds share, suc
     if folder is None:
         return _evaluate(make_study, None, range(rng, rng + seeds), options, progress)
     with lock_folder(folder, "metapac study"):
-        _check_seeds(Path(folder), rng, seeds)
+        check_seeds(folder, rng, seeds)
         return _evaluate(make_study, Path(folder), range(rng, rng + seeds), options, progress)
 
 
@@ -166,7 +166,7 @@ def read_seeds(folder: PathLike) -> Summary:
     ...     read_seeds(folder).seeds
     2
     """
-    folders = [seed_folder(folder, seed) for seed in _stored_seeds(Path(folder))]
+    folders = [seed_folder(folder, seed) for seed in find_seeds(folder)]
     if not folders:
         read_settings(folder)  # says that no evaluation is here
         raise InvalidInput(
@@ -182,17 +182,51 @@ def _notes(study: Any) -> list[str]:
     return list(study.get("notes", [])) if isinstance(study, dict) else []
 
 
-def _stored_seeds(folder: Path) -> list[int]:
-    """Return the seeds whose evaluation has begun in a folder, in order."""
-    names = [path.parent.name for path in folder.glob("seed-*/evaluation.json")]
-    return sorted(int(name.removeprefix("seed-")) for name in names)
+def find_seeds(folder: PathLike) -> list[int]:
+    """Return the seeds whose evaluation has begun in a folder.
+
+    Parameters
+    ----------
+    folder : str or path
+        Folder of the evaluation.
+
+    Returns
+    -------
+    list of int
+        The seeds, in order.
+    """
+    paths = Path(folder).glob(f"seed-*/{SETTINGS}")
+    numbers = [path.parent.name.removeprefix("seed-") for path in paths]
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def _check_seeds(folder: Path, rng: int, seeds: int) -> None:
-    """Raise if the folder holds a seed that is not asked for, and that would be left out."""
-    others = [seed for seed in _stored_seeds(folder) if not rng <= seed < rng + seeds]
+def check_seeds(folder: PathLike, rng: int, seeds: int) -> None:
+    """Raise if a folder holds a seed that is not asked for, and that would be left out.
+
+    Parameters
+    ----------
+    folder : str or path
+        Folder of the evaluation.
+    rng : int
+        The first seed.
+    seeds : int
+        Number of seeds.
+
+    Raises
+    ------
+    InvalidInput
+        If it does.
+    """
+    others = [seed for seed in find_seeds(folder) if not rng <= seed < rng + seeds]
     if others:
+        first, last = min(rng, others[0]), max(rng + seeds - 1, others[-1])
         raise InvalidInput(
-            f"{folder} already holds seed {others[0]}, and this call has the seeds {rng} to "
-            f"{rng + seeds - 1}. Pass all of them, or choose another folder."
+            "{} already holds seed {}, and this call has the seeds {} to {}. Pass {} and {}, or "
+            "choose another folder.",
+            folder,
+            others[0],
+            rng,
+            rng + seeds - 1,
+            Parameter("rng", first),
+            Parameter("seeds", last - first + 1),
         )

@@ -85,7 +85,7 @@ class EvaluationFolder:
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         if (self.path / SETTINGS).exists():
-            self._check_settings(settings)
+            check_settings(self.path, read_settings(self.path), settings)
             self._check_draws(settings["draws"])
         _document.write(self.path / SETTINGS, settings, FORMAT)
         # The name depends on the settings, so draws of other settings are never mixed in. Draw i
@@ -93,15 +93,6 @@ class EvaluationFolder:
         rest = {name: value for name, value in settings.items() if name != "draws"}
         self._draws = self.path / f"draws-{_document.checksum(rest)[7:19]}"
         self._draws.mkdir(exist_ok=True)
-
-    def _check_settings(self, settings: dict[str, Any]) -> None:
-        old, new = dict(_flatten(read_settings(self.path))), dict(_flatten(settings))
-        for name in [*new, *old]:
-            if name != "draws" and old.get(name) != new.get(name):
-                raise InvalidInput(
-                    f"{self.path} holds an evaluation with {name}={old.get(name)!r}, but this one "
-                    f"has {name}={new.get(name)!r}. Use the same settings, or another folder."
-                )
 
     def _check_draws(self, draws: int) -> None:
         """Raise if the table of a finished evaluation would lose draws."""
@@ -161,6 +152,32 @@ class EvaluationFolder:
 
     def _file(self, number: int) -> Path:
         return self._draws / f"{number:05d}.csv.gz"
+
+
+def check_settings(path: PathLike, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise if two evaluations differ in a setting other than the number of draws.
+
+    Parameters
+    ----------
+    path : str or path
+        Folder of the old evaluation, for the message.
+    old : dict
+        Its settings, or some of them.
+    new : dict
+        The same settings of the new one.
+
+    Raises
+    ------
+    InvalidInput
+        If they differ; the message names the first setting that does.
+    """
+    known, wanted = dict(_flatten(old)), dict(_flatten(new))
+    for name in [*wanted, *known]:
+        if name != "draws" and known.get(name) != wanted.get(name):
+            raise InvalidInput(
+                f"{path} holds an evaluation with {name}={known.get(name)!r}, but this one "
+                f"has {name}={wanted.get(name)!r}. Use the same settings, or another folder."
+            )
 
 
 def _flatten(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

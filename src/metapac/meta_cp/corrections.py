@@ -7,6 +7,7 @@ sizes and the number of tasks of each size.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -96,7 +97,20 @@ def find_correction(
     """
     if over == "tasks":
         return over_tasks(epsilon, delta, int(counts.sum()))
-    return over_examples(epsilon, delta, sizes, counts)
+    if len(sizes) > _FEW:
+        return over_examples(epsilon, delta, sizes, counts)
+    return _cached_over_examples(epsilon, delta, tuple(sizes.tolist()), tuple(counts.tolist()))
+
+
+# Studies calibrate many times on tasks of the same few sizes; their corrections are cached.
+_FEW = 64
+
+
+@functools.lru_cache(maxsize=256)
+def _cached_over_examples(
+    epsilon: float, delta: float, sizes: tuple[int, ...], counts: tuple[int, ...]
+) -> Correction:
+    return over_examples(epsilon, delta, np.array(sizes), np.array(counts))
 
 
 def over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:

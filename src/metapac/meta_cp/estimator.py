@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, _ids, _scores, sentences
 from metapac._checks import reject_foreign_keywords
+from metapac._selection import kth_smallest
 from metapac.base import Calibrated
 from metapac.calibration import check_on_infeasible
 from metapac.context import Context, as_context
 from metapac.evidence import as_precision
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
-from metapac.explanation.paragraphs import Rule, explain_average
+from metapac.explanation.paragraphs import explain_average
+from metapac.explanation.rules import Rule
 from metapac.explanation.words import Words
 from metapac.grouping import Grouped, group
 from metapac.meta_cp import wording
@@ -129,10 +131,35 @@ class MetaCP(Calibrated):
         InfeasibleGuarantee
             If the tasks are too few; the message says what would work.
         """
-        check_on_infeasible(self.on_infeasible)
-        levels = self._checked_levels()
         grouped = group(scores, tasks)
         grouped.check_no_nan()
+        return self.calibrate_grouped(grouped, quantiles, context=context)
+
+    def calibrate_grouped(
+        self,
+        grouped: Grouped,
+        quantiles: ArrayLike | Mapping[Any, float],
+        *,
+        context: Context | None = None,
+    ) -> Self:
+        """Find lambda from scores that are grouped by task already, and hold no NaN.
+
+        Parameters
+        ----------
+        grouped : Grouped
+            What `metapac.grouping.group` returns; the order within a task does not matter.
+        quantiles : array_like or mapping from task
+            Predicted quantile of nonconformity of each task, as in ``calibrate``.
+        context : Context, optional
+            What the guarantee is about.
+
+        Returns
+        -------
+        MetaCP
+            The object itself, calibrated.
+        """
+        check_on_infeasible(self.on_infeasible)
+        levels = self._checked_levels()
         about = as_context(context, grouped.names.tolist())
         predicted = _ids.as_task_quantiles(quantiles, grouped.names.tolist())
         correction = _correction(levels, grouped.sizes)
@@ -263,15 +290,20 @@ def _smallest_offset(grouped: Grouped, quantiles: NDArray[np.float64], need: flo
     """Return the smallest lambda at which the tasks' covered fractions add up to ``need``."""
     # An example is covered if lambda is at least its nonconformity minus its task's quantile, so
     # lambda is one of these differences. ``need`` is known to be reached if all are covered.
+    sizes, offsets = grouped.sizes, -grouped.scores.astype(np.float64)
+    equal = bool((sizes == sizes[0]).all())
     with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
-        offsets = -grouped.scores.astype(np.float64) - np.repeat(quantiles, grouped.sizes)
+        if equal:
+            offsets.reshape(len(sizes), -1)[...] -= quantiles[:, None]
+        else:
+            offsets -= np.repeat(quantiles, sizes)
     # A sum of m fractions may be off by m roundings. Requiring that much more can cost one example
     # but never the guarantee.
     rounded = need * (1 + len(offsets) * np.finfo(np.float64).eps)
-    if len(set(grouped.sizes.tolist())) == 1:  # all examples have the same weight: select
-        rank = min(math.ceil(rounded * int(grouped.sizes[0])), len(offsets)) - 1
-        return float(np.partition(offsets, rank)[rank]) + 0.0  # no negative zero
+    if equal:  # all examples have the same weight: select
+        rank = min(math.ceil(rounded * int(sizes[0])), len(offsets)) - 1
+        return kth_smallest(offsets, rank) + 0.0  # no negative zero
     order = np.argsort(offsets)
-    sums = np.cumsum(np.repeat(1 / grouped.sizes, grouped.sizes)[order])
+    sums = np.cumsum(np.repeat(1 / sizes, sizes)[order])
     first = np.searchsorted(sums, rounded)
     return float(offsets[order[min(int(first), len(order) - 1)]]) + 0.0  # no negative zero

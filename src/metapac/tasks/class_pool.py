@@ -12,7 +12,15 @@ from metapac._checks import as_whole_number
 from metapac._types import Counts, Seed
 from metapac.exceptions import Message, Parameter
 from metapac.tasks import _checks
-from metapac.tasks.drawing import DrawnTasks, Ids, count_noun, draw_positions, positions_by_id
+from metapac.tasks.batch import TaskBatch
+from metapac.tasks.drawing import (
+    DrawnTasks,
+    Ids,
+    count_noun,
+    draw_positions,
+    fill_in_threads,
+    positions_by_id,
+)
 from metapac.tasks.seeds import spawn_seed
 from metapac.tasks.settings import Choice, Settings
 from metapac.tasks.task import Task
@@ -81,7 +89,7 @@ class ClassPool:
         queries: Choice,
         rng: Seed,
         name: str | None = None,
-    ) -> Sequence[Task]:
+    ) -> DrawnTasks:
         """Return independent tasks, each drawn when it is accessed.
 
         Classes, and the examples of a class, are drawn without replacement. Task i does not
@@ -129,7 +137,13 @@ class ClassPool:
         needed = Message("{} + {}", Parameter("shots"), Parameter("queries"))
         _checks.check_sizes("class", self.names, self.positions, needed, settings.largest)
         prefix = self.name if name is None else name
-        return DrawnTasks(count, partial(self._task, settings, prefix), spawn_seed(rng))
+        one_shape = all(len(choices) == 1 for choices in settings) and self.transform is None
+        return DrawnTasks(
+            count,
+            partial(self._task, settings, prefix),
+            spawn_seed(rng),
+            partial(self._batch, settings, prefix) if one_shape else None,
+        )
 
     def _task(self, settings: Settings, prefix: str, i: int, rng: np.random.Generator) -> Task:
         ways, shots, queries = settings.draw(rng)
@@ -142,6 +156,35 @@ class ClassPool:
             name = f"{name}: {transform_name(transform)}"
             drawn = np.arange(drawn.size).reshape(drawn.shape)
         return make_task(name, x, drawn, shots, [self.names[c] for c in classes])
+
+    def _batch(
+        self, settings: Settings, prefix: str, rngs: Sequence[np.random.Generator]
+    ) -> TaskBatch:
+        """Return what `_task` returns for each generator, for settings with one choice each."""
+        (ways,), (shots,), (queries,) = settings
+        count = len(rngs)
+        classes = np.empty((count, ways), np.int64)
+        support = np.empty((count, ways, shots), np.int64)
+        query = np.empty((count, ways, queries), np.int64)
+
+        def fill(rows: range) -> None:
+            for i in rows:
+                classes[i] = rngs[i].choice(len(self.names), ways, replace=False)
+                drawn = self._examples(classes[i], shots + queries, rngs[i])
+                support[i], query[i] = drawn[:, :shots], drawn[:, shots:]
+
+        fill_in_threads(fill, count)
+        labels, names = np.arange(ways), np.array(self.names, object)
+        return TaskBatch(
+            names=[f"{prefix}-{i}" for i in range(count)],
+            x=self.x,
+            support=support.reshape(count, ways * shots),
+            support_y=np.broadcast_to(labels.repeat(shots), (count, ways * shots)),
+            query=query.reshape(count, ways * queries),
+            query_y=np.broadcast_to(labels.repeat(queries), (count, ways * queries)),
+            classes=ways,
+            class_names=names[classes],
+        )
 
     def _examples(self, classes: Counts, count: int, rng: np.random.Generator) -> Counts:
         if self._matrix is not None:  # classes of equal size are shuffled together

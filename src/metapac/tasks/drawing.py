@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, overload
 
 import numpy as np
@@ -11,11 +12,17 @@ from numpy.typing import ArrayLike
 from metapac._checks import as_whole_number
 from metapac._types import Array, Counts, Seed
 from metapac.tasks import _checks
+from metapac.tasks.batch import TaskBatch
+from metapac.tasks.generators import spawn_rngs
 from metapac.tasks.lazy import LazyArray
 from metapac.tasks.seeds import spawn_rng
 from metapac.tasks.task import Task
 
 Ids = ArrayLike | Iterable[object]
+
+# Half of the time of drawing a task goes into Python itself, so that more threads only wait.
+_THREADS = 3
+_LEAST = 64  # tasks that are worth a thread
 
 
 class DrawnTasks(Sequence[Task]):
@@ -29,6 +36,9 @@ class DrawnTasks(Sequence[Task]):
         Called as ``draw(i, rng)``; returns task i.
     seed : numpy.random.SeedSequence
         Seed; task i depends only on it and on ``i``.
+    draw_batch : callable, optional
+        Called as ``draw_batch(rngs)`` with the random generators of all tasks; returns the same
+        tasks in arrays.
     """
 
     def __init__(
@@ -36,8 +46,10 @@ class DrawnTasks(Sequence[Task]):
         count: int,
         draw: Callable[[int, np.random.Generator], Task],
         seed: np.random.SeedSequence,
+        draw_batch: Callable[[Sequence[np.random.Generator]], TaskBatch] | None = None,
     ) -> None:
         self._count, self._draw, self._seed = count, draw, seed
+        self._draw_batch = draw_batch
 
     def __len__(self) -> int:
         return self._count
@@ -54,6 +66,53 @@ class DrawnTasks(Sequence[Task]):
             return [self[j] for j in range(self._count)[i]]
         position = range(self._count)[i]
         return self._draw(position, spawn_rng(self._seed, position))
+
+    def draw(self) -> Sequence[Task]:
+        """Return all tasks, drawn now.
+
+        Returns
+        -------
+        sequence of Task
+            A `TaskBatch` if the pool draws tasks of one shape together, otherwise a list.
+        """
+        if self._draw_batch is None:
+            return list(self)
+        return self._draw_batch(spawn_rngs(self._seed, self._count))
+
+
+def fill_in_threads(fill: Callable[[range], object], count: int) -> None:
+    """Fill the rows of arrays, parts of them at the same time if there are many.
+
+    Parameters
+    ----------
+    fill : callable
+        Called with consecutive rows, and with all of them once; shuffling releases the GIL.
+    count : int
+        Number of rows.
+    """
+    step = max(_LEAST, -(-count // _THREADS))
+    parts = [range(start, min(start + step, count)) for start in range(0, count, step)]
+    if len(parts) < 2:
+        fill(range(count))
+        return
+    with ThreadPoolExecutor(len(parts)) as pool:
+        list(pool.map(fill, parts))  # raises what a part raised
+
+
+def draw_all(tasks: Sequence[Task]) -> Sequence[Task]:
+    """Return tasks that are drawn once, however often they are accessed.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Tasks of a pool, which may be drawn at each access.
+
+    Returns
+    -------
+    sequence of Task
+        The same tasks, in arrays if the pool draws them together.
+    """
+    return tasks.draw() if isinstance(tasks, DrawnTasks) else list(tasks)
 
 
 def count_noun(some: Sized, noun: str, plural: str = "s") -> str:

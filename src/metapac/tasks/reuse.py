@@ -15,7 +15,7 @@ class ClassReuse:
     """How often tasks use the same classes.
 
     Tasks drawn from a pool are independent given its classes. A guarantee calibrated on them is for
-    new tasks of *these* classes. For tasks of new classes, the sample size is the number of
+    new tasks of *these* classes. For tasks of new classes, the sample size is at most the number of
     classes, and a few classes do not support a small ``delta``, however many tasks are drawn.
 
     Parameters
@@ -52,11 +52,13 @@ class ClassReuse:
         counts = f"{self.tasks} tasks from {self.classes} classes"
         if self.per_class == 1:
             return f"{counts}: no class is in two tasks."
+        sample = f"the sample is {self.classes} classes, not {self.tasks} tasks"
+        if self.classes >= self.tasks:
+            sample = f"the sample is smaller than {self.tasks} tasks, since some share classes"
         return (
             f"{counts}: a class is in {self.per_class:.3g} tasks on average, and two tasks share "
             f"{self.shared:.2g} classes. A guarantee calibrated on them is for new tasks of these "
-            f"{self.classes} classes. For tasks of new classes, the sample is {self.classes} "
-            f"classes, not {self.tasks} tasks."
+            f"{self.classes} classes. For tasks of new classes, {sample}."
         )
 
 
