@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from metapac import _document
 from metapac.cli.learner import weights_checksum
@@ -145,6 +146,27 @@ def test_a_run_resumes_and_other_options_are_rejected(tmp_path: Path) -> None:
     assert "was made with --lr 0.001, and this call has --lr 0.1." in refusal
     refusal = run(data, "-o", folder, *longer, "--learner", "maml", code=2)
     assert re.search(r"made with ProtoNet\(.* and this learner is MAML\(", refusal)
+
+
+def test_a_folder_of_images(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in range(8):
+        (tmp_path / "birds" / f"bird {name}").mkdir(parents=True)
+        for i in range(10):
+            pixels = np.clip(30 * name + rng.normal(0, 20, (20, 24, 3)), 0, 255).astype("u1")
+            Image.fromarray(pixels).save(tmp_path / "birds" / f"bird {name}" / f"{i}.png")
+    images, folder = tmp_path / "birds", tmp_path / "run"
+    options = [*SHORT, "--ways", "2", "--image-size", "16"]
+    assert "next: metapac score" in run(images, "-o", folder, *options)
+    record = read_run(folder)
+    assert record["options"]["image_size"] == record["architecture"]["backbone"]["size"] == 16
+    assert set().union(*record["pools"].values()) == {f"bird {i}" for i in range(8)}
+    pools = load_pools(folder).pools
+    assert {name: pool.names for name, pool in vars(pools).items()} == record["pools"]
+    refusal = run(images, "-o", folder, *options, "--image-size", "20", code=2)
+    assert "was made with --image-size 16, and this call has --image-size 20." in refusal
+    refusal = run("glyphs", "-o", tmp_path / "other", "--image-size", "20", code=2)
+    assert "--image-size is for a folder of images, got glyphs. Leave it out." in refusal
 
 
 def test_groups_are_tasks(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pools by name: prepared data sets, glyphs and files are split into disjoint pools."""
+"""Pools by name: prepared data, glyphs, files and images are split into disjoint pools."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from metapac import _document
+from metapac import InvalidInput, _document
 from metapac.datasets import pools as module
 from metapac.datasets.cifar10c.load import prepare as prepare_cifar10c
 from metapac.datasets.heart.load import prepare as prepare_heart
@@ -260,7 +261,7 @@ def test_a_run_gives_back_its_pools(tmp_path: Path, more: dict[str, Any], rng: i
     assert_same_pools(again.pools, loaded.pools)
     moved = tmp_path / "moved.npz"
     Path(data).rename(moved)
-    with pytest.raises(FileNotFoundError, match=r"run was trained on this file\. Pass where it is"):
+    with pytest.raises(FileNotFoundError, match=r"run was trained on these data\. Pass where they"):
         load_pools(folder)
     assert_same_pools(load_run_pools(folder, data=str(moved)).pools, loaded.pools)
 
@@ -300,3 +301,58 @@ def test_a_folder_named_like_a_data_set_is_not_taken_for_a_run(
     (tmp_path / "glyphs").mkdir()
     monkeypatch.setattr(module, "glyphs", partial(glyphs, characters=10, per_character=4))
     assert len(load_pools("glyphs").pools.train.names) == 5
+
+
+def birds(folder: Path, classes: int = 8) -> Path:
+    """A folder of images: 4 of each class, all of one shade."""
+    for i in range(classes):
+        (folder / f"bird {i}").mkdir(parents=True)
+        for j in range(4):
+            Image.new("RGB", (20, 24), (20 * i, j, 0)).save(folder / f"bird {i}" / f"{j}.png")
+    return folder
+
+
+def test_a_folder_of_images_is_split_by_class(tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    loaded = load_pools(birds(tmp_path / "birds"), ways=2, progress=lambda *call: seen.append(call))
+    assert set(pool_sizes(loaded.pools).values()) == {2}
+    assert loaded.image_size == 84
+    assert seen[-1] == ("reading images", 32, 32)
+    for pool in (loaded.pools.train, loaded.pools.test):
+        assert pool.x.shape == (8, 84, 84, 3)
+        shades = [f"bird {shade // 20}" for shade in pool.x[:, 0, 0, 0]]
+        assert pool.y.tolist() == shades
+        assert set(pool.names) == set(shades)
+
+
+def test_the_images_of_a_run_come_back_in_their_size(tmp_path: Path) -> None:
+    data = birds(tmp_path / "birds")
+    loaded = load_pools(data, ways=2, image_size=9)
+    folder = write_run(tmp_path / "run", str(data), loaded, image_size=9)
+    again = load_pools(folder)
+    assert (again.checksum, again.image_size) == (loaded.checksum, 9)
+    assert_same_pools(again.pools, loaded.pools)
+    moved = data.rename(tmp_path / "moved")
+    assert_same_pools(load_run_pools(folder, data=str(moved)).pools, loaded.pools)
+    Image.new("RGB", (9, 9), (1, 2, 3)).save(moved / "bird 0" / "0.png")
+    with pytest.raises(ValueError, match="the data changed: .*moved is not what .*run was trained"):
+        load_run_pools(folder, data=str(moved))
+
+
+def test_folders_that_hold_no_classes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="has no folder with images in it. Put the images of"):
+        load_pools(tmp_path)
+    Image.new("RGB", (9, 9)).save(tmp_path / "0.png")
+    with pytest.raises(InvalidInput, match="has no folder with images in it. Put the images of"):
+        load_pools(tmp_path)
+    with pytest.raises(InvalidInput, match="has 3 classes; training, .* need 1 each, 4 in all"):
+        load_pools(birds(tmp_path / "few", classes=3))
+
+
+def test_an_image_size_is_for_folders_of_images(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    data = arrays(tmp_path)
+    write_run(folder, data, load_pools(data))
+    for other in ("glyphs", "heart", data, str(folder)):
+        with pytest.raises(InvalidInput, match="image_size is for a folder of images, got"):
+            load_pools(other, image_size=32)

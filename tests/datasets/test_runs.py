@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from metapac import BadArtefact, InvalidInput, _document
-from metapac.datasets.runs import FILE, RUN, check_same_data, read_run
+from metapac.datasets.runs import FILE, RUN, check_same_data, is_run, read_run
 
 BODY = {
     "data": "glyphs",
@@ -40,7 +40,7 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"holds no run\.json, so it is not the folder of a run"):
         read_run(tmp_path)
     (tmp_path / "robin").mkdir()
-    with pytest.raises(InvalidInput, match=r"If it holds images.*image_folder\(.*savez"):
+    with pytest.raises(InvalidInput, match=r"If it holds images, .* run 'metapac train .*' first"):
         read_run(tmp_path)
     (tmp_path / "checkpoint.safetensors").touch()
     with pytest.raises(
@@ -69,3 +69,11 @@ def test_changed_data_are_named() -> None:
     )
     with pytest.raises(InvalidInput, match=message):
         check_same_data("run", "a.npz", "sha256:" + "1" * 64, "sha256:" + "2" * 64)
+
+
+def test_a_run_is_known_by_what_training_wrote(tmp_path: Path) -> None:
+    assert not is_run(tmp_path / "none")
+    (tmp_path / "robin").mkdir()
+    assert not is_run(tmp_path)
+    (tmp_path / "checkpoint.safetensors").touch()
+    assert is_run(tmp_path)

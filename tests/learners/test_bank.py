@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metapac.exceptions import InvalidInput
+from metapac.learners import bank as bank_module
+from metapac.learners._inference import worst_case_scores
 from metapac.learners.bank import (
     PrototypeBank,
     gram_logits,
@@ -18,7 +22,9 @@ from metapac.learners.bank import (
     leave_one_out_probabilities,
 )
 from metapac.learners.protonet import ProtoNet, PrototypeScorer
-from metapac.learners.prototypes import prototype_logits
+from metapac.learners.prototypes import prototype_logits, worst_case_logits
+from metapac.tasks import ClassPool
+from metapac.tasks.batch import batches
 from metapac.tasks.task import Task
 
 
@@ -198,7 +204,8 @@ def test_leaving_one_out_does_not_depend_on_the_other_tasks() -> None:
     apart = np.concatenate([PrototypeBank(z).leave_one_out([task]) for task in tasks])
     # The number of queries does not matter: these tasks are scored together.
     more = random_task(rng, z, 6, 20, 3)
-    assert list(PrototypeBank(z)._chunks([*tasks[:2], more], "support")) == [[*tasks[:2], more]]
+    (batch,) = PrototypeBank(z)._batches([*tasks[:2], more], "support")
+    assert batch.names == [task.name for task in (*tasks[:2], more)]
     np.testing.assert_array_equal(together, apart)
 
 
@@ -241,6 +248,72 @@ def test_the_gram_path_agrees_with_direct_distances_at_full_size() -> None:
     assert float((direct - actual).abs().max()) < 1e-11
 
 
+@settings(max_examples=40)
+@given(rng=st.integers(0, 10**6), shots=st.integers(1, 4), memory=st.sampled_from([2**32, 0]))
+def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(
+    rng: int, shots: int, memory: int
+) -> None:
+    z = torch.from_numpy(np.random.default_rng(rng).normal(size=(60, 7))).float()
+    pool = ClassPool(z, np.arange(60) % 5)
+    bank, tasks = (
+        PrototypeBank(z, z, memory=memory),
+        pool.tasks(4, ways=3, shots=shots, queries=5, rng=rng),
+    )
+    batch = tasks.draw()
+    close: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-37}
+    alone = np.concatenate([bank.scores([task]) for task in tasks])
+    np.testing.assert_allclose(bank.scores(batch), alone, **close)
+    tables = bank.predict_tasks(batch)
+    assert [table.shape for table in tables] == [(15, 3)] * 4
+    for table, task in zip(tables, tasks, strict=True):
+        np.testing.assert_allclose(table, bank.predict_proba(task), **close)
+    left_out = np.concatenate([bank.leave_one_out([task]) for task in tasks])
+    np.testing.assert_allclose(bank.leave_one_out(batch), left_out, **close)
+    for (logits, error), task in zip(bank.bounded_logits(batch), tasks, strict=True):
+        ((expected, bound),) = bank.bounded_logits([task])
+        np.testing.assert_allclose(logits, expected, rtol=1e-9)
+        np.testing.assert_allclose(error, bound, rtol=1e-9)
+
+
+@pytest.mark.parametrize("memory", [2**32, 0])
+def test_no_tasks_have_no_scores(memory: int) -> None:
+    z = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 7))).float()
+    bank = PrototypeBank(z, z, memory=memory)
+    batch = ClassPool(z, np.arange(60) % 5).tasks(4, ways=3, shots=2, queries=5, rng=0).draw()
+    for none in ([], batch[:0]):
+        assert bank.scores(none).shape == (0,)
+        assert bank.scores(none).dtype == bank.scores(batch).dtype
+        assert bank.predict_tasks(none) == bank.bounded_logits(none) == []
+        with pytest.raises(InvalidInput, match="one size, got no task"):
+            bank.leave_one_out(none)
+
+
+def test_few_columns_are_looked_up_and_give_the_same_bits() -> None:
+    rng = np.random.default_rng(3)
+    gram = gram_matrix(torch.from_numpy(rng.normal(size=(400, 9))).float())
+    support, query = (torch.from_numpy(rng.integers(400, size=(6, n))) for n in (7, 20))
+    labels = torch.from_numpy(rng.integers(4, size=(6, 7)))  # some are absent
+    arguments = gram, support, labels, query, 4
+    logits = []
+    for few in (0, 4, 10**9):
+        with mock.patch.object(bank_module, "_FEW", few):
+            logits.append(gram_logits(*arguments))
+    assert logits[0].isinf().any()
+    assert torch.equal(logits[0], logits[1])
+    assert torch.equal(logits[0], logits[2])
+
+
+def test_scores_are_rounded_down_as_those_of_an_adapted_learner() -> None:
+    rng = np.random.default_rng(4)
+    z = torch.from_numpy(5 * rng.normal(size=(60, 7))).float()
+    task, bank = random_task(rng, z, 8, 40, 4), PrototypeBank(z)
+    rows, true = bank._rows(*batches([task], print)), torch.from_numpy(task.query_y)[None]
+    worst = worst_case_logits(bank._logits(rows, 4), true, bank._distance_error(rows))
+    expected = worst_case_scores(worst, true)
+    assert (expected == 0).any()
+    np.testing.assert_array_equal(bank.scores([task]), expected)
+
+
 @pytest.mark.needs_gpu
 def test_the_gpu_gives_the_same_numbers() -> None:
     rng = np.random.default_rng(2)
@@ -254,6 +327,9 @@ def test_the_gpu_gives_the_same_numbers() -> None:
         assert (on_gpu <= deployed).all()
         left_out = PrototypeBank(z.cuda(), memory=memory).leave_one_out(tasks)
         np.testing.assert_allclose(left_out, PrototypeBank(z).leave_one_out(tasks), atol=1e-5)
+        tables = PrototypeBank(z.cuda(), memory=memory).predict_tasks(tasks)
+        for table, expected in zip(tables, PrototypeBank(z).predict_tasks(tasks), strict=True):
+            np.testing.assert_allclose(table, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])

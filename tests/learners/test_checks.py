@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy import sparse
 
 from metapac.exceptions import InvalidInput
 from metapac.learners import _checks
+
+as_probabilities = partial(_checks.as_outputs, kind="probabilities")
 
 
 def test_support_labels_are_int64_and_counted() -> None:
@@ -29,9 +32,9 @@ def test_a_task_needs_a_support_example() -> None:
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_probabilities_keep_their_precision(precision: Any) -> None:
     values = np.array([[0.2, 0.8]], precision)
-    checked = _checks.as_probabilities("model", values, rows=1, min_columns=2, max_columns=2)
+    checked = as_probabilities("model", values, rows=1, min_columns=2, max_columns=2)
     assert checked.dtype == precision
-    whole = _checks.as_probabilities("model", [[0, 1]], rows=1, min_columns=1, max_columns=None)
+    whole = as_probabilities("model", [[0, 1]], rows=1, min_columns=1, max_columns=None)
     assert whole.dtype == np.float64
 
 
@@ -42,9 +45,7 @@ def test_probabilities_keep_their_precision(precision: Any) -> None:
 def test_the_expected_shape_is_named(columns: tuple[int, int | None], expected: str) -> None:
     fewest, largest = columns
     with pytest.raises(InvalidInput, match=rf"model must return .* {expected}, got shape \(3, 9\)"):
-        _checks.as_probabilities(
-            "model", np.ones((3, 9)), rows=2, min_columns=fewest, max_columns=largest
-        )
+        as_probabilities("model", np.ones((3, 9)), rows=2, min_columns=fewest, max_columns=largest)
 
 
 def test_labels_of_a_fitted_model_must_be_those_of_the_task() -> None:

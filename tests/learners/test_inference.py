@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,22 @@ import pytest
 import torch
 from torch import nn
 
-from metapac.learners import MLP, Conv4, ProtoNet
+from metapac.exceptions import InvalidInput
+from metapac.learners import MAML, MLP, Conv4, Learner, ProtoNet
+from metapac.learners._inference import check_example_type
+
+
+class Net(nn.Module):
+    """A backbone that does not convert its input."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.features = 2
+        self.layer = nn.Linear(inputs, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z: torch.Tensor = self.layer(x)
+        return z
 
 
 def test_modes_and_statistics_do_not_change() -> None:
@@ -56,3 +72,75 @@ def test_all_kinds_of_arrays_give_the_same_scores(tmp_path: Path) -> None:
 def test_text_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"x must hold numbers, got <U1\. A torch learner takes"):
         ProtoNet(MLP(1, rng=0)).embed(np.array([["a"], ["b"]]))
+
+
+@pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
+@pytest.mark.parametrize(
+    ("dtype", "remedy"), [("u1", r"x\.float\(\) / 255,"), ("i8", r"x\.float\(\),")]
+)
+def test_a_backbone_that_takes_floats_says_so_of_whole_numbers(
+    adapt: Callable[[nn.Module], Learner], dtype: str, remedy: str
+) -> None:
+    learner, x = adapt(Net(4)), np.eye(4, dtype=dtype)
+    kind = f"takes floats, and the examples are {x.dtype}"
+    with pytest.raises(InvalidInput, match=rf"{kind}\. Begin its forward with {remedy} or pass"):
+        learner.adapt(x, [0, 1, 0, 1])
+    assert learner.adapt(x / 255, [0, 1, 0, 1]).predict_proba(x / 255).shape == (4, 2)
+
+
+def test_another_fault_keeps_the_words_of_torch() -> None:
+    learner = ProtoNet(Net(3))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype"):
+        learner.embed(np.eye(4, dtype="u1"))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        learner.embed(np.eye(4))
+    check_example_type(learner.module, lambda x: x, torch.ones(1, 3))  # floats are not the cause
+
+
+class Failing(nn.Linear):
+    """A backbone that converts whole numbers, and fails at first for another reason."""
+
+    def __init__(self, error: Exception, failures: int) -> None:
+        super().__init__(4, 2)
+        self.error, self.failures, self.calls = error, failures, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise self.error
+        return super().forward(x.float())
+
+
+@pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
+def test_a_fault_that_passes_is_not_blamed_on_the_type(
+    adapt: Callable[[nn.Module], Learner],
+) -> None:
+    backbone = Failing(RuntimeError("cuDNN is busy"), 1)
+    with pytest.raises(RuntimeError, match="cuDNN is busy"):
+        adapt(with_features(backbone)).adapt(np.eye(4, dtype="u1"), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
+@pytest.mark.parametrize("failures", [1, 2, 9])
+def test_a_lack_of_memory_is_raised_at_once(
+    adapt: Callable[[nn.Module], Learner], failures: int
+) -> None:
+    backbone = Failing(torch.OutOfMemoryError("CUDA out of memory"), failures)
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        adapt(with_features(backbone)).adapt(np.eye(4, dtype="u1"), [0, 1, 0, 1])
+    assert backbone.calls == 1
+
+
+def with_features(backbone: nn.Module) -> nn.Module:
+    backbone.features = 2  # type: ignore[assignment]
+    return backbone
+
+
+def test_statistics_do_not_change_where_the_cause_is_sought() -> None:
+    backbone = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)).train()
+    before = copy.deepcopy(backbone.state_dict())
+    with pytest.raises(InvalidInput, match="takes floats"):
+        check_example_type(backbone, backbone, torch.ones(3, 4, dtype=torch.uint8))
+    assert backbone.training
+    for name, value in backbone.state_dict().items():
+        assert torch.equal(value, before[name]), name

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac.learners.linear_heads import (
+    SupportSets,
     fit_cosine,
     fit_euclidean,
     fit_ridge,
@@ -71,12 +72,26 @@ def test_euclidean_logits_are_within_their_bound(
         for q in exact(query)
     ]
     scaled = [{c: v / Fraction(temperature) for c, v in row.items()} for row in reference]
-    head = fit_euclidean(support[None], one_hot[None], temperature)
+    head = fit_euclidean(SupportSets(support[None], one_hot[None]), temperature)
     assert_within(head, query, scaled, one_hot)
     logits = head.logits(query[None])[0][0]
     for row, expected in zip(logits, scaled, strict=True):  # not only their differences
         for c, value in expected.items():
             assert row[c] == pytest.approx(float(value), rel=1e-6, abs=1e-20)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), reach=st.sampled_from([0.0, 1e3, 1e6]))
+def test_euclidean_bounds_hold_at_the_centre_and_far_from_it(seed: int, reach: float) -> None:
+    support, one_hot, query = draw(seed, 1.0, 0.0, size=5, width=6)
+    query = support.mean(0) + reach * query
+    centres = means(exact(support), one_hot)
+    reference = [
+        {c: -sum((a - b) ** 2 for a, b in zip(q, p, strict=True)) for c, p in centres.items()}
+        for q in exact(query)
+    ]
+    head = fit_euclidean(SupportSets(support[None], one_hot[None]), 1.0)
+    assert_within(head, query, reference, one_hot)
 
 
 @settings(max_examples=40)
@@ -88,7 +103,7 @@ def test_cosines_are_within_their_bound(seed: int, scale: float, offset: float) 
     with np.errstate(invalid="ignore"):
         prototypes = prototypes / np.sqrt((prototypes**2).sum(1, keepdims=True))
     unit = query.astype(wide) / np.sqrt((query.astype(wide) ** 2).sum(1, keepdims=True))
-    head = fit_cosine(support[None], one_hot[None], 0.5)
+    head = fit_cosine(SupportSets(support[None], one_hot[None]), 0.5)
     logits, error = head.logits(query[None])
     present = one_hot.any(0)
     wrong = np.abs(logits[0] - unit @ prototypes.T / 0.5)[:, present]
@@ -140,7 +155,12 @@ def test_ridge_logits_are_within_their_bound(
 ) -> None:
     support, one_hot, query = draw(seed, scale, offset, size, width)
     reference = exact_ridge(support, one_hot, query, penalty)
-    assert_within(fit_ridge(support[None], one_hot[None], penalty, 1.0), query, reference, one_hot)
+    assert_within(
+        fit_ridge(SupportSets(support[None], one_hot[None]), penalty, 1.0),
+        query,
+        reference,
+        one_hot,
+    )
 
 
 @pytest.mark.parametrize("size", [3, 8])  # the dual, and the primal
@@ -150,7 +170,7 @@ def test_ridge_that_amplifies_rounding_says_so(size: int, seed: int) -> None:
     support, one_hot, query = draw(seed, 1.0, 0.0, size, 4)
     support[:, 1:] = support[:, :1] + 1e-5 * support[:, 1:]
     reference = exact_ridge(support, one_hot, query, 1e-12)
-    head = fit_ridge(support[None], one_hot[None], 1e-12, 1.0)
+    head = fit_ridge(SupportSets(support[None], one_hot[None]), 1e-12, 1.0)
     assert_within(head, query, reference, one_hot)
     present = one_hot.any(0)
     wrong = head.logits(query[None])[0][0] - np.array(reference, dtype=float)
@@ -161,9 +181,10 @@ def test_many_tasks_are_fitted_as_one_by_one() -> None:
     drawn = [draw(seed, 1.0, 0.0, 5, 6) for seed in range(4)]
     support, one_hot, query = (np.stack(part) for part in zip(*drawn, strict=True))
     for fit in (fit_euclidean, fit_cosine):
-        logits = fit(support, one_hot, 1.0).logits(query)[0]
+        logits = fit(SupportSets(support, one_hot), 1.0).logits(query)[0]
         for i in range(4):
-            alone = fit(support[i : i + 1], one_hot[i : i + 1], 1.0).logits(query[i : i + 1])[0]
+            one = slice(i, i + 1)
+            alone = fit(SupportSets(support[one], one_hot[one]), 1.0).logits(query[one])[0]
             np.testing.assert_allclose(logits[i], alone[0], rtol=1e-10)
 
 

@@ -10,6 +10,7 @@ from scipy.optimize import check_grad
 
 from metapac import InvalidInput
 from metapac.learners import logistic_head
+from metapac.learners.linear_heads import SupportSets
 from metapac.learners.logistic_head import Objective, fit_logistic
 
 
@@ -38,20 +39,21 @@ def test_the_gradient_vanishes_in_the_original_coordinates(
     penalty: float, size: int, width: int
 ) -> None:
     support, one_hot = draw(1, size=size, width=width)
-    head = fit_logistic(support[None], one_hot[None], penalty)
+    head = fit_logistic(SupportSets(support[None], one_hot[None]), penalty)
     assert np.abs(plain_gradient(support, one_hot, head, penalty)).max() < 1e-9
     assert np.isneginf(head.bias[0, 3])
     assert head.error.max() < 1e-8 / penalty
 
 
-def test_a_worse_optimum_is_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reach", [1.0, 1e6])
+def test_a_worse_optimum_is_within_its_bound(monkeypatch: pytest.MonkeyPatch, reach: float) -> None:
     # Without Newton steps the gradient is larger, and so is the bound; both contain the optimum.
     support, one_hot = draw(2)
-    exact = fit_logistic(support[None], one_hot[None], 0.1)
+    exact = fit_logistic(SupportSets(support[None], one_hot[None]), 0.1)
     monkeypatch.setattr(logistic_head, "_NEWTON_STEPS", 0)
     monkeypatch.setattr(logistic_head, "_CONVERGED", 1.0)
-    rough = fit_logistic(support[None], one_hot[None], 0.1)
-    queries = np.random.default_rng(3).normal(size=(1, 50, 5))
+    rough = fit_logistic(SupportSets(support[None], one_hot[None]), 0.1)
+    queries = reach * np.random.default_rng(3).normal(size=(1, 50, 5))
     (first, small), (second, large) = exact.logits(queries), rough.logits(queries)
     wrong = np.abs(first[..., :3] - second[..., :3])
     assert (wrong <= (small + large)[..., None]).all()
@@ -84,4 +86,4 @@ def test_a_newton_step_solves_the_quadratic_model() -> None:
 def test_a_fit_that_does_not_converge_is_refused() -> None:
     support, one_hot = draw(8, scale=1e6)
     with pytest.raises(InvalidInput, match=r"penalty must be large enough .*1e-10.* length 1"):
-        fit_logistic(support[None], one_hot[None], 1e-10)
+        fit_logistic(SupportSets(support[None], one_hot[None]), 1e-10)

@@ -317,7 +317,7 @@ def test_fewer_classes_are_the_first_columns_and_more_are_rejected() -> None:
     [
         ({"classes": 0}, "classes must be a whole number from 1"),
         ({"steps": 0}, "steps must be a whole number from 1"),
-        ({"step_size": 0}, r"step_size must be positive, got 0\. Try 0.01"),
+        ({"step_size": 0}, "step_size must be a positive number, got 0"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:

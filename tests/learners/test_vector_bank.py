@@ -55,6 +55,19 @@ def test_a_bank_gives_what_adapting_gives(
 
 
 @every_learner
+def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(learner: Any) -> None:
+    pool = ClassPool(X, Y)
+    tasks, bank = pool.tasks(4, ways=3, shots=2, queries=5, rng=0), learner.bank(pool.x)
+    batch = tasks.draw()
+    alone = np.concatenate([bank.scores([task]) for task in tasks])
+    np.testing.assert_allclose(bank.scores(batch), alone, rtol=1e-7)
+    for table, task in zip(bank.predict_tasks(batch), tasks, strict=True):
+        np.testing.assert_allclose(table, bank.predict_proba(task), rtol=1e-8)
+    left_out = np.concatenate([bank.leave_one_out([task]) for task in tasks])
+    np.testing.assert_allclose(bank.leave_one_out(batch), left_out, rtol=1e-8)
+
+
+@every_learner
 @pytest.mark.parametrize("work", [1, 2**22])
 def test_leaving_one_out_equals_a_plain_loop(
     learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +108,18 @@ def test_bad_input_is_named() -> None:
     shots = [ClassPool(X, Y).tasks(1, ways=2, shots=k, queries=1, rng=0)[0] for k in (1, 2)]
     with pytest.raises(InvalidInput, match="support sets of one size"):
         PrototypeLearner().bank(shots[0].x).leave_one_out(shots)
+
+
+@every_learner
+def test_no_tasks_have_no_scores(learner: Any) -> None:
+    pool, bank = ClassPool(X, Y), learner.bank(X)
+    batch = pool.tasks(4, ways=3, shots=2, queries=5, rng=0).draw()
+    for none in ([], batch[:0]):
+        assert bank.scores(none).shape == (0,)
+        assert bank.scores(none).dtype == bank.scores(batch).dtype
+        assert bank.predict_tasks(none) == bank.bounded_logits(none) == []
+        with pytest.raises(InvalidInput, match="one size, got no task"):
+            bank.leave_one_out(none)
 
 
 def test_one_hot_labels() -> None:

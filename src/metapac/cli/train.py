@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from metapac import _document, _optional
+from metapac._types import Progress
+from metapac._warnings import warn
 from metapac.cli.console import print_line
 from metapac.cli.learner import build_learner, weights_checksum
 from metapac.cli.options import Device, Home, Rng
 from metapac.cli.progress import progress_bar
-from metapac.cli.recipes import choose_recipe
+from metapac.cli.recipes import Fit, choose_recipe
 from metapac.cli.train_options import EpisodeOptions, TrainingOptions
-from metapac.datasets.pools import LoadedPools, load_pools
+from metapac.cli.training_data import load_training_pools
+from metapac.datasets.pools import LoadedPools
 from metapac.datasets.runs import FILE, RUN, check_same_data
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.pools import Pools
@@ -34,8 +38,9 @@ def train(
         str,
         typer.Argument(
             metavar="DATA",
-            help="glyphs, a prepared data set (miniimagenet, cifar10c, fewrel, heart), or an .npz "
-            "file with arrays x and y, and groups if each group is a task.",
+            help="A folder of images with one folder per class; an .npz file with arrays x and y, "
+            "and groups if each group is a task; a prepared data set (miniimagenet, cifar10c, "
+            "fewrel, heart); or glyphs.",
         ),
     ],
     *,
@@ -62,6 +67,14 @@ def train(
             "each.",
         ),
     ] = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=16,
+            metavar="PIXELS",
+            help="Height and width to which the images of a folder are resized, by default 84.",
+        ),
+    ] = None,
     episodes: EpisodeOptions,
     training: TrainingOptions,
     device: Device = None,
@@ -79,26 +92,32 @@ def train(
     Examples:
 
         metapac train glyphs --epochs 20 -o run
-        metapac train images.npz --recipe strong --backbone resnet12 -o run
+        metapac train images --recipe strong --backbone resnet12 -o run
         torchrun --nproc-per-node 4 -m metapac train images.npz -o run
     """
     library = _optional.require(
         "metapac.learners.training.train", extra="torch", purpose="training"
     )
     sizes = _parse_pools(pools, data)
-    loaded = load_pools(data, sizes=sizes, ways=episodes.ways or 5, rng=rng, home=home)
-    _check_same_run(output, data, loaded, rng)
-    shape = asdict(episodes) | {"ways": episodes.ways or _default_ways(loaded.pools)}
-    model = build_learner(learner, backbone, loaded, shape["ways"], rng, recipe=training.recipe)
-    fit = choose_recipe(library, training, model)
     is_first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts
     with progress_bar(visible=is_first) as progress:
-
-        def on_epoch(epoch: Epoch) -> None:
-            figures = f"loss {epoch.loss:.3f}, validation accuracy {epoch.accuracy:.1%}"
-            stage, done, total = fit.locate(epoch.epoch)
-            progress(f"{stage}, {figures}", done, total)
-
+        loaded, notes = load_training_pools(
+            data,
+            shots=episodes.shots,
+            queries=episodes.queries,
+            sizes=sizes,
+            ways=episodes.ways or 5,
+            rng=rng,
+            home=home,
+            image_size=image_size,
+            progress=progress,
+        )
+        for note in notes if is_first else ():
+            warn(note)
+        _check_same_run(output, data, loaded, episodes, rng)
+        shape = asdict(episodes) | {"ways": episodes.ways or _default_ways(loaded.pools)}
+        model = build_learner(learner, backbone, loaded, shape["ways"], rng, recipe=training.recipe)
+        fit = choose_recipe(library, training, model)
         history = fit.run(
             model,
             loaded.pools.train,
@@ -107,7 +126,7 @@ def train(
             device=device,
             checkpoint=output,
             rng=rng,
-            on_epoch=on_epoch,
+            on_epoch=partial(_show_epoch, progress, fit),
         )
     if is_first:
         from metapac.learners import accuracy
@@ -115,11 +134,20 @@ def train(
         tasks = training.validation_tasks
         reached = accuracy(model, loaded.pools.test, **shape, tasks=tasks, rng=rng)
         options = {**shape, "rng": rng, "pools": sizes, "tasks": tasks, **fit.options}
+        options |= {"image_size": loaded.image_size} if loaded.image_size else {}
         _write(output, model, data, loaded, history, reached, options)
         _print_text(output, training.recipe, tasks, loaded.pools, history, reached)
 
 
-def _check_same_run(folder: Path, data: str, loaded: LoadedPools, rng: int) -> None:
+def _show_epoch(progress: Progress, fit: Fit, epoch: Epoch) -> None:
+    figures = f"loss {epoch.loss:.3f}, validation accuracy {epoch.accuracy:.1%}"
+    stage, done, total = fit.locate(epoch.epoch)
+    progress(f"{stage}, {figures}", done, total)
+
+
+def _check_same_run(
+    folder: Path, data: str, loaded: LoadedPools, episodes: EpisodeOptions, rng: int
+) -> None:
     """Raise InvalidInput if a run in this folder was trained on other data.
 
     The backbone of images is built from their mean, so without this check a user whose data
@@ -129,21 +157,29 @@ def _check_same_run(folder: Path, data: str, loaded: LoadedPools, rng: int) -> N
     from metapac.learners.training.episodes import fingerprint
 
     if (folder / FILE).exists():
-        stored = _document.read(folder / FILE, RUN)["data_checksum"]
-        check_same_data(folder, data, stored, loaded.checksum)
+        record = _document.read(folder / FILE, RUN)
+        size = record["options"].get("image_size", loaded.image_size)
+        _check_same_option(folder, "image_size", size, loaded.image_size or size)
+        check_same_data(folder, data, record["data_checksum"], loaded.checksum)
     config = getattr(checkpoints.read(folder), "config", {})
-    if config.get("rng", rng) != rng:
-        raise InvalidInput(
-            "{} was made with {}, and this call has {}. A run can only be resumed with the "
-            "arguments it was started with: pass those, or choose another folder.",
-            folder,
-            Parameter("rng", config["rng"]),
-            Parameter("rng", rng),
-        )
+    shape = {"shots": episodes.shots, "queries": episodes.queries}  # classes are left out by them
+    for name, value in {"rng": rng, **shape}.items():
+        _check_same_option(folder, name, config.get(name, value), value)
     if config and config["train_pool"] != fingerprint(loaded.pools.train):
         raise InvalidInput(
             f"the data changed: the training examples of {data} are not those that {folder} was "
             "trained on. Restore the data and how they are divided, or choose another folder."
+        )
+
+
+def _check_same_option(folder: Path, name: str, before: int | None, now: int | None) -> None:
+    if before != now:
+        raise InvalidInput(
+            "{} was made with {}, and this call has {}. A run can only be resumed with the "
+            "arguments it was started with: pass those, or choose another folder.",
+            folder,
+            Parameter(name, before),
+            Parameter(name, now),
         )
 
 
@@ -174,6 +210,7 @@ def _write(
         "accuracy": accuracy.value,
         "accuracy_interval": [accuracy.low, accuracy.high],
         "pools": {name: list(pool.names) for name, pool in pools.items()},
+        "left_out": list(loaded.left_out),
         "classes": getattr(loaded.pools.train, "classes", None),
         "history": [asdict(epoch) for epoch in history.epochs],
     }

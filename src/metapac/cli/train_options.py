@@ -100,7 +100,7 @@ class TrainingOptions:
         _training_option(
             metavar="paper|strong",
             help="paper: train on episodes and keep the best epoch. strong: pre-train on all "
-            "training classes, then fine-tune on episodes; for a protonet on images.",
+            "training classes, then tune on episodes; for a protonet on images.",
         ),
     ] = "paper"
     epochs: Annotated[
@@ -121,8 +121,7 @@ class TrainingOptions:
         int | None,
         _training_option(
             min=0,
-            help="Optimiser steps on episodes after the first part (strong), by default 3000 for "
-            "conv4 and 400 otherwise.",
+            help="Optimiser steps of tuning (strong), by default 3000 for conv4 and 400 otherwise.",
         ),
     ] = None
     flip: Annotated[

@@ -1,4 +1,4 @@
-"""Pools by name: a data set of the paper, the glyphs, a file of arrays, or a training run."""
+"""Pools by name: a data set of the paper, the glyphs, your own arrays or images, or a run."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metapac import _document
-from metapac._types import Array, PathLike
+from metapac._types import Array, PathLike, Progress
 from metapac.datasets.cifar10c.load import cifar10c
 from metapac.datasets.fewrel.load import fewrel
 from metapac.datasets.heart.load import heart, heart_groups
 from metapac.datasets.heart.source import PAPER
 from metapac.datasets.miniimagenet.load import miniimagenet
-from metapac.datasets.runs import check_same_data, read_run
+from metapac.datasets.runs import check_same_data, is_run, read_run
 from metapac.datasets.store import cache
+from metapac.datasets.store.images import image_folder
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.glyphs import glyphs
 from metapac.tasks.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
 
+_Arrays = tuple[Array, Array, Array | None]  # x, y and groups
 _PREPARED = ("miniimagenet", "cifar10c", "fewrel", "heart")
+_IMAGE_SIZE = 84  # as in mini-ImageNet
 _VALIDATION_CLASSES = 8  # of the training classes, to select the best epoch
 # Of the classes or groups, as in the paper's 56 + 8 + 16 + 20 classes of mini-ImageNet.
 _SHARES = {"validation": 0.08, "calibration": 0.16, "test": 0.2}
@@ -56,6 +59,10 @@ class LoadedPools:
         Word vectors, if the examples are sentences.
     is_imagenet : bool
         Whether pixels are normalised with ImageNet's mean and standard deviation.
+    image_size : int or None
+        Height and width that the images of a folder were resized to.
+    left_out : mapping
+        Number of examples of each class or group that was left out as too small.
 
     Examples
     --------
@@ -70,6 +77,8 @@ class LoadedPools:
     checksum: str
     words: Array | None = None
     is_imagenet: bool = False
+    image_size: int | None = None
+    left_out: Mapping[Any, int] = field(default_factory=dict)
 
 
 def load_pools(
@@ -80,6 +89,8 @@ def load_pools(
     ways: int = 1,
     rng: int = 0,
     home: cache.Home = None,
+    image_size: int | None = None,
+    progress: Progress | None = None,
 ) -> LoadedPools:
     """Return pools for training, validation, calibration and test.
 
@@ -87,23 +98,29 @@ def load_pools(
     ----------
     data : str or path-like
         A prepared data set (miniimagenet, cifar10c, fewrel or heart), "glyphs", or the path of an
-        .npz file with arrays ``x``, ``y`` and, where each group is a task, ``groups``. Or the
-        folder of a run of ``metapac train``, whose pools are then returned, if its data have not
-        changed; ``sizes``, ``min_size``, ``ways`` and ``rng`` are then not used.
+        .npz file with arrays ``x``, ``y`` and, where each group is a task, ``groups``, or a folder
+        of images with one folder per class. Or the folder of a run of ``metapac train``, whose
+        pools are then returned, if its data have not changed; the parameters but ``home`` and
+        ``progress`` are then not used.
     sizes : mapping of str to int, optional
         Number of classes or groups of the pools train, validation, calibration and test. Used by
-        heart, glyphs and files. By default heart is split by the years of the paper, if they are
-        prepared; otherwise 8 % go to validation, 16 % to calibration, 20 % to test and the rest
-        to training.
+        heart, glyphs, files and images. By default heart is split by the years of the paper, if
+        they are prepared; otherwise 8 % go to validation, 16 % to calibration, 20 % to test and
+        the rest to training.
     min_size : int, optional
-        Leave out state-years of heart with fewer respondents; only together with ``sizes``.
+        Leave out classes or groups of glyphs, of a file or of images with fewer examples. Also
+        state-years of heart with fewer respondents, but only together with ``sizes``.
     ways : int, optional
-        Minimum number of classes in each pool of glyphs or of a file.
+        Minimum number of classes in each pool of glyphs, of a file or of images.
     rng : int, optional
         Seed of random splits.
     home : path_like, optional
         Folder of prepared data; by default $METAPAC_DATA, or ``metapac`` in the user's cache
         folder.
+    image_size : int, optional
+        Height and width to which the images of a folder are resized; by default 84. Only for these.
+    progress : callable, optional
+        Called as ``progress("reading images", done, total)``.
 
     Returns
     -------
@@ -131,10 +148,19 @@ def load_pools(
     (<ClassPool 'train': 5 classes, 20 examples>, <ClassPool 'calibration': 2 classes, 8 examples>)
     """
     data = str(data)
-    if data not in (*_PREPARED, "glyphs") and Path(data).is_dir():
-        return load_run_pools(data, home=home)
+    is_folder = data not in (*_PREPARED, "glyphs") and Path(data).is_dir()
+    if is_folder and not is_run(data):
+        size = _IMAGE_SIZE if image_size is None else image_size
+        loaded = _split_arrays(data, _read_images(data, size, progress), sizes, min_size, ways, rng)
+        return replace(loaded, image_size=size)
+    if image_size is not None:
+        raise InvalidInput(
+            "{} is for a folder of images, got {}. Leave it out.", Parameter("image_size"), data
+        )
+    if is_folder:
+        return load_run_pools(data, home=home, progress=progress)
     if data not in _PREPARED:
-        return _split_arrays(data, sizes, ways, rng)
+        return _split_arrays(data, _read_arrays(data, sizes), sizes, min_size, ways, rng)
     checksum = cache.open_prepared(data, home).checksum
     if data == "miniimagenet":
         pools = miniimagenet(validation=_VALIDATION_CLASSES, home=home)
@@ -148,7 +174,11 @@ def load_pools(
 
 
 def load_run_pools(
-    folder: PathLike, *, data: str | None = None, home: cache.Home = None
+    folder: PathLike,
+    *,
+    data: str | None = None,
+    home: cache.Home = None,
+    progress: Progress | None = None,
 ) -> LoadedPools:
     """Return the pools that a run of ``metapac train`` had, if its data have not changed.
 
@@ -159,6 +189,8 @@ def load_run_pools(
     data : str, optional
         Where its data are now; by default where they were.
     home : path_like, optional
+        As in `load_pools`.
+    progress : callable, optional
         As in `load_pools`.
 
     Returns
@@ -182,26 +214,34 @@ def load_run_pools(
     if data != "glyphs" and not Path(data).exists():
         raise FileNotFoundError(
             errno.ENOENT,
-            f"{folder} was trained on this file. Pass where it is now, as --data or with "
+            f"{folder} was trained on these data. Pass where they are now, as --data or with "
             "load_run_pools(run, data=...)",
             data,
         )
-    x, y, groups = _read_arrays(data, sizes)
+    size = record["options"].get("image_size")
+    if size is None:
+        x, y, groups = _read_arrays(data, sizes)
+    else:
+        x, y, groups = _read_images(data, size, progress)
     arrays = (x, y) if groups is None else (x, y, groups)
     checksum = _document.data_checksum(*arrays)
     check_same_data(folder, data, stored, checksum)
-    pools = {name: _take(name, names, *arrays) for name, names in record["pools"].items()}
-    return LoadedPools(Pools(**pools), checksum)
+    classes = record.get("classes")
+    pools = {
+        name: _take(name, members, x, y, groups, classes)
+        for name, members in record["pools"].items()
+    }
+    return LoadedPools(Pools(**pools), checksum, image_size=size)
 
 
 def _take(
-    name: str, members: list[Any], x: Array, y: Array, groups: Array | None = None
+    name: str, members: list[Any], x: Array, y: Array, groups: Array | None, classes: int | None
 ) -> ClassPool | GroupPool:
     """Return the pool of some classes or groups."""
     if groups is None:
         rows = np.isin(y, members)
         return ClassPool(x[rows], y[rows], name=name)
-    rows, classes = np.isin(groups, members), int(y.max()) + 1
+    rows, classes = np.isin(groups, members), classes or int(y.max()) + 1
     return GroupPool(x[rows], y[rows], groups[rows], name=name, classes=classes)
 
 
@@ -222,23 +262,57 @@ def _default_sizes(count: int, minimum: int) -> dict[str, int]:
     return {"train": max(1, count - sum(sizes.values())), **sizes}
 
 
-def _split_arrays(data: str, sizes: Mapping[str, int] | None, ways: int, rng: int) -> LoadedPools:
-    """Split glyphs or the arrays of a file at random into pools that share no class or group."""
-    x, y, groups = _read_arrays(data, sizes)
+def _split_arrays(
+    data: str,
+    arrays: _Arrays,
+    sizes: Mapping[str, int] | None,
+    min_size: int | None,
+    ways: int,
+    rng: int,
+) -> LoadedPools:
+    """Split examples at random into pools that share no class or group."""
+    checksum = _document.data_checksum(*(array for array in arrays if array is not None))
+    (x, y, groups), left_out = _leave_out_small(arrays, min_size or 1)
     unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
-    count = len(np.unique(ids))
+    count, large = len(np.unique(ids)), f" with at least {min_size} examples" if left_out else ""
     if sizes is None and count < 4 * minimum:
         raise InvalidInput(
-            "{} has {} {}; training, validation, calibration and test need {} each, {} in all, "
-            "since they may not share any. Pass more data, or lower {}.",
+            "{} has {} {}{}; training, validation, calibration and test need {} each, {} in all, "
+            "since they may not share any. Pass more data, or lower {}{}.",
             data,
             count,
             unit,
+            large,
             minimum,
             4 * minimum,
             Parameter("ways"),
+            " or the examples of each in a task" if left_out else "",
         )
     sizes = sizes or _default_sizes(count, minimum)
+    _check_sizes(data, sizes, f"{unit}{large}", count, minimum)
+    if groups is None:
+        pools: Pools[Any] = split_classes(x, y, **sizes, rng=rng)
+    else:
+        pools = split_groups(x, y, groups, **sizes, rng=rng)
+    return LoadedPools(pools, checksum, left_out=left_out)
+
+
+def _leave_out_small(arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, int]]:
+    """Return the examples of large classes or groups, and the sizes of the others."""
+    x, y, groups = arrays
+    ids = y if groups is None else groups
+    names, sizes = np.unique(ids, return_counts=True)
+    small = sizes < minimum
+    rows = {np.shape(array)[:1] for array in arrays if array is not None}
+    if not small.any() or rows != {np.shape(ids)}:  # the split says which array is wrong
+        return arrays, {}
+    kept = np.isin(ids, names[~small])
+    left_out = dict(zip(names[small].tolist(), sizes[small].tolist(), strict=True))
+    return (x[kept], y[kept], None if groups is None else groups[kept]), left_out
+
+
+def _check_sizes(data: str, sizes: Mapping[str, int], units: str, count: int, minimum: int) -> None:
+    """Raise InvalidInput if there are too few classes or groups for the pools, or in one."""
     small = [name for name, size in sizes.items() if 0 < size < minimum]
     if small:
         raise InvalidInput(
@@ -246,18 +320,28 @@ def _split_arrays(data: str, sizes: Mapping[str, int] | None, ways: int, rng: in
             Parameter("pools"),
             small[0],
             sizes[small[0]],
-            unit,
+            units.partition(" ")[0],
             minimum,
             Parameter("ways"),
         )
-    if groups is None:
-        pools: Pools[Any] = split_classes(x, y, **sizes, rng=rng)
-        return LoadedPools(pools, _document.data_checksum(x, y))
-    pools = split_groups(x, y, groups, **sizes, rng=rng)
-    return LoadedPools(pools, _document.data_checksum(x, y, groups))
+    if sum(sizes.values()) > count:
+        raise InvalidInput(
+            "{} must ask for at most {} {}, as many as {} has, got {}.",
+            Parameter("pools"),
+            count,
+            units,
+            data,
+            sum(sizes.values()),
+        )
 
 
-def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> tuple[Array, Array, Array | None]:
+def _read_images(data: str, size: int, progress: Progress | None) -> _Arrays:
+    """Return the images of a folder and the names of their classes; they have no groups."""
+    x, y, names = image_folder(data, size=size, progress=progress)
+    return x, np.array(names)[y], None
+
+
+def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> _Arrays:
     """Return x, y and, where each group is a task, groups."""
     if data == "glyphs":
         options = {"characters": sum(sizes.values())} if sizes else {}
@@ -266,8 +350,8 @@ def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> tuple[Array, Arr
     with Path(data).open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise InvalidInput(
-                f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, or a "
-                "file written with np.savez(path, x=x, y=y)."
+                f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, a file "
+                "written with np.savez(path, x=x, y=y), or a folder of images."
             )
         try:
             arrays = np.load(file, allow_pickle=False)

@@ -51,12 +51,24 @@ def read_run(folder: PathLike) -> dict[str, Any]:
         )
     remedy = "Pass the folder that 'metapac train' wrote."
     if any(entry.is_dir() for entry in path.iterdir()):
-        remedy += (
-            " If it holds images, a folder for each class, write them to a file and pass that: "
-            f"x, y, names = metapac.datasets.image_folder({str(path)!r}, size=84), then "
-            "numpy.savez('images.npz', x=x, y=numpy.array(names)[y])."
-        )
+        remedy += f" If it holds images, a folder for each class, run 'metapac train {path}' first."
     raise InvalidInput(f"{path} holds no {FILE}, so it is not the folder of a run. {remedy}")
+
+
+def is_run(folder: PathLike) -> bool:
+    """Return whether ``metapac train`` wrote a folder, be it to the end or not.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        The folder.
+
+    Returns
+    -------
+    bool
+        Whether it holds a run.
+    """
+    return any((Path(folder) / name).exists() for name in (FILE, _CHECKPOINT))
 
 
 def check_same_data(folder: PathLike, data: str, stored: str, found: str) -> None:

@@ -43,20 +43,6 @@ def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple
     return labels.astype(np.int64), total
 
 
-def as_probabilities(
-    source: str, values: Any, *, rows: int, min_columns: int, max_columns: int | None
-) -> Floats:
-    """Return the output of ``source`` as a matrix of probabilities, checked."""
-    return as_outputs(
-        source,
-        values,
-        kind="probabilities",
-        rows=rows,
-        min_columns=min_columns,
-        max_columns=max_columns,
-    )
-
-
 def as_outputs(
     source: str, values: Any, *, kind: str, rows: int, min_columns: int, max_columns: int | None
 ) -> Floats:
@@ -78,18 +64,24 @@ def as_outputs(
     array = array if array.dtype.kind == "f" else array.astype(np.float64)
     if kind == "probabilities":
         _check_probabilities(source, array)
-    elif np.isnan(array).any() or (kind == "logits" and np.isposinf(array).any()):
+    else:
+        _check_scores(source, array, kind)
+    return array
+
+
+def _check_scores(source: str, array: Floats, kind: str) -> None:
+    """Raise if logits or scores cannot be compared; warn if logits look like probabilities."""
+    if np.isnan(array).any() or (kind == "logits" and np.isposinf(array).any()):
         found = "NaN" if np.isnan(array).any() else "infinity"
         raise InvalidInput(
             f"{source} must return {kind} that can be compared, got {found}. Give labels that are "
             "impossible -inf."
         )
-    elif kind == "logits" and _look_like_probabilities(array):
+    if kind == "logits" and _look_like_probabilities(array):
         warn(
             f"{source} returns numbers that add up to 1 for each example, as probabilities do, and "
             "they are taken for logits. If they are probabilities, say outputs='probabilities'."
         )
-    return array
 
 
 def _look_like_probabilities(array: Floats) -> bool:

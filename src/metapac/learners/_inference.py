@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,6 +82,30 @@ def _torch_compatible(x: Any) -> Array:
             "or whole numbers for a SentenceCNN."
         )
     return np.require(array, array.dtype.newbyteorder("="), ["C", "W"])
+
+
+def check_example_type(module: nn.Module, call: Callable[..., Any], *examples: Tensor) -> None:
+    """Raise InvalidInput if a call fails on whole numbers and works on floats."""
+    whole = {x.dtype for x in examples if not x.is_floating_point()}
+    if not whole or _works(module, call, *examples):
+        return
+    floats = [x.to(_reference_tensor(module).dtype) for x in examples]
+    if not _works(module, call, *floats):  # it fails for another reason
+        return
+    kind = str(whole.pop()).removeprefix("torch.")
+    raise InvalidInput(
+        f"the backbone takes floats, and the examples are {kind}. Begin its forward with "
+        f"x.float(){' / 255' if kind == 'uint8' else ''}, or pass examples as floats."
+    )
+
+
+def _works(module: nn.Module, call: Callable[..., Any], *examples: Tensor) -> bool:
+    try:
+        with eval_mode(module):
+            call(*examples)
+    except RuntimeError:
+        return False
+    return True
 
 
 def worst_case_scores(logits: Tensor, labels: Tensor) -> Floats:

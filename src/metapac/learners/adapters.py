@@ -106,9 +106,10 @@ class EstimatorScorer:
         n, columns = _checks.count_examples(x), len(self.labels)
         if self.estimator is None or n == 0:
             return _spread(np.ones((n, columns)), self.labels, self.classes)
-        probabilities = _checks.as_probabilities(
+        probabilities = _checks.as_outputs(
             f"{type(self.estimator).__name__}.predict_proba",
             self.estimator.predict_proba(_rows(x)),
+            kind="probabilities",
             rows=n,
             min_columns=columns,
             max_columns=columns,

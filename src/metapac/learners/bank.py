@@ -7,9 +7,7 @@ pool embeddings. With their Gram matrix at hand, scoring a task adds up a few of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from metapac._types import Floats
+from metapac._types import Counts, Floats
 from metapac.learners import _checks
-from metapac.learners._inference import worst_case_scores
 from metapac.learners.prototypes import (
     distance_error,
     logit_error,
@@ -27,11 +24,14 @@ from metapac.learners.prototypes import (
     prototype_logits,
     worst_case_logits,
 )
+from metapac.tasks.batch import TaskBatch, batches
 from metapac.tasks.task import Task
 
 GIB = 2**30
 # Size of the workspace in numbers: what fits in the cache of a CPU, what keeps a GPU busy.
 _WORK = {"cpu": 2**20, "cuda": 2**28}
+# Reading whole rows of the Gram matrix takes as long as looking up one number in this many.
+_FEW = 4
 
 
 class PrototypeBank:
@@ -46,6 +46,11 @@ class PrototypeBank:
     memory : int, optional
         Bytes that the Gram matrix may take. If it does not fit, distances are computed from the
         embeddings.
+
+    Attributes
+    ----------
+    thread_safe : bool
+        True: nothing changes after the bank is made, so that threads may share it.
 
     Raises
     ------
@@ -62,6 +67,8 @@ class PrototypeBank:
     >>> PrototypeBank(z, z).predict_proba(task).astype(float).round(3).tolist()
     [[0.881, 0.119]]
     """
+
+    thread_safe = True
 
     def __init__(
         self, embeddings: Tensor | NDArray[Any], x: Any = None, *, memory: int = 8 * GIB
@@ -91,7 +98,8 @@ class PrototypeBank:
             probability that ``predict_proba`` returns, here or after `ProtoNet.adapt`. See
             `metapac.learners.protocols.lower_scores`.
         """
-        return np.concatenate([self._lowered_scores(chunk) for chunk in self._chunks(tasks)])
+        parts = [self._lowered_scores(batch) for batch in self._batches(tasks)]
+        return np.concatenate(parts or [np.empty(0, np.float32)])
 
     def leave_one_out(self, tasks: Sequence[Task]) -> NDArray[np.float32]:
         """Return the probability of each support example's label when the example is left out.
@@ -106,12 +114,13 @@ class PrototypeBank:
         ndarray, shape (tasks, s)
             The probabilities; 0 for a label with no other example.
         """
-        _checks.check_one_support_size(tasks)
+        if not isinstance(tasks, TaskBatch) or not len(tasks):
+            _checks.check_one_support_size(tasks)
         parts = []
-        for chunk in self._chunks(tasks, "support"):
-            labels = self._stack(chunk, "support_y")  # (T, S)
-            logits = self._logits(chunk, "support")  # (T, classes, S)
-            parts.append(leave_one_out_probabilities(logits, labels).float())
+        for batch in self._batches(tasks, query="support"):
+            rows = self._rows(batch)
+            logits = self._logits(rows, batch.classes)  # (T, classes, S)
+            parts.append(leave_one_out_probabilities(logits, rows.support_y).float())
         return torch.cat(parts).cpu().numpy()
 
     def predict_proba(self, task: Task) -> NDArray[np.float32]:
@@ -127,9 +136,27 @@ class PrototypeBank:
         ndarray, shape (q, classes)
             The probabilities; exactly 0 for labels absent from the support set.
         """
-        self._shape(task)
-        probabilities = self._logits([task], "query")[0].softmax(0).T
-        return np.asarray(probabilities.float().cpu().numpy())
+        return self.predict_tasks([task])[0]
+
+    def predict_tasks(self, tasks: Sequence[Task]) -> list[NDArray[np.float32]]:
+        """Return the probability of each label for each query of each task.
+
+        Parameters
+        ----------
+        tasks : sequence of Task
+            Tasks of the pool.
+
+        Returns
+        -------
+        list of ndarray, shape (q, classes)
+            What ``predict_proba`` returns for each task.
+        """
+        tables: list[NDArray[np.float32]] = []
+        for batch in self._batches(tasks):
+            logits = self._logits(self._rows(batch), batch.classes)
+            probabilities = logits.softmax(1).mT  # (T, Q, classes)
+            tables.extend(probabilities.float().cpu().numpy())
+        return tables
 
     def bounded_logits(self, tasks: Sequence[Task]) -> list[tuple[Floats, Floats]]:
         """Return the logits of the queries of each task, and a bound on their rounding error.
@@ -145,55 +172,70 @@ class PrototypeBank:
             For each task the logits, of shape (q, classes), and their error, of shape (q,).
         """
         pairs: list[tuple[Floats, Floats]] = []
-        for chunk in self._chunks(tasks):
-            logits = self._logits(chunk, "query")  # (T, classes, Q)
-            error = logit_error(logits, self._distance_error(chunk))  # (T, Q)
+        for batch in self._batches(tasks):
+            rows = self._rows(batch)
+            logits = self._logits(rows, batch.classes)  # (T, classes, Q)
+            error = logit_error(logits, self._distance_error(rows))  # (T, Q)
             pairs.extend(zip(logits.mT.cpu().numpy(), error.cpu().numpy(), strict=True))
         return pairs
 
-    def _distance_error(self, tasks: list[Task]) -> Tensor:
-        """Return the bound on the error of a distance for each query, (T, Q)."""
-        query, support = self._stack(tasks, "query"), self._stack(tasks, "support")
-        return distance_error(self.norms[query], self.norms[support], self.embeddings.shape[1])
-
-    def _chunks(self, tasks: Iterable[Task], part: str = "query") -> Iterator[list[Task]]:
+    def _batches(self, tasks: Iterable[Task], query: str = "query") -> Iterator[TaskBatch]:
         """Yield consecutive tasks of one shape, as many as fit in the workspace."""
         work = _WORK.get(self.embeddings.device.type, _WORK["cpu"])
-        for (shots, queries, classes), group in groupby(tasks, partial(self._shape, part=part)):
-            size = max(1, work // self._floats(shots, queries, classes))
-            same = list(group)
-            yield from (same[start : start + size] for start in range(0, len(same), size))
+        for batch in batches(tasks, self._check, query=query):
+            yield from batch.split(max(1, work // self._floats(batch)))
 
-    def _shape(self, task: Task, part: str = "query") -> tuple[int, int, int]:
-        """Return the shape that tasks scored together must share; check the pool of the task."""
+    def _check(self, task: Task) -> None:
         _checks.check_pool_of_task(task, self.x, len(self.embeddings))
-        return len(task.support), len(getattr(task, part)), task.classes
 
-    def _floats(self, shots: int, queries: int, classes: int) -> int:
-        n, d = self.embeddings.shape
-        if self.gram is not None:
-            return classes * (n + queries)
-        return (shots + queries * (1 + classes)) * d
+    def _floats(self, batch: TaskBatch) -> int:
+        """Return how many numbers the logits of one task take to compute."""
+        (n, width), classes = self.embeddings.shape, batch.classes
+        shots, queries = len(batch.support[0]), len(batch.query[0])
+        if self.gram is None:
+            return (shots + queries * (1 + classes)) * width
+        columns = shots + queries
+        if _FEW * columns < n:
+            return (shots + classes) * columns
+        return classes * (n + columns)
 
-    def _lowered_scores(self, tasks: list[Task]) -> Floats:
+    def _lowered_scores(self, batch: TaskBatch) -> Floats:
         """Return the calibration scores of tasks of one shape, (T * Q,)."""
-        true = self._stack(tasks, "query_y")  # (T, Q)
-        error = self._distance_error(tasks)
-        return worst_case_scores(worst_case_logits(self._logits(tasks, "query"), true, error), true)
+        rows, true = self._rows(batch), self._tensor(batch.query_y)  # (T, Q)
+        logits = self._logits(rows, batch.classes)
+        worst = worst_case_logits(logits, true, self._distance_error(rows))
+        scores = worst.softmax(1).gather(1, true.unsqueeze(1)).flatten().float()
+        # Rounded down, as `metapac.learners.protocols.lower_scores` does, but on the device.
+        return np.asarray(scores.nextafter(scores.new_zeros(())).cpu().numpy())
 
-    def _logits(self, tasks: list[Task], part: str) -> Tensor:
-        """Return the float64 logits of all labels on query or support, (T, classes, Q)."""
-        support, query = self._stack(tasks, "support"), self._stack(tasks, part)  # (T, S), (T, Q)
-        support_y = self._stack(tasks, "support_y")  # (T, S)
+    def _logits(self, rows: _Rows, classes: int) -> Tensor:
+        """Return the float64 logits of all labels, (T, classes, Q)."""
+        support, support_y, query = rows
         if self.gram is not None:
-            return gram_logits(self.gram, support, support_y, query, tasks[0].classes)
+            return gram_logits(self.gram, support, support_y, query, classes)
         z = self.embeddings
-        vectors = z[support].double(), support_y, z[query].double()
-        return prototype_logits(*vectors, tasks[0].classes).mT
+        return prototype_logits(z[support].double(), support_y, z[query].double(), classes).mT
 
-    def _stack(self, tasks: list[Task], name: str) -> Tensor:
-        stacked = np.stack([getattr(task, name) for task in tasks])
-        return torch.from_numpy(stacked).to(self.embeddings.device, torch.int64)
+    def _distance_error(self, rows: _Rows) -> Tensor:
+        """Return the bound on the error of a distance for each query, (T, Q)."""
+        norms, width = self.norms, self.embeddings.shape[1]
+        return distance_error(norms[rows.query], norms[rows.support], width)
+
+    def _rows(self, batch: TaskBatch) -> _Rows:
+        return _Rows(*map(self._tensor, (batch.support, batch.support_y, batch.query)))
+
+    def _tensor(self, rows: Counts) -> Tensor:
+        """Return rows of a batch on the device; a row that all tasks share is sent once."""
+        sent = np.require(rows[:1] if rows.strides[0] == 0 else rows, np.int64, ["C", "W"])
+        return torch.from_numpy(sent).to(self.embeddings.device).expand(len(rows), -1)
+
+
+class _Rows(NamedTuple):
+    """What logits of tasks of one shape depend on, on the device."""
+
+    support: Tensor  # (T, S)
+    support_y: Tensor  # (T, S)
+    query: Tensor  # (T, Q)
 
 
 def gram_matrix(z: Tensor) -> Tensor:
@@ -240,21 +282,37 @@ def gram_logits(
     Tensor, shape (t, classes, q)
         The logits: -|q - p|^2 = 2 q.p - |p|^2 - |q|^2 with p the mean of a label's support.
     """
-    tasks = len(support)
-    bags = support_y + classes * torch.arange(tasks, device=gram.device)[:, None]  # (T, S)
-    order = bags.flatten().argsort(stable=True)
-    counts = torch.bincount(bags.flatten(), minlength=tasks * classes)  # (T * classes,)
-    members, offsets = support.flatten()[order], counts.cumsum(0) - counts
-    # Row c holds the inner product of each example with prototype c; an empty bag gives zeros.
-    products = embedding_bag(members, gram, offsets, mode="mean")  # (T * classes, n)
-    with_prototype = products[bags.flatten()[order], members]  # s.p of each support example
-    squares = torch.zeros_like(counts, dtype=gram.dtype)
-    squares = squares.index_add(0, bags.flatten()[order], with_prototype)
-    squares = squares / counts.clamp(min=1)  # |p|^2 is the mean of s.p over the label's support
-    index = query.unsqueeze(1).expand(-1, classes, -1)
-    logits = 2 * products.view(tasks, classes, -1).gather(2, index) - squares.view(tasks, -1, 1)
-    logits = logits - gram.diagonal()[query].unsqueeze(1)
-    return torch.where(counts.view(tasks, -1, 1) > 0, logits, -torch.inf)
+    tasks, queries = query.shape
+    bags = (support_y + classes * torch.arange(tasks, device=gram.device)[:, None]).flatten()
+    counts = torch.bincount(bags, minlength=tasks * classes)  # (T * classes,)
+    order, offsets = bags.argsort(stable=True), counts.cumsum(0) - counts
+    columns = torch.cat([query, support], 1)  # (T, Q + S)
+    sums = _sum_products(gram, support, columns, order, offsets)
+    counts = counts.view(tasks, -1, 1)
+    products = sums.div_(counts.clamp(min=1))  # with each prototype, (T, classes, Q + S)
+    own = products[:, :, queries:].gather(1, support_y.unsqueeze(1))  # s.p, (T, 1, S)
+    squares = embedding_bag(order, own.view(-1, 1), offsets, mode="mean")  # the mean of s.p is p.p
+    lengths = gram.diagonal().contiguous()[query]  # lookups in the diagonal itself are slow
+    logits = (2 * products[:, :, :queries]).sub_(squares.view(tasks, -1, 1))
+    return logits.sub_(lengths.unsqueeze(1)).masked_fill_(counts == 0, -torch.inf)
+
+
+def _sum_products(
+    gram: Tensor, support: Tensor, columns: Tensor, order: Tensor, offsets: Tensor
+) -> Tensor:
+    """Return sums of inner products of columns with a label's support, (T, classes, columns).
+
+    The label's examples are ``order`` from its offset to the next; no examples give zeros.
+    """
+    tasks, width = columns.shape
+    classes = len(offsets) // tasks
+    if _FEW * width < len(gram):  # look up what is needed
+        needed = gram[support.unsqueeze(2), columns.unsqueeze(1)]  # (T, S, columns)
+        sums = embedding_bag(order, needed.flatten(0, 1), offsets, mode="sum")
+        return sums.view(tasks, classes, width)
+    rows = embedding_bag(support.flatten()[order], gram, offsets, mode="sum")  # (T * classes, n)
+    index = columns.unsqueeze(1).expand(-1, classes, -1)
+    return rows.view(tasks, classes, -1).gather(2, index)
 
 
 def leave_one_out_probabilities(logits: Tensor, labels: Tensor) -> Tensor:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from metapac._checks import check_one_of
+from metapac._checks import as_positive_number, check_one_of
 from metapac._types import Doubles
-from metapac.exceptions import InvalidInput, Parameter
 from metapac.learners import _checks
 from metapac.learners.linear_heads import (
     LinearHead,
+    SupportSets,
     fit_cosine,
     fit_euclidean,
     fit_ridge,
@@ -91,14 +90,13 @@ class VectorLearner:
 
 
 class PrototypeLearner(VectorLearner):
-    """Softmax over the similarity of a vector to the mean vector of each label.
-
-    With the Euclidean metric it equals `ProtoNet` with an identity backbone.
+    """Softmax over the similarity of a vector to the prototype of each label, its mean vector.
 
     Parameters
     ----------
     metric : {"euclidean", "cosine"}, default "euclidean"
-        Minus the squared Euclidean distance, or the cosine of the angle at the origin.
+        Minus the squared distance to the prototype, as in a `ProtoNet`; or the cosine of the angle
+        between vector and prototype, as in Meta-Baseline (Chen et al. 2021).
     temperature : float, default 1.0
         Number that the similarities are divided by. Cosines differ by at most 2, so they need a
         small one, such as 0.1; `metapac.scoring.fit_temperature` finds one.
@@ -107,6 +105,12 @@ class PrototypeLearner(VectorLearner):
     ------
     InvalidInput
         If the metric is unknown or the temperature is not positive.
+
+    Notes
+    -----
+    Prototypes are means of the vectors as they are, so long vectors count more, also for the
+    cosine. If lengths mean nothing, scale the vectors to length 1. With the Euclidean metric, that
+    is what a `ProtoNet` on a `Sphere` does.
 
     Examples
     --------
@@ -119,11 +123,11 @@ class PrototypeLearner(VectorLearner):
     def __init__(self, metric: str = "euclidean", temperature: float = 1.0) -> None:
         check_one_of("metric", metric, ("euclidean", "cosine"))
         self.metric = metric
-        self.temperature = _as_positive("temperature", temperature)
+        self.temperature = as_positive_number("temperature", temperature)
 
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
         fit = fit_cosine if self.metric == "cosine" else fit_euclidean
-        return fit(support, one_hot, self.temperature)
+        return fit(SupportSets(support, one_hot), self.temperature)
 
 
 class RidgeLearner(VectorLearner):
@@ -151,11 +155,11 @@ class RidgeLearner(VectorLearner):
     """
 
     def __init__(self, penalty: float = 1.0, temperature: float = 1.0) -> None:
-        self.penalty = _as_positive("penalty", penalty)
-        self.temperature = _as_positive("temperature", temperature)
+        self.penalty = as_positive_number("penalty", penalty)
+        self.temperature = as_positive_number("temperature", temperature)
 
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
-        return fit_ridge(support, one_hot, self.penalty, self.temperature)
+        return fit_ridge(SupportSets(support, one_hot), self.penalty, self.temperature)
 
 
 class LogisticLearner(VectorLearner):
@@ -184,15 +188,7 @@ class LogisticLearner(VectorLearner):
     """
 
     def __init__(self, penalty: float = 1.0) -> None:
-        self.penalty = _as_positive("penalty", penalty)
+        self.penalty = as_positive_number("penalty", penalty)
 
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
-        return fit_logistic(support, one_hot, self.penalty)
-
-
-def _as_positive(name: str, value: Any) -> float:
-    """Return a parameter as a float, if it is a positive number."""
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not 0 < number < math.inf:
-        raise InvalidInput("{} must be a positive number, got {!r}.", Parameter(name), value)
-    return float(number)
+        return fit_logistic(SupportSets(support, one_hot), self.penalty)

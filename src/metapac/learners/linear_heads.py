@@ -10,7 +10,6 @@ rounding, a sum of ``terms`` products of lengths a and b is off by at most ``ter
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -31,9 +30,10 @@ class LinearHead:
         One row for each label.
     bias : ndarray, shape (t, classes)
         ``-inf`` for labels absent from the support set.
-    error : ndarray, shape (t, 2)
-        Bound on the error of a logit: the first number plus the second times the length of
-        ``q - centre``.
+    error : ndarray, shape (t,)
+        Bound on the error of a logit where ``q`` is the centre.
+    error_slope : ndarray, shape (t,)
+        How much it grows with the length of ``q - centre``.
     curvature : float, default 0.0
         Multiple of ``|q - centre|^2`` subtracted from all logits of an example.
     unit : bool, default False
@@ -44,6 +44,7 @@ class LinearHead:
     weights: Doubles
     bias: Doubles
     error: Doubles
+    error_slope: Doubles
     curvature: float = 0.0
     unit: bool = False
 
@@ -64,9 +65,80 @@ class LinearHead:
         """
         vectors = to_unit_length(query) if self.unit else query - self.centre  # (T, Q, d)
         squares = np.einsum("tqd,tqd->tq", vectors, vectors)  # (T, Q)
-        logits = vectors @ self.weights.transpose(0, 2, 1) + self.bias[:, None]
-        logits -= self.curvature * squares[:, :, None]
-        return logits, self.error[:, :1] + self.error[:, 1:] * np.sqrt(squares)
+        logits = vectors @ self.weights.mT + self.bias[:, None]
+        curve = self.curvature * squares  # (T, Q)
+        error = self.error[:, None] + self.error_slope[:, None] * np.sqrt(squares)
+        # All labels share the curve, but not the rounding of the difference.
+        return logits - curve[:, :, None], error + UNIT * curve
+
+
+@dataclass(frozen=True, eq=False)
+class SupportSets:
+    """Support sets of T tasks, all of one size.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (t, s, d)
+        Support vectors.
+    one_hot : ndarray, shape (t, s, classes)
+        1 where a vector has a label, else 0.
+    """
+
+    vectors: Doubles
+    one_hot: Doubles
+
+    @property
+    def rounding(self) -> float:
+        """Error of the longest sum, relative to the lengths of its factors: ``terms`` units."""
+        _, size, width = self.vectors.shape
+        return UNIT * float(size + width + 8)
+
+    def means(self, centre: Doubles | float = 0.0) -> Doubles:
+        """Return the mean of each label's vectors.
+
+        Parameters
+        ----------
+        centre : ndarray, shape (t, 1, d), default 0.0
+            Subtracted from the vectors first.
+
+        Returns
+        -------
+        ndarray, shape (t, classes, d)
+            The means; zeros for labels absent from the support set.
+        """
+        counts = np.maximum(self.one_hot.sum(1), 1.0)  # (T, classes)
+        return np.asarray(self.one_hot.mT @ (self.vectors - centre) / counts[:, :, None])
+
+    def centre(self) -> tuple[Doubles, Doubles]:
+        """Return the mean of each support set, and its rounding error.
+
+        Far from the origin, the rounding error of the mean is proportional to its size. The mean
+        of the centred vectors corrects it.
+
+        Returns
+        -------
+        centre : ndarray, shape (t, 1, d)
+            The mean, rounded.
+        shift : ndarray, shape (t, 1, d)
+            The correction.
+        """
+        centre = self.vectors.mean(1, keepdims=True)
+        return centre, (self.vectors - centre).mean(1, keepdims=True)
+
+    def mask_absent(self, bias: Doubles) -> Doubles:
+        """Return the bias with ``-inf`` for labels absent from the support set.
+
+        Parameters
+        ----------
+        bias : ndarray, shape (t, classes)
+            Bias of each label.
+
+        Returns
+        -------
+        ndarray, shape (t, classes)
+            The masked bias.
+        """
+        return np.where(self.one_hot.any(1), bias, -np.inf)
 
 
 def to_unit_length(vectors: Doubles) -> Doubles:
@@ -86,15 +158,13 @@ def to_unit_length(vectors: Doubles) -> Doubles:
     return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
-def fit_euclidean(support: Doubles, one_hot: Doubles, temperature: float) -> LinearHead:
+def fit_euclidean(support: SupportSets, temperature: float) -> LinearHead:
     """Return heads whose logits are minus the squared distance to each label's mean.
 
     Parameters
     ----------
-    support : ndarray, shape (t, s, d)
-        Support vectors.
-    one_hot : ndarray, shape (t, s, classes)
-        1 where a vector has a label, else 0.
+    support : SupportSets
+        The support sets.
     temperature : float
         Number that the logits are divided by.
 
@@ -109,29 +179,28 @@ def fit_euclidean(support: Doubles, one_hot: Doubles, temperature: float) -> Lin
     the prototypes then have the size of the distances, however far from the origin the vectors
     lie, and the error of a logit is at most terms u (2 |q| r + r^2) with r the largest length.
     """
-    centre = support.mean(1, keepdims=True)  # (T, 1, d)
-    prototypes = _means(support - centre, one_hot)  # (T, classes, d)
-    reach = np.linalg.norm(support - centre, axis=-1).max(1)  # (T,)
+    centre = support.vectors.mean(1, keepdims=True)  # (T, 1, d)
+    prototypes = support.means(centre)  # (T, classes, d)
+    reach = np.linalg.norm(support.vectors - centre, axis=-1).max(1)  # (T,)
     squares = np.einsum("tcd,tcd->tc", prototypes, prototypes)
-    scale = count_terms(support) * UNIT / temperature
+    scale = support.rounding / temperature
     return LinearHead(
         centre,
         2 * prototypes / temperature,
-        mask_absent(-squares / temperature, one_hot),
-        np.stack([scale * reach**2, scale * reach], axis=1),
+        support.mask_absent(-squares / temperature),
+        error=scale * reach**2,
+        error_slope=scale * reach,
         curvature=1 / temperature,
     )
 
 
-def fit_cosine(support: Doubles, one_hot: Doubles, temperature: float) -> LinearHead:
+def fit_cosine(support: SupportSets, temperature: float) -> LinearHead:
     """Return heads whose logits are the cosine with each label's mean.
 
     Parameters
     ----------
-    support : ndarray, shape (t, s, d)
-        Support vectors.
-    one_hot : ndarray, shape (t, s, classes)
-        1 where a vector has a label, else 0.
+    support : SupportSets
+        The support sets.
     temperature : float
         Number that the logits are divided by.
 
@@ -145,30 +214,29 @@ def fit_cosine(support: Doubles, one_hot: Doubles, temperature: float) -> Linear
     A mean of length m of vectors up to length r is off by terms u r, hence its direction by
     terms u r / m. No cosine is off by more than 2.
     """
-    prototypes = _means(support, one_hot)
+    prototypes = support.means()
     lengths = np.linalg.norm(prototypes, axis=-1)  # (T, classes)
-    reach = np.linalg.norm(support, axis=-1).max(1, keepdims=True)  # (T, 1)
+    reach = np.linalg.norm(support.vectors, axis=-1).max(1, keepdims=True)  # (T, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.where(one_hot.any(1), reach / lengths, 0.0).max(1)  # (T,)
-    error = np.fmin(count_terms(support) * UNIT * (1 + spread), 2.0) / temperature
+        spread = np.where(support.one_hot.any(1), reach / lengths, 0.0).max(1)  # (T,)
+    error = np.fmin(support.rounding * (1 + spread), 2.0) / temperature
     return LinearHead(
-        np.zeros((len(support), 1, support.shape[2])),
+        np.zeros_like(support.vectors[:, :1]),
         to_unit_length(prototypes) / temperature,
-        mask_absent(np.zeros(lengths.shape), one_hot),
-        np.stack([error, np.zeros_like(error)], axis=1),
+        support.mask_absent(np.zeros(lengths.shape)),
+        error=error,
+        error_slope=np.zeros_like(error),
         unit=True,
     )
 
 
-def fit_ridge(support: Doubles, one_hot: Doubles, penalty: float, temperature: float) -> LinearHead:
+def fit_ridge(support: SupportSets, penalty: float, temperature: float) -> LinearHead:
     """Return heads that regress label indicators on centred vectors, with a squared penalty.
 
     Parameters
     ----------
-    support : ndarray, shape (t, s, d)
-        Support vectors.
-    one_hot : ndarray, shape (t, s, classes)
-        1 where a vector has a label, else 0.
+    support : SupportSets
+        The support sets.
     penalty : float
         Multiple of the squared weights that is added to the squared errors; not on the intercept.
     temperature : float
@@ -185,99 +253,38 @@ def fit_ridge(support: Doubles, one_hot: Doubles, penalty: float, temperature: f
     smaller system is solved. Its matrix is off by terms u |Z|^2 and its inverse is at most
     1 / penalty, hence the solution a by terms u (|Z|^2 + penalty) |a| / penalty, and w likewise.
     """
-    centre, shift = find_centre(support)
-    z = support - centre - shift  # (T, S, d)
-    targets = one_hot - one_hot.mean(1, keepdims=True)  # (T, S, classes)
+    centre, shift = support.centre()
+    z = support.vectors - centre - shift  # (T, S, d)
+    shares = support.one_hot.mean(1)  # (T, classes)
+    targets = support.one_hot - shares[:, None]  # (T, S, classes)
     size = np.linalg.norm(z, axis=(1, 2))  # (T,)
     stiffness = (size**2 + penalty) / penalty
     if z.shape[1] <= z.shape[2]:
-        dual = np.linalg.solve(_penalised(z @ _t(z), penalty), targets)  # (T, S, classes)
-        weights = _t(dual) @ z  # (T, classes, d)
+        dual = np.linalg.solve(_penalised(z @ z.mT, penalty), targets)  # (T, S, classes)
+        weights = dual.mT @ z  # (T, classes, d)
         scale = size * np.linalg.norm(dual, axis=(1, 2))
     else:
-        weights = _t(np.linalg.solve(_penalised(_t(z) @ z, penalty), _t(z) @ targets))
+        weights = np.linalg.solve(_penalised(z.mT @ z, penalty), z.mT @ targets).mT
         scale = np.linalg.norm(weights, axis=(1, 2))
         scale += size * np.linalg.norm(targets, axis=(1, 2)) / (size**2 + penalty)
-    error = count_terms(support) * UNIT * (1 + stiffness) * scale / temperature
     return LinearHead(
         centre,
         weights / temperature,
-        mask_absent((one_hot.mean(1) - products(weights, shift)) / temperature, one_hot),
-        np.stack([np.full_like(error, UNIT * count_terms(support) / temperature), error], axis=1),
+        support.mask_absent((shares - times_shift(weights, shift)) / temperature),
+        error=np.full(len(z), support.rounding / temperature),
+        error_slope=support.rounding * (1 + stiffness) * scale / temperature,
     )
 
 
-def find_centre(support: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the mean of each support set, and its rounding error.
-
-    Far from the origin, the rounding error of the mean is proportional to its size. The mean of the
-    centred vectors corrects it.
-
-    Parameters
-    ----------
-    support : ndarray, shape (t, s, d)
-        Support vectors.
-
-    Returns
-    -------
-    centre : ndarray, shape (t, 1, d)
-        The mean, rounded.
-    shift : ndarray, shape (t, 1, d)
-        The correction.
-    """
-    centre = support.mean(1, keepdims=True)
-    return centre, (support - centre).mean(1, keepdims=True)
-
-
-def count_terms(support: Doubles) -> int:
-    """Return an upper bound on the number of terms in the longest sum.
-
-    Parameters
-    ----------
-    support : ndarray, shape (t, s, d)
-        Support vectors.
-
-    Returns
-    -------
-    int
-        The number.
-    """
-    return int(support.shape[1]) + int(support.shape[2]) + 8
-
-
-def _means(vectors: Doubles, one_hot: Doubles) -> Doubles:
-    """Return the mean of each label's vectors, (T, classes, d); zeros for absent labels."""
-    counts = np.maximum(one_hot.sum(1), 1.0)  # (T, classes)
-    return np.asarray(_t(one_hot) @ vectors / counts[:, :, None])
-
-
-def mask_absent(bias: Doubles, one_hot: Doubles) -> Doubles:
-    """Return the bias with ``-inf`` for labels absent from the support set.
-
-    Parameters
-    ----------
-    bias : ndarray, shape (t, classes)
-        Bias of each label.
-    one_hot : ndarray, shape (t, s, classes)
-        1 where a vector has a label, else 0.
-
-    Returns
-    -------
-    ndarray, shape (t, classes)
-        The masked bias.
-    """
-    return np.where(one_hot.any(1), bias, -np.inf)
-
-
-def products(weights: Doubles, shift: Doubles) -> Doubles:
-    """Return the product of the weights of each label with one vector for each task.
+def times_shift(weights: Doubles, shift: Doubles) -> Doubles:
+    """Return the product of the weights of each label with the shift of the centre.
 
     Parameters
     ----------
     weights : ndarray, shape (t, classes, d)
         Weights.
     shift : ndarray, shape (t, 1, d)
-        Vectors.
+        The shift; see `SupportSets.centre`.
 
     Returns
     -------
@@ -289,7 +296,3 @@ def products(weights: Doubles, shift: Doubles) -> Doubles:
 
 def _penalised(gram: Doubles, penalty: float) -> Doubles:
     return np.asarray(gram + penalty * np.eye(gram.shape[-1]))
-
-
-def _t(matrices: Doubles) -> Any:
-    return matrices.transpose(0, 2, 1)

@@ -8,29 +8,20 @@ import numpy as np
 
 from metapac._types import Doubles
 from metapac.exceptions import InvalidInput, Parameter
-from metapac.learners.linear_heads import (
-    UNIT,
-    LinearHead,
-    count_terms,
-    find_centre,
-    mask_absent,
-    products,
-)
+from metapac.learners.linear_heads import LinearHead, SupportSets, times_shift
 
 # The fit has converged if logits on the support set are this close to those of the optimum.
 _CONVERGED = 1e-6
 _NEWTON_STEPS = 5
 
 
-def fit_logistic(support: Doubles, one_hot: Doubles, penalty: float) -> LinearHead:
+def fit_logistic(support: SupportSets, penalty: float) -> LinearHead:
     """Return heads of multinomial logistic regression on centred vectors, with an L2 penalty.
 
     Parameters
     ----------
-    support : ndarray, shape (t, s, d)
-        Support vectors.
-    one_hot : ndarray, shape (t, s, classes)
-        1 where a vector has a label, else 0.
+    support : SupportSets
+        The support sets.
     penalty : float
         Half of it times the squared weights, intercepts included, is added to the cross-entropy.
 
@@ -49,10 +40,29 @@ def fit_logistic(support: Doubles, one_hot: Doubles, penalty: float) -> LinearHe
     The objective is strongly convex with modulus ``penalty``, so the error of the weights is at
     most the norm of the gradient divided by ``penalty``.
     """
-    centre, shift = find_centre(support)
-    z = np.concatenate([support - centre - shift, np.ones((*support.shape[:2], 1))], axis=2)
-    # The optimal weights lie in the span of the support set: fit in an orthonormal basis of it.
-    basis, coordinates = np.linalg.qr(z.transpose(0, 2, 1))  # (T, d + 1, r), (T, r, S)
+    centre, shift = support.centre()
+    vectors = support.vectors - centre - shift  # (T, S, d)
+    z = np.concatenate([vectors, np.ones_like(vectors[:, :, :1])], axis=2)
+    weights, gradients = _minimise(z, support.one_hot, penalty)  # (T, classes, d + 1), (T,)
+    size, slope = (np.linalg.norm(matrix, axis=(1, 2)) for matrix in (z, weights))
+    sizes = size * (1 + slope) + penalty * slope
+    rounding = SupportSets(z, support.one_hot).rounding
+    distance = (gradients + rounding * sizes) / penalty  # (T,)
+    _check_converged(distance * np.linalg.norm(z, axis=-1).max(1), penalty)
+    slopes, intercepts = weights[:, :, :-1], weights[:, :, -1]
+    return LinearHead(
+        centre,
+        slopes,
+        support.mask_absent(intercepts - times_shift(slopes, shift)),
+        error=distance,
+        error_slope=distance,
+    )
+
+
+def _minimise(z: Doubles, one_hot: Doubles, penalty: float) -> tuple[Doubles, Doubles]:
+    """Return the optimal weights of each task, and the norm of the gradient there."""
+    # They lie in the span of the support set: fit in an orthonormal basis of it.
+    basis, coordinates = np.linalg.qr(z.mT)  # (T, d + 1, r), (T, r, S)
     weights = np.zeros((len(z), one_hot.shape[2], z.shape[2]))  # (T, classes, d + 1)
     gradients = np.zeros(len(z))
     for i, present in enumerate(one_hot.max(1) > 0):
@@ -60,16 +70,7 @@ def fit_logistic(support: Doubles, one_hot: Doubles, penalty: float) -> LinearHe
         theta = problem.minimise()
         weights[i, present] = theta.T @ basis[i].T
         gradients[i] = np.linalg.norm(problem.gradient(theta.ravel()))
-    size, slope = (np.linalg.norm(matrix, axis=(1, 2)) for matrix in (z, weights))
-    sizes = size * (1 + slope) + penalty * slope
-    distance = (gradients + count_terms(z) * UNIT * sizes) / penalty  # (T,)
-    _check_converged(distance * np.linalg.norm(z, axis=-1).max(1), penalty)
-    return LinearHead(
-        centre,
-        weights[:, :, :-1],
-        mask_absent(weights[:, :, -1] - products(weights[:, :, :-1], shift), one_hot),
-        np.stack([distance, distance], axis=1),
-    )
+    return weights, gradients
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,13 +13,20 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from metapac._checks import as_whole_number
+from metapac._checks import as_positive_number, as_whole_number
 from metapac._types import Floats
 from metapac.exceptions import InvalidInput
 from metapac.learners import _checks
-from metapac.learners._inference import eval_mode, iter_batches, to_module_device, worst_case_scores
+from metapac.learners._inference import (
+    check_example_type,
+    eval_mode,
+    iter_batches,
+    to_module_device,
+    worst_case_scores,
+)
 from metapac.learners.networks.base import describe
 from metapac.learners.networks.support_norm import SupportNorm, norm_by_support
+from metapac.learners.protocols import BoundedScorer
 
 Weights = dict[str, Tensor]
 # Rounding error of a difference of two logits, in machine epsilons, relative to 1 plus the largest
@@ -41,11 +48,11 @@ class MAML:
         Module from examples to vectors of length ``backbone.features``.
     classes : int
         Largest number of labels of a task.
-    steps : int, optional
+    steps : int, default 5
         Number of gradient steps.
-    step_size : float, optional
+    step_size : float, default 0.01
         Learning rate of the steps.
-    second_order : bool, optional
+    second_order : bool, default True
         Whether training differentiates through the steps. If not, it uses the gradient at the
         adapted weights (FOMAML).
 
@@ -78,9 +85,7 @@ class MAML:
     ) -> None:
         self.classes = as_whole_number("classes", classes)
         self.steps = as_whole_number("steps", steps)
-        if not 0 < step_size < float("inf"):
-            raise InvalidInput(f"step_size must be positive, got {step_size!r}. Try 0.01.")
-        self.step_size = step_size
+        self.step_size = as_positive_number("step_size", step_size)
         self.second_order = second_order
         self.module: nn.Module = Classifier(backbone, self.classes)
 
@@ -135,7 +140,13 @@ class MAML:
         self._check_classes(total)
         x, y = to_module_device(support_x, self.module), to_module_device(labels, self.module)
         with eval_mode(self.module):
-            return AdaptedModel(self, self._adapt(x, y), x, y, total)
+            try:
+                return AdaptedModel(self, self._adapt(x, y), x, y, total)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:
+                check_example_type(self.module, lambda x: self._adapt(x, y), x)
+                raise
 
     def query_logits(
         self, weights: Weights, support_x: Tensor, support_y: Tensor, query_x: Tensor
@@ -264,7 +275,7 @@ class Classifier(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptedModel:
+class AdaptedModel(BoundedScorer):
     """A MAML adapted to one task; later training of the learner does not change it.
 
     Parameters
@@ -288,55 +299,15 @@ class AdaptedModel:
     classes: int
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
-        """Return the probability of each label for each example.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-            Examples.
-
-        Returns
-        -------
-        ndarray, shape (n, classes)
-            The probabilities; exactly 0 for labels absent from the support set.
-        """
         return np.asarray(self._logits(x).double().softmax(1).float().cpu().numpy())
 
     def lowered_scores(self, x: Any, y: Any) -> Floats:
-        """Return scores to calibrate on: lower bounds that allow for any rounding.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-            Examples.
-        y : array_like of int, shape (n,)
-            Their true labels.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            The scores; see `metapac.learners.protocols.lower_scores`.
-        """
         labels = to_module_device(y, self.learner.module).to(torch.int64)  # (n,)
         logits = self._logits(x)  # (n, classes)
         worst = logits.double().scatter_add(1, labels[:, None], -_error(logits)[:, None])
         return worst_case_scores(worst, labels)
 
     def bounded_logits(self, x: Any) -> tuple[Floats, Floats]:
-        """Return the logits of each label, and a bound on their rounding error.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-            Examples.
-
-        Returns
-        -------
-        logits : ndarray, shape (n, classes)
-            The logits; ``-inf`` for labels absent from the support set.
-        error : ndarray, shape (n,)
-            Bound on the error of a logit, apart from a number that all labels share.
-        """
         logits = self._logits(x)
         return logits.double().cpu().numpy(), _error(logits).cpu().numpy() / 2
 

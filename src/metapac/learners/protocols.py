@@ -20,12 +20,9 @@ class Scorer(Protocol):
     """A model adapted to one task.
 
     Rounding may change a probability in its last digits, for example from one batch size to
-    another. A scorer that knows by how much has a second method, ``lowered_scores(x, y)``: for
-    each example a lower bound on every probability that ``predict_proba`` may return for its
-    label, computed by `lower_scores`. A scorer that has logits may say it by a third one,
-    ``bounded_logits(x)``: logits of shape (n, classes) and, for each example, a bound on how far
-    rounding moves any of them, apart from a number that all labels share. Without these methods,
-    `metapac.scoring.score_tasks` assumes a bound that suits the precision.
+    another. A scorer that knows by how much may have one or both of the further methods of
+    `metapac.learners.protocols.BoundedScorer`. Without them, `metapac.scoring.score_tasks` assumes
+    a bound that suits the precision.
 
     Examples
     --------
@@ -53,6 +50,43 @@ class Scorer(Protocol):
         -------
         ndarray, shape (n, classes)
             The probabilities; exactly 0 for labels absent from the support set.
+        """
+
+
+class BoundedScorer(Scorer, Protocol):
+    """A scorer that knows how far rounding may move its scores."""
+
+    def lowered_scores(self, x: Any, y: Any) -> Floats:
+        """Return scores to calibrate on: lower bounds that allow for any rounding.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+        y : array_like of int, shape (n,)
+            Their true labels.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Lower bounds on every probability that ``predict_proba`` may return for these labels;
+            see `lower_scores`.
+        """
+
+    def bounded_logits(self, x: Any) -> tuple[Floats, Floats]:
+        """Return the logits of each label, and a bound on their rounding error.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        logits : ndarray, shape (n, classes)
+            The logits; ``-inf`` for labels absent from the support set.
+        error : ndarray, shape (n,)
+            Bound on the error of a logit, apart from a number that all labels share.
         """
 
 
@@ -193,11 +227,11 @@ def lower_scores(
     ----------
     scores : ndarray
         Probabilities of the true labels.
-    slack : array_like, optional
+    slack : array_like, default 0.0
         Bound on how far rounding raises any logit relative to that of the true label.
     precision : dtype, optional
         Precision in which the deployed probabilities are rounded; by default that of ``scores``.
-    steps : int, optional
+    steps : int, default 1
         Number of floats of that precision to go down, for the arithmetic of the softmax itself.
 
     Returns

@@ -15,6 +15,7 @@ from metapac.exceptions import InvalidInput
 from metapac.learners import _checks
 from metapac.learners._inference import (
     BATCH,
+    check_example_type,
     eval_mode,
     iter_batches,
     to_module_device,
@@ -22,6 +23,7 @@ from metapac.learners._inference import (
 )
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.networks.base import describe
+from metapac.learners.protocols import BoundedScorer
 from metapac.learners.prototypes import (
     distance_error,
     logit_error,
@@ -108,18 +110,23 @@ class ProtoNet:
         Parameters
         ----------
         x : array_like, shape (n, ...)
-            Examples.
-        batch : int, optional
+            Examples. Whole numbers, such as uint8 pixels, reach the backbone as they are.
+        batch : int, default 1024
             Number of examples embedded at a time.
 
         Returns
         -------
         Tensor, shape (n, d)
             The embeddings in float32, on the module's device.
+
+        Raises
+        ------
+        InvalidInput
+            If the examples are whole numbers, and the backbone takes floats.
         """
         with eval_mode(self.module):
             batches = iter_batches(x, self.module, batch)
-            return torch.cat([self.module(part).float() for part in batches])
+            return torch.cat([self._embed(part) for part in batches])
 
     def bank(self, x: Any) -> PrototypeBank:
         """Return the embeddings of a pool, from which its tasks are scored.
@@ -169,9 +176,20 @@ class ProtoNet:
         """
         return {"class": "ProtoNet", "backbone": describe(self.module)}
 
+    def _embed(self, x: Tensor) -> Tensor:
+        """Return the embeddings of one batch in float32."""
+        try:
+            z: Tensor = self.module(x)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:
+            check_example_type(self.module, self.module, x)
+            raise
+        return z.float()
+
 
 @dataclass(frozen=True, eq=False)
-class PrototypeScorer:
+class PrototypeScorer(BoundedScorer):
     """A ProtoNet adapted to one task.
 
     Parameters
@@ -192,60 +210,24 @@ class PrototypeScorer:
     classes: int
 
     def predict_proba(self, x: Any) -> NDArray[np.float32]:
-        """Return the probability of each label for each example.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-            Examples.
-
-        Returns
-        -------
-        ndarray, shape (n, classes)
-            The probabilities; exactly 0 for labels absent from the support set.
-        """
         probabilities = self._logits(self.learner.embed(x)).softmax(0).T
         return np.asarray(probabilities.float().cpu().numpy())
 
     def lowered_scores(self, x: Any, y: Any) -> Floats:
-        """Return scores to calibrate on: lower bounds that allow for any rounding.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-            Examples.
-        y : array_like of int, shape (n,)
-            Their true labels.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            The scores; see `metapac.learners.protocols.lower_scores`.
-        """
         z = self.learner.embed(x)  # (n, d)
         labels = to_module_device(y, self.learner.module).to(torch.int64)[None]  # (1, n)
-        error = distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])  # (1, n)
-        return worst_case_scores(worst_case_logits(self._logits(z)[None], labels, error), labels)
+        worst = worst_case_logits(self._logits(z)[None], labels, self._distance_error(z))
+        return worst_case_scores(worst, labels)
 
     def bounded_logits(self, x: Any) -> tuple[Floats, Floats]:
-        """Return the logits of each label, and a bound on their rounding error.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-            Examples.
-
-        Returns
-        -------
-        logits : ndarray, shape (n, classes)
-            The logits; ``-inf`` for labels absent from the support set.
-        error : ndarray, shape (n,)
-            Bound on the error of a logit.
-        """
         z = self.learner.embed(x)  # (n, d)
         logits = self._logits(z)  # (classes, n)
-        error = distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])
-        return logits.T.cpu().numpy(), logit_error(logits[None], error)[0].cpu().numpy()
+        error = logit_error(logits[None], self._distance_error(z))[0]
+        return logits.T.cpu().numpy(), error.cpu().numpy()
+
+    def _distance_error(self, z: Tensor) -> Tensor:
+        """Return a bound on the error of a distance of embeddings, (n, d) -> (1, n)."""
+        return distance_error(norms(z)[None], norms(self.support_z)[None], z.shape[1])
 
     def _logits(self, z: Tensor) -> Tensor:
         """Return the float64 logits of embeddings, (n, d) -> (classes, n)."""

@@ -82,12 +82,10 @@ def worst_case_logits(logits: Tensor, labels: Tensor, error: Tensor) -> Tensor:
     Tensor, shape (t, classes, q)
         The worst-case logits.
     """
-    distances = (-logits).clamp(min=0).sqrt()  # (T, classes, Q)
-    classes = torch.arange(logits.shape[1], device=labels.device)
-    true = labels.unsqueeze(1) == classes.unsqueeze(1)  # (T, classes, Q)
-    farther, nearer = distances + error.unsqueeze(1), distances - error.unsqueeze(1)
-    moved = torch.where(true, farther, nearer.clamp(min=0))
-    return -moved.square()
+    distances = (-logits).clamp_(min=0).sqrt_()  # (T, classes, Q)
+    farther = distances.gather(1, labels.unsqueeze(1)).add_(error.unsqueeze(1))  # (T, 1, Q)
+    nearer = distances.sub_(error.unsqueeze(1)).clamp_(min=0)
+    return nearer.scatter_(1, labels.unsqueeze(1), farther).square_().neg_()
 
 
 def logit_error(logits: Tensor, error: Tensor) -> Tensor:

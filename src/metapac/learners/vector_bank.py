@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import numpy as np
 from metapac._types import Counts, Doubles, Floats
 from metapac.learners import _checks
 from metapac.learners.linear_heads import LinearHead
+from metapac.learners.protocols import BoundedScorer
 from metapac.scoring.functions import ScoreFunction
+from metapac.tasks.batch import TaskBatch, batches
 from metapac.tasks.task import Task
 
 # Vectors gathered at a time: 2**22 doubles are 32 MiB.
@@ -55,7 +56,7 @@ def softmax(logits: Floats) -> Doubles:
 
 
 @dataclass(frozen=True, eq=False)
-class VectorScorer:
+class VectorScorer(BoundedScorer):
     """A learner on vectors adapted to one task.
 
     Parameters
@@ -67,52 +68,12 @@ class VectorScorer:
     head: LinearHead
 
     def predict_proba(self, x: Any) -> Doubles:
-        """Return the probability of each label for each vector.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, d)
-            Vectors.
-
-        Returns
-        -------
-        ndarray, shape (n, classes)
-            The probabilities; exactly 0 for labels absent from the support set.
-        """
         return softmax(self.bounded_logits(x)[0])
 
     def lowered_scores(self, x: Any, y: Any) -> Floats:
-        """Return scores to calibrate on: lower bounds that allow for any rounding.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, d)
-            Vectors.
-        y : array_like of int, shape (n,)
-            Their true labels.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            The scores; see `metapac.scoring.ScoreFunction.lower`.
-        """
         return _lowered(*self.bounded_logits(x), np.asarray(y))
 
     def bounded_logits(self, x: Any) -> tuple[Doubles, Doubles]:
-        """Return the logits of each label, and a bound on their rounding error.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, d)
-            Vectors.
-
-        Returns
-        -------
-        logits : ndarray, shape (n, classes)
-            The logits; ``-inf`` for labels absent from the support set.
-        error : ndarray, shape (n,)
-            Bound on the error of a logit, apart from a number that all labels share.
-        """
         query = _checks.as_vectors("x", x, columns=self.head.weights.shape[2])
         logits, error = self.head.logits(query[None])
         return logits[0], error[0]
@@ -129,6 +90,11 @@ class VectorBank:
     x : array_like, shape (n, d)
         Vectors of the pool; rows are read when a task needs them.
 
+    Attributes
+    ----------
+    thread_safe : bool
+        True: nothing changes after the bank is made, so that threads may share it.
+
     Examples
     --------
     >>> import numpy as np
@@ -139,6 +105,8 @@ class VectorBank:
     >>> PrototypeLearner().bank(z).predict_proba(task).round(3).tolist()
     [[0.881, 0.119]]
     """
+
+    thread_safe = True
 
     def __init__(self, fit: Callable[[Doubles, Doubles], LinearHead], x: Any) -> None:
         self.fit = fit
@@ -160,12 +128,11 @@ class VectorBank:
             that ``predict_proba`` returns, here or after ``adapt``.
         """
         parts = []
-        for chunk in self._chunks(tasks):
-            logits, error = self._logits(chunk)
-            true = np.stack([task.query_y for task in chunk])  # (T, Q)
+        for batch in self._batches(tasks):
+            logits, error = self._logits(batch)
             flat = logits.reshape(-1, logits.shape[2])
-            parts.append(_lowered(flat, error.ravel(), true.ravel()))
-        return np.concatenate(parts)
+            parts.append(_lowered(flat, error.ravel(), batch.query_y.ravel()))
+        return np.concatenate(parts or [np.empty(0)])
 
     def predict_proba(self, task: Task) -> Doubles:
         """Return the probability of each label for each query of a task.
@@ -180,7 +147,22 @@ class VectorBank:
         ndarray, shape (q, classes)
             The probabilities; exactly 0 for labels absent from the support set.
         """
-        return softmax(self.bounded_logits([task])[0][0])
+        return self.predict_tasks([task])[0]
+
+    def predict_tasks(self, tasks: Sequence[Task]) -> list[Doubles]:
+        """Return the probability of each label for each query of each task.
+
+        Parameters
+        ----------
+        tasks : sequence of Task
+            Tasks of the pool.
+
+        Returns
+        -------
+        list of ndarray, shape (q, classes)
+            What ``predict_proba`` returns for each task.
+        """
+        return [softmax(logits) for logits, _ in self.bounded_logits(tasks)]
 
     def bounded_logits(self, tasks: Sequence[Task]) -> list[tuple[Doubles, Doubles]]:
         """Return the logits of the queries of each task, and a bound on their rounding error.
@@ -196,8 +178,8 @@ class VectorBank:
             For each task the logits, of shape (q, classes), and their error, of shape (q,).
         """
         pairs: list[tuple[Doubles, Doubles]] = []
-        for chunk in self._chunks(tasks):
-            pairs.extend(zip(*self._logits(chunk), strict=True))
+        for batch in self._batches(tasks):
+            pairs.extend(zip(*self._logits(batch), strict=True))
         return pairs
 
     def leave_one_out(self, tasks: Sequence[Task]) -> Doubles:
@@ -218,7 +200,7 @@ class VectorBank:
 
     def _leave_one_out(self, task: Task) -> Doubles:
         """Return the probabilities of one task, (s,)."""
-        self._shape(task)
+        self._check(task)
         size = len(task.support)
         left_out = np.arange(size)
         others = np.array([np.delete(left_out, i) for i in left_out], dtype=np.int64)  # (S, S - 1)
@@ -234,26 +216,19 @@ class VectorBank:
                 result[part] = np.take_along_axis(softmax(logits), own, 2).ravel()
         return result
 
-    def _chunks(self, tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    def _batches(self, tasks: Sequence[Task]) -> Iterator[TaskBatch]:
         """Yield consecutive tasks of one shape, as many as fit in the workspace."""
-        for (shots, queries, _), group in groupby(tasks, self._shape):
-            size = max(1, _WORK // ((shots + queries) * self.width))
-            same = list(group)
-            yield from (same[start : start + size] for start in range(0, len(same), size))
+        for batch in batches(tasks, self._check):
+            examples = batch.support.shape[1] + batch.query.shape[1]
+            yield from batch.split(max(1, _WORK // (examples * self.width)))
 
-    def _shape(self, task: Task) -> tuple[int, int, int]:
-        """Return the shape that tasks scored together must share; check the pool of the task."""
+    def _check(self, task: Task) -> None:
         _checks.check_pool_of_task(task, self.x, _checks.count_examples(self.x))
-        return len(task.support), len(task.query), task.classes
 
-    def _logits(self, tasks: list[Task]) -> tuple[Doubles, Doubles]:
+    def _logits(self, batch: TaskBatch) -> tuple[Doubles, Doubles]:
         """Return the logits of tasks of one shape, (T, Q, classes), and their error, (T, Q)."""
-        support, query, labels = (
-            np.stack([getattr(task, name) for task in tasks])
-            for name in ("support", "query", "support_y")
-        )
-        head = self.fit(self._gather(support), one_hot_labels(labels, tasks[0].classes))
-        return head.logits(self._gather(query))
+        labels = one_hot_labels(batch.support_y, batch.classes)
+        return self.fit(self._gather(batch.support), labels).logits(self._gather(batch.query))
 
     def _gather(self, positions: Counts) -> Doubles:
         """Return the vectors at positions of any shape, in float64."""

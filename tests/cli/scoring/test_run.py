@@ -81,7 +81,8 @@ def test_the_data_may_move_but_not_change(trained: Path, tmp_path: Path) -> None
     moved = tmp_path / "moved.npz"
     data.rename(moved)
     try:
-        with pytest.raises(FileNotFoundError, match="was trained on this file. Pass where it is"):
+        words = "was trained on these data. Pass where they are"
+        with pytest.raises(FileNotFoundError, match=words):
             run(trained)
         assert len(run(trained, data=str(moved)).table["task"]) == 6 * 3 * 4
         other = rows(tmp_path / "other.npz", y=np.arange(120) % 12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metapac.exceptions import InvalidInput
 from metapac.learners import MAML, MLP, Epoch, ProtoNet, accuracy, train
-from metapac.learners.training import checkpoints
-from metapac.learners.training.loop import seeded_torch
+from metapac.learners.training import checkpoints, loop
+from metapac.learners.training.distributed import Ranks
+from metapac.learners.training.loop import lock_run, seeded_torch
 from metapac.tasks import ClassPool
 from tests.helpers.training import (
     SMALL,
@@ -223,3 +226,74 @@ def test_killed_at_eight_points_the_run_ends_with_the_same_weights(tmp_path: Pat
     assert [line[1] for line in lines] == ["None", "0", "0", "0", "0", "1", "2", "3"]
     assert identical(killed_run(tmp_path / "run"), killed_run(None))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint.safetensors"]
+
+
+def test_only_the_first_process_locks_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = []
+
+    def lock(folder: Path, command: str) -> AbstractContextManager[None]:
+        locked.append((folder, command))
+        return nullcontext()
+
+    monkeypatch.setattr(loop, "lock_folder", lock)
+    for folder, rank in ((tmp_path, 0), (tmp_path, 1), (None, 0)):
+        with lock_run(folder, Ranks(rank, 2)):
+            pass
+    assert locked == [(tmp_path, "metapac train")]
+
+
+@pytest.mark.parametrize("make", [ProtoNet, lambda backbone: MAML(backbone, 5)])
+def test_a_backbone_that_takes_floats_says_so_of_bytes(make: Callable[..., Any]) -> None:
+    backbone = nn.Linear(8, 4)
+    backbone.features = 4  # type: ignore[assignment]
+    pool = ClassPool((8 * np.abs(TRAIN.x)).astype(np.uint8), TRAIN.y)
+    with pytest.raises(InvalidInput, match=r"takes floats, and the examples are uint8\. Begin its"):
+        train(make(backbone), pool, pool, **SMALL)
+
+
+class Failing(nn.Linear):
+    """A backbone that converts bytes, and fails at the batch sizes of training or always."""
+
+    def __init__(self, error: Exception, at_least: int) -> None:
+        super().__init__(8, 4)
+        self.error, self.at_least = error, at_least
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) >= self.at_least or not x.is_floating_point() and self.at_least == 0:
+            raise self.error
+        return super().forward(x.float())
+
+
+BYTES = ClassPool((8 * np.abs(TRAIN.x)).astype(np.uint8), TRAIN.y)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, torch.OutOfMemoryError])
+def test_a_fault_of_large_batches_is_not_blamed_on_the_type(error: type[Exception]) -> None:
+    episode = 5 * 15  # queries: fewer than in a step
+    learner = ProtoNet(Failing(error("too much"), episode + 1))
+    with pytest.raises(error, match="too much"):
+        train(learner, BYTES, BYTES, **SMALL)
+
+
+def test_a_lack_of_memory_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_check_episode", pytest.fail)
+    with pytest.raises(torch.OutOfMemoryError, match="too much"):
+        train(ProtoNet(Failing(torch.OutOfMemoryError("too much"), 0)), BYTES, BYTES, **SMALL)
+
+
+def test_if_the_search_for_the_cause_fails_the_first_error_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*parts: Any) -> None:
+        raise RuntimeError("device-side assert")
+
+    monkeypatch.setattr(loop, "_check_episode", fail)
+    with pytest.raises(RuntimeError, match="too much"):
+        train(ProtoNet(Failing(RuntimeError("too much"), 0)), BYTES, BYTES, **SMALL)
+
+
+def test_other_faults_keep_the_words_of_torch() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        train(ProtoNet(nn.Linear(7, 4)), TRAIN, VALIDATION, **SMALL)

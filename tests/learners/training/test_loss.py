@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from metapac.exceptions import InvalidInput
 from metapac.learners import Conv4, EpisodeSampler, ProtoNet
-from metapac.learners.training.loss import EpisodeLoss, count_correct, episode_loss
+from metapac.learners.training.loss import (
+    EpisodeLoss,
+    check_finite_loss,
+    count_correct,
+    episode_loss,
+)
 from metapac.tasks.pools import GroupPool
 
 
@@ -112,3 +118,11 @@ def test_correct_answers_count_with_the_weight_of_their_label() -> None:
     assert plain.tolist() == [zeros, zeros + ones]
     weighted = count_correct(Never(), sampler, drawn, 2, torch.tensor([1.0, 10.0]))
     assert weighted.tolist() == [zeros, zeros + 10 * ones]
+
+
+@pytest.mark.parametrize("loss", [math.inf, -math.inf, math.nan])
+def test_a_loss_that_is_not_finite_is_reported(loss: float) -> None:
+    message = rf"the loss became {loss} in epoch 3 at learning rate 0\.1: .* Pass a smaller lr, and"
+    with pytest.raises(InvalidInput, match=message):
+        check_finite_loss(loss, 3, 0.1, "lr")
+    check_finite_loss(1e30, 3, 0.1, "lr")

@@ -37,7 +37,7 @@ class RunOptions:
 
     data: Annotated[
         str | None,
-        _run_option(metavar="FILE", help="File with the data of the run, if it was moved."),
+        _run_option(metavar="FILE", help="Where the data of the run are now, if they were moved."),
     ] = None
     device: Device = None
     home: Home = None
@@ -64,7 +64,7 @@ def score_run(folder: Path, tasks: TaskOptions, options: RunOptions, progress: P
     """
     record, learner, model = load_run_learner(folder, options.device)
     progress("loading data", 0, None)
-    loaded = load_run_pools(folder, data=options.data, home=options.home)
+    loaded = load_run_pools(folder, data=options.data, home=options.home, progress=progress)
     name = tasks.pool or "calibration"
     pool = _find_pool(folder, loaded, name)
     return score_pool(

@@ -22,15 +22,15 @@ class Conv4(ImageBackbone):
 
     Parameters
     ----------
-    channels : int, optional
+    channels : int, default 3
         Number of channels of an image.
-    size : int, optional
+    size : int, default 84
         Height and width of an image, at least 16.
-    width : int, optional
+    width : int, default 64
         Number of channels of each block.
-    mean : float or sequence of float, optional
+    mean : float or sequence of float, default 0.0
         Mean of each channel, to subtract; uint8 images are divided by 255 first.
-    std : float or sequence of float, optional
+    std : float or sequence of float, default 1.0
         Standard deviation of each channel, to divide by.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.
@@ -113,11 +113,11 @@ class MLP(Backbone):
     ----------
     inputs : int
         Number of columns.
-    width : int, optional
+    width : int, default 100
         Width of each layer, and length of a vector.
-    depth : int, optional
+    depth : int, default 2
         Number of layers.
-    dropout : float, optional
+    dropout : float, default 0.5
         Probability of dropout after each layer.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.
@@ -189,17 +189,17 @@ class SentenceCNN(Backbone):
     ----------
     words : array_like, shape (v, d)
         Vector of each word of the vocabulary.
-    tokens : int, optional
+    tokens : int, default 128
         Number of tokens in a sentence; positions further away count as this far less 1.
-    positions : int, optional
+    positions : int, default 5
         Length of a position embedding.
-    maps : int, optional
+    maps : int, default 230
         Number of feature maps, and length of a vector.
-    dropout : float, optional
+    dropout : float, default 0.5
         Probability of dropout.
-    frozen : bool, optional
+    frozen : bool, default False
         Whether the word vectors stay as given.
-    padding : int, optional
+    padding : int, default 0
         Word id of the padding.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.

@@ -19,11 +19,11 @@ class ResNet12(ImageBackbone):
 
     Parameters
     ----------
-    channels : int, optional
+    channels : int, default 3
         Number of channels of an image.
-    mean : float or sequence of float, optional
+    mean : float or sequence of float, default 0.0
         Mean of each channel, to subtract; uint8 images are divided by 255 first.
-    std : float or sequence of float, optional
+    std : float or sequence of float, default 1.0
         Standard deviation of each channel, to divide by.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.
@@ -75,11 +75,11 @@ class ResNet50(ImageBackbone):
 
     Parameters
     ----------
-    channels : int, optional
+    channels : int, default 3
         Number of channels of an image.
-    mean : float or sequence of float, optional
+    mean : float or sequence of float, default 0.0
         Mean of each channel, to subtract; uint8 images are divided by 255 first.
-    std : float or sequence of float, optional
+    std : float or sequence of float, default 1.0
         Standard deviation of each channel, to divide by.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.

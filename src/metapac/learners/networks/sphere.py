@@ -1,59 +1,68 @@
-"""Vectors of one length, so that a ProtoNet compares them by their cosine."""
+"""Vectors of one length, so that a ProtoNet compares directions."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from metapac._scores import check_finite
+from metapac._checks import as_positive_number
 from metapac.learners.networks.base import Backbone, describe
 
 
 class Sphere(Backbone):
-    """A backbone whose vectors are scaled to one length.
+    """A backbone whose vectors are scaled to one length, which is learned.
 
-    With z and p of length 1, the squared distance is 2 - 2 cos(z, p). So a ProtoNet on a sphere
-    whose squared radius is half the temperature compares two examples by their cosine times the
-    temperature. A prototype is the mean of vectors on the sphere, and the more they differ, the
-    shorter it is.
+    A prototype is the mean of vectors on the sphere, and lies inside it; the distance to it is
+    Euclidean, as of the L2-normalised features of SimpleShot (Wang et al. 2019).
 
     Parameters
     ----------
     backbone : torch.nn.Module
         Any module from examples to vectors.
-    temperature : float, default 10.0
-        Initial temperature. It is learned with the other weights.
+    scale : float, default 10.0
+        Twice the squared length of the vectors, at first. It is learned with the other weights.
 
     Attributes
     ----------
     backbone : torch.nn.Module
         The backbone.
     features : int
-        Length of a vector; missing if the backbone does not have it.
+        Number of dimensions of a vector; missing if the backbone does not have it.
     log_temperature : torch.nn.Parameter
-        Logarithm of the temperature.
+        Logarithm of the scale, which is an inverse temperature; the name is that in files of
+        weights.
+
+    Notes
+    -----
+    With z of length 1 and m the mean of the support vectors of a label, scaled to length 1, the
+    logit is ``-scale / 2 * |z - m|^2``, or ``scale * (z.m - |m|^2 / 2)`` up to a number that all
+    labels share. With one shot that is the cosine times the scale. With more shots it is not: m is
+    the shorter, the more its vectors differ.
+
+    On stored vectors, ``PrototypeLearner(temperature=2 / scale)`` does the same after they are
+    scaled to length 1. ``PrototypeLearner("cosine")`` does not: it averages the vectors as they
+    are, and then looks at the direction of the mean alone.
 
     Examples
     --------
     >>> import torch
     >>> from metapac.learners import MLP, ProtoNet, Sphere
-    >>> learner = ProtoNet(Sphere(MLP(3, rng=0), temperature=8.0))
+    >>> learner = ProtoNet(Sphere(MLP(3, rng=0), scale=8.0))
     >>> learner.embed(torch.eye(3)).norm(dim=1).round(decimals=5).tolist()
     [2.0, 2.0, 2.0]
     """
 
-    def __init__(self, backbone: nn.Module, *, temperature: float = 10.0) -> None:
+    def __init__(self, backbone: nn.Module, *, scale: float = 10.0) -> None:
         super().__init__(backbone=describe(backbone))
-        check_finite("temperature", np.atleast_1d(np.float64(temperature)), positive=True)
+        start = as_positive_number("scale", scale)
         self.backbone = backbone
         features = getattr(backbone, "features", None)
         if isinstance(features, int):
             self.features = features
-        self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)))
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(start)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the vectors of examples, all of the same length.

@@ -38,12 +38,13 @@ class Images:
     def __init__(
         self, pool: ClassPool, learner: ProtoNet, recipe: Recipe, sampler: EpisodeSampler
     ) -> None:
-        self.recipe, self.sampler = recipe, sampler
+        self.recipe, self.sampler, self.device = recipe, sampler, sampler.device
         self.batch = min(recipe.batch, len(pool.y))
+        self.batches = len(pool.y) // self.batch
         labels = np.empty(len(pool.y), np.int64)
         for number, positions in enumerate(pool.positions):
             labels[positions] = number
-        self._labels = torch.from_numpy(labels).to(sampler.device)
+        self._labels = torch.from_numpy(labels).to(self.device)
         backbone = learner_backbone(learner)
         self._pixels = backbone.pixels if isinstance(backbone, ImageBackbone) else None
         self._bytes = str(pool.x.dtype).endswith("uint8")  # of NumPy or torch
@@ -70,7 +71,7 @@ class Images:
             Their classes.
         """
         order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for i in range(len(self) // self.batch):
+        for i in range(self.batches):
             chosen = order[i * self.batch : (i + 1) * self.batch]
             x, y = self._change(self._take(chosen), generator), self._labels[chosen]
             if self._rotate:
@@ -98,7 +99,7 @@ class Images:
 
     def _take(self, positions: Tensor) -> Tensor:
         """Return examples; images as floats with channels first, of 0 to 1 if they were uint8."""
-        x = take(self.sampler.data, positions, self.sampler.device)
+        x = take(self.sampler.data, positions, self.device)
         if self._pixels is None:
             return x
         unit = 255 if x.dtype == torch.uint8 else 1

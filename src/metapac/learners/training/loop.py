@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from metapac._runs import lock_folder
 from metapac._types import PathLike
 from metapac.exceptions import InvalidInput, Parameter
-from metapac.learners._inference import cuda_math
+from metapac.learners._inference import check_example_type, cuda_math
 from metapac.learners.protocols import Trainable
 from metapac.learners.training import checkpoints
 from metapac.learners.training.distributed import Ranks, synced_batch_norm
 from metapac.learners.training.episodes import Episodes, EpisodeSampler, Pool
 from metapac.learners.training.history import Epoch, History, TrainingConfig
-from metapac.learners.training.loss import EpisodeLoss, count_correct
+from metapac.learners.training.loss import EpisodeLoss, check_finite_loss, count_correct
 from metapac.learners.training.weights import describe_architecture
 
 
@@ -121,15 +121,7 @@ class Trainer:
         start, number = time.perf_counter(), len(history.epochs) + 1
         lr = self.config.lr_at(number)
         loss = self._fit(number)
-        if not math.isfinite(loss):
-            raise InvalidInput(
-                "the loss became {} in epoch {} at learning rate {:g}: training has diverged. Pass "
-                "a smaller {}, and check the data for NaN.",
-                loss,
-                number,
-                lr,
-                Parameter("lr"),
-            )
+        check_finite_loss(loss, number, lr, "lr")
         accuracy = self._accuracy()
         seconds = time.perf_counter() - start
         history = history.append(Epoch(number, loss, accuracy, lr, seconds))
@@ -278,6 +270,62 @@ def training_context(module: nn.Module, device: torch.device, ranks: Ranks) -> I
             yield
     finally:
         module.train(mode)
+
+
+@contextmanager
+def explain_failures(learner: Trainable, sampler: EpisodeSampler) -> Iterator[None]:
+    """Raise InvalidInput in place of torch's error if the backbone does not take whole numbers.
+
+    Parameters
+    ----------
+    learner : Trainable
+        Learner in training.
+    sampler : EpisodeSampler
+        Sampler of its episodes.
+
+    Yields
+    ------
+    None
+        Training runs inside.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        with suppress(RuntimeError):  # a GPU may fail again; the first error says more
+            _check_episode(learner, sampler)
+        raise
+
+
+def _check_episode(learner: Trainable, sampler: EpisodeSampler) -> None:
+    """Raise InvalidInput if one episode of whole numbers fails, and one of floats does not."""
+    support_x, support_y, query_x, _, classes = sampler.gather(sampler.draw(1, seed=0))
+
+    def call(support_x: Tensor, query_x: Tensor) -> Tensor:
+        return learner.logits(support_x, support_y, query_x, classes=classes)
+
+    check_example_type(learner.module, call, support_x, query_x)
+
+
+def lock_run(folder: PathLike | None, ranks: Ranks) -> AbstractContextManager[None]:
+    """Keep other runs out of a folder; the first process locks it for all that train together.
+
+    Parameters
+    ----------
+    folder : path-like or None
+        Folder of the checkpoint; None locks nothing.
+    ranks : Ranks
+        Processes that train together.
+
+    Returns
+    -------
+    context manager
+        The folder is locked inside.
+    """
+    if folder is None or not ranks.is_first:
+        return nullcontext()
+    return lock_folder(folder, "metapac train")
 
 
 @contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.learners.protocols import Trainable
 from metapac.learners.training.episodes import EpisodeSampler, Positions
 
@@ -89,6 +92,36 @@ class EpisodeLoss(nn.Module):
             logits = self.learner.logits(support_x, support_y, query_x, classes=self.classes)
         weights: Tensor | None = self.class_weights  # type: ignore[assignment]
         return episode_loss(logits, support_y, query_y, weights)
+
+
+def check_finite_loss(loss: float, epoch: int, lr: float, lr_name: str) -> None:
+    """Raise if training has diverged.
+
+    Parameters
+    ----------
+    loss : float
+        Mean loss of an epoch.
+    epoch : int
+        Number of the epoch.
+    lr : float
+        Its learning rate.
+    lr_name : str
+        Parameter that sets the learning rate.
+
+    Raises
+    ------
+    InvalidInput
+        If the loss is infinite or NaN.
+    """
+    if not math.isfinite(loss):
+        raise InvalidInput(
+            "the loss became {} in epoch {} at learning rate {:g}: training has diverged. Pass a "
+            "smaller {}, and check the data for NaN.",
+            loss,
+            epoch,
+            lr,
+            Parameter(lr_name),
+        )
 
 
 @torch.no_grad()

@@ -43,7 +43,7 @@ class Recipe:
     weight_decay : float, default 0.0005
         Weight decay.
     averaged : float, default 0.25
-        Share of the last epochs of pre-training whose weights are averaged.
+        Share of the last epochs of pre-training whose weights are averaged; 0 keeps the last.
     crop : float, default 0.35
         Smallest share of an image that is cut out and enlarged; 1 switches cropping off.
     colour : float, default 0.4
@@ -60,7 +60,7 @@ class Recipe:
         Learning rate of these steps (SGD with momentum 0.9), which falls linearly. The weights of
         the last half are averaged.
     episodes_per_step : int, default 4
-        Number of episodes in a step of fine-tuning.
+        Number of episodes in a step of tuning.
 
     Examples
     --------

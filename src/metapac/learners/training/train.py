@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
 from metapac._checks import as_whole_number
-from metapac._runs import lock_folder
 from metapac._types import PathLike, Seed
 from metapac.learners.protocols import Trainable
 from metapac.learners.training.arguments import as_integer_seed, check_pools, check_trainable
-from metapac.learners.training.distributed import Ranks, choose_device, process_group
+from metapac.learners.training.distributed import choose_device, process_group
 from metapac.learners.training.episodes import Pool, fingerprint
 from metapac.learners.training.history import Epoch, History, TrainingConfig
-from metapac.learners.training.loop import Trainer, training_context
+from metapac.learners.training.loop import (
+    Trainer,
+    explain_failures,
+    lock_run,
+    training_context,
+)
 
 
 def train(
@@ -50,26 +53,26 @@ def train(
         Pool to train on.
     validation_pool : ClassPool or GroupPool
         Pool on which the best epoch is chosen.
-    ways : int, optional
+    ways : int, default 5
         Number of classes in an episode; ignored for a `GroupPool`.
-    shots : int, optional
+    shots : int, default 5
         Number of support examples, for each class or for the group.
-    queries : int, optional
+    queries : int, default 5
         Number of query examples, for each class or for the group. Queries whose label is absent
         from the support set do not count in the loss.
-    epochs : int, optional
+    epochs : int, default 200
         Number of epochs; a larger value extends a finished run.
-    episodes_per_epoch : int, optional
+    episodes_per_epoch : int, default 800
         Number of episodes in an epoch, rounded up to whole steps.
-    episodes_per_step : int, optional
+    episodes_per_step : int, default 8
         Number of episodes whose mean loss makes an optimiser step.
-    lr : float, optional
+    lr : float, default 0.001
         Initial learning rate of Adam.
-    halve_every : int, optional
+    halve_every : int, default 40
         Number of epochs after which the learning rate is halved.
     class_weights : sequence of float, optional
         Weight of each label, in the loss and in the validation accuracy.
-    validation_tasks : int, optional
+    validation_tasks : int, default 400
         Number of validation tasks, the same in all epochs. The best epoch has the highest
         accuracy on them; ties go to the earlier epoch.
     patience : int, optional
@@ -78,7 +81,7 @@ def train(
         Device to train on; by default a GPU if there is one.
     checkpoint : str or path-like, optional
         Folder of the checkpoint. A run that was killed resumes after its last complete epoch.
-    rng : int, numpy.random.Generator or None, optional
+    rng : int, numpy.random.Generator or None, default 0
         Seed.
     on_epoch : callable, optional
         Called with each finished `Epoch`, in the first process only.
@@ -139,21 +142,15 @@ def train(
     where = choose_device(device)
     with process_group(where) as ranks, training_context(learner.module, where, ranks):
         trainer = Trainer(learner, train_pool, validation_pool, config, where, ranks, compile)
-        with _lock(checkpoint, ranks):
+        with lock_run(checkpoint, ranks):
             history = trainer.start(checkpoint, epochs, any_rng=rng is None)
             try:
                 while len(history.epochs) < epochs and not history.has_stalled(patience):
-                    history = trainer.train_epoch(history)
+                    with explain_failures(learner, trainer.sampler):
+                        history = trainer.train_epoch(history)
                     trainer.save(checkpoint, history)
                     if on_epoch is not None and ranks.is_first:
                         on_epoch(history.epochs[-1])
             finally:  # even after an error, the learner has its best weights so far
                 learner.module.load_state_dict(trainer.best)
     return history
-
-
-def _lock(folder: PathLike | None, ranks: Ranks) -> AbstractContextManager[None]:
-    """Keep other runs out of a folder; the first process locks it for all that train together."""
-    if folder is None or not ranks.is_first:
-        return nullcontext()
-    return lock_folder(folder, "metapac train")
