@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from metapac import PS, MetaPS
@@ -44,8 +44,9 @@ def test_ends_are_those_of_the_arrays(engine: str, has_scale: bool) -> None:
 
 
 @example(rows=[(0.0, 1e-300)], threshold=-0.0)
+@settings(max_examples=40)  # of many rows each, since a query takes long
 @given(
-    rows=st.lists(st.tuples(NUMBERS, SCALES), min_size=1, max_size=20),
+    rows=st.lists(st.tuples(NUMBERS, SCALES), min_size=1, max_size=80),
     threshold=st.floats(-1e50, -0.0),
 )
 def test_ends_are_exact_for_any_number(rows: list[tuple[float, float]], threshold: float) -> None:

@@ -13,7 +13,7 @@ from metapac import InvalidInput, MetaPS
 from metapac.meaning.findings import CHECKS, CheckWarning
 from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.tables import meaning as table_meaning
-from tests.helpers.engines import ENGINES, put
+from tests.helpers.engines import ENGINES, as_if_large, put
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 USED: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS
@@ -55,7 +55,7 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_honest_tables_pass_on_every_engine(engine: str) -> None:
+def test_honest_tables_pass_without_warning_on_every_engine(engine: str) -> None:
     frame = patients()
     calibrate_table(put(engine, frame), **USED, id="patient")
     calibrate_table(put(engine, frame), **USED)
@@ -74,6 +74,24 @@ def test_copies_are_found_on_every_engine(engine: str) -> None:
         calibrate_table(put(engine, twice), **USED, id="patient")
     with pytest.raises(InvalidInput, match="every row occurs 2 times"):
         calibrate_table(put(engine, twice), task="site", score="p_no", columns="q_*", **LEVELS)
+
+
+def test_scores_near_the_ranks_show_whether_rows_are_counted(
+    frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal rows are counted if equal scores look like copies, or if no scores were fetched."""
+    used: dict[str, Any] = {"task": "site", "score": "p_no", "columns": "q_*"} | LEVELS
+    twice = pd.concat([frame, frame], ignore_index=True)
+    few = twice.groupby("site").head(2).pipe(lambda some: pd.concat([some, some]))
+    with as_if_large(), pytest.raises(InvalidInput, match=r"every row occurs 2 times \(6000 rows"):
+        calibrate_table(twice, **used)
+    with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(120 rows"):
+        calibrate_table(few, **used)  # whose tasks are too small for any rank
+    monkeypatch.setattr(table_meaning, "_judge_copies", lambda *_: pytest.fail("not needed"))
+    calibrate_table(frame, **used)
+    with as_if_large():
+        calibrate_table(frame, **used)
+    calibrate_table(twice, **used, allow=("duplicates",))
 
 
 @pytest.mark.usefixtures("route")
@@ -178,7 +196,8 @@ def test_a_label_column_that_matches_the_pattern_is_no_class(frame: pd.DataFrame
     table = frame.assign(p_y=(frame.y == "yes").astype(int), p_true=frame.p_no)
     used = USED | {"label": "p_y", "score": "p_true", "per_class": True}
     table = table.drop(columns=["p_no", "p_yes"])
-    calibrate_table(table, **used, on_infeasible="trivial", min_examples=1, allow=())
+    promise = calibrate_table(table, **used, on_infeasible="trivial", min_examples=1, allow=())
+    assert promise.classes_ == (0, 1)
 
 
 @pytest.mark.usefixtures("route")
@@ -223,6 +242,12 @@ def test_confidences_as_levels(frame: pd.DataFrame, name: str) -> None:
 def test_a_column_of_ids_as_the_task(frame: pd.DataFrame) -> None:
     with pytest.raises(InvalidInput, match="task names a different task in each of 3000 rows"):
         calibrate_table(frame.assign(row=range(3000)), **USED | {"task": "row"})
+
+
+def test_rows_of_a_task_are_counted_over_all_classes(frame: pd.DataFrame) -> None:
+    used: dict[str, Any] = {"task": "site", "score": "p_yes", "columns": "q_*"} | LEVELS
+    one_class = frame.assign(y="yes")
+    calibrate_table(one_class, **used, label="y", per_class=True, on_infeasible="trivial")
 
 
 def test_a_site_is_one_task(frame: pd.DataFrame) -> None:

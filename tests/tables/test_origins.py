@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,18 @@ import pandas as pd
 import pytest
 
 from metapac import Context, InvalidInput, MetaPS, Monitor, load
+from metapac.meaning.findings import CheckWarning
 from metapac.report import report
 from metapac.scoring.provenance import Provenance, write_scores
-from metapac.tables import calibrate_table, evaluate_table, monitor_table, predict_table
+from metapac.sites import Site, combine_sites, read_site
+from metapac.tables import (
+    calibrate_table,
+    compare_tables,
+    evaluate_table,
+    monitor_table,
+    predict_table,
+    site_table,
+)
 from metapac.tables.io.sources import open_source
 from metapac.tables.origins import add_origin, check_origin, read_origin
 
@@ -46,6 +56,7 @@ def each_route(promise: MetaPS, path: Path, model: str | None = None) -> list[An
         lambda: evaluate_table(promise, path, **named),
         lambda: monitor_table(Monitor(promise), path, **named),
         lambda: report(promise, path, **named),
+        lambda: compare_tables(promise, path, path.with_name("calibration.parquet"), model=model),
     ]
 
 
@@ -154,3 +165,74 @@ def test_the_promise_says_what_tasks_were_drawn_from(tmp_path: Path) -> None:
     assert "The model was trained on 64 other classes, as the run records." in found.explain()
     typed = promise_for(tmp_path / "calibration.parquet", drawn_from="9 birds")
     assert typed.context_.drawn_from == "9 birds"
+
+
+def test_the_reference_of_a_comparison_is_of_the_calibrated_model(
+    promise: MetaPS, tmp_path: Path
+) -> None:
+    other = write(tmp_path / "other.parquet", Provenance(model="ProtoNet 2"))
+    new = write(tmp_path / "new.parquet", None, seed=1)
+    with pytest.raises(InvalidInput, match=r"other\.parquet was scored by 'ProtoNet 2'"):
+        compare_tables(promise, new, other)
+    assert len(compare_tables(promise, new, tmp_path / "calibration.parquet").shifts) == 30
+
+
+def as_site(path: Path, name: str) -> Site:
+    return site_table(path, name=name, score="score", **LEVELS)
+
+
+def test_a_site_names_the_model_of_its_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", Provenance(model="ProtoNet 1", score="margin"))
+    site = as_site(path, "ohio")
+    assert (site.model, site.score) == ("ProtoNet 1", "margin")
+    site.save(tmp_path / "ohio.json")
+    assert read_site(tmp_path / "ohio.json") == site
+    unknown = as_site(write(tmp_path / "b.parquet", None), "utah")
+    assert (unknown.model, unknown.score) == (None, None)
+    seen = Provenance(model="ProtoNet 1", details={"pool": "train"})
+    with pytest.raises(InvalidInput, match="tasks of the pool 'train'"):
+        as_site(write(tmp_path / "c.parquet", seen), "iowa")
+
+
+def test_sites_of_one_model_make_a_promise_for_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", Provenance(model="ProtoNet 1", score="margin"))
+    sites = [as_site(path, f"site {i}") for i in range(30)]
+    context = combine_sites(sites, context=Context(unit="hospital")).context_
+    assert (context.model, context.score, context.unit) == ("ProtoNet 1", "margin", "hospital")
+    assert combine_sites(sites, context=Context(model="ProtoNet 1")).context_.score == "margin"
+    with pytest.raises(InvalidInput, match="model must be 'ProtoNet 1', which site 'site 0' names"):
+        combine_sites(sites, context=Context(model="mine"))
+    with pytest.raises(InvalidInput, match="score must be 'margin', which site 'site 0' names"):
+        combine_sites(sites, context=Context(score="raw"))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (Provenance(model="ProtoNet 2", score="margin"), "of the model 'ProtoNet 2', but site '"),
+        (Provenance(model="ProtoNet 1"), "of the score function 'probability', but site 'site 0'"),
+    ],
+)
+def test_sites_of_different_models_are_refused(
+    tmp_path: Path, other: Provenance, message: str
+) -> None:
+    first = write(tmp_path / "a.parquet", Provenance(model="ProtoNet 1", score="margin"))
+    sites = [as_site(first, f"site {i}") for i in range(30)]
+    sites.append(as_site(write(tmp_path / "b.parquet", other), "texas"))
+    with pytest.raises(InvalidInput, match=f"site 'texas' has scores {message}"):
+        combine_sites(sites)
+
+
+def test_sites_that_name_no_model_are_pointed_out(tmp_path: Path) -> None:
+    sites = [as_site(write(tmp_path / "a.parquet", SCORED), f"site {i}") for i in range(30)]
+    sites.append(as_site(write(tmp_path / "b.parquet", None), "texas"))
+    with pytest.warns(CheckWarning, match="site 'texas' did not name the model"):
+        assert combine_sites(sites).context_.model == "ProtoNet 1"
+
+
+@pytest.mark.parametrize("name", ["model", "score"])
+def test_the_names_in_a_site_are_not_empty(tmp_path: Path, name: str) -> None:
+    site = as_site(write(tmp_path / "a.parquet", SCORED), "ohio")
+    changes: dict[str, Any] = {name: " "}
+    with pytest.raises(InvalidInput, match=f"{name} must be a non-empty string"):
+        replace(site, **changes)

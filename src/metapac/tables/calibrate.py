@@ -50,8 +50,8 @@ def calibrate_table(
 ) -> MetaPS:
     """Calibrate Meta-PS on a table; the result is that of ``MetaPS.calibrate`` on its scores.
 
-    Scores stay in the engine, which returns one number for each task and level. Tasks are sorted
-    by name.
+    The engine counts the scores of each task and returns those near its thresholds. Tasks are
+    sorted by name.
 
     Parameters
     ----------

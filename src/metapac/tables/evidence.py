@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from metapac._types import Progress, ignore_progress
+from metapac._types import Counts, Floats, Progress, ignore_progress
 from metapac.evidence import Evidence, ranks_by_class, ranks_within
 from metapac.guarantee import Guarantee
+from metapac.meaning.duplicates import judge_duplicates
 from metapac.tables.columns import Columns
 from metapac.tables.io.sources import Source
-from metapac.tables.meaning import check_rows
+from metapac.tables.meaning import Tasks, check_copies, check_rows
 from metapac.tables.scores import Rows, check_guessed_classes, true_scores
-from metapac.tables.search.census import score_range, take_census
+from metapac.tables.search.census import Census, score_range, take_census
 from metapac.tables.search.ranks import order_statistics
-from metapac.tables.search.sample import averaging_bounds
+from metapac.tables.search.sample import averaging_bounds, take_sample
 
 
 def collect_evidence(
@@ -54,23 +55,47 @@ def collect_evidence(
         The thresholds.
     """
     rows = true_scores(source, columns)
-    check_rows(rows, id=id, allow=allow)
+    report = progress or ignore_progress
+    has_scores = columns.score is not None
+    if not has_scores:
+        check_rows(rows, id=id, allow=allow)
     if rows.keys is not None:
         guarantee = _match_classes(guarantee, rows.keys.classes)
     with source.reading(rows.score_columns, columns.task):
         if columns.task is not None:  # a site, which is a single task, may lack a class
             check_guessed_classes(rows)
-        evidence = _evidence(rows, guarantee, progress or ignore_progress)
+        report("counting the scores of each task", 0, None)
+        sample = take_sample(rows)
+        census = take_census(rows, averaging_bounds(sample, rows.source.traits))
+        tasks = _tasks(rows, census)
+        if has_scores:  # the census has counted the tasks, and the search looks for copies
+            check_rows(rows, tasks, id=id, allow=allow, copies=False)
+        ranks = _ranks(rows, census, guarantee)
+        thresholds, repeats = order_statistics(rows, census, ranks, report, sample)
+        if has_scores and (repeats is None or judge_duplicates(repeats) is not None):
+            check_copies(rows, tasks, id=id, allow=allow)
+        evidence = _evidence(rows, census, thresholds)
     names = None if rows.class_scores is None else rows.class_scores.names
     return guarantee, evidence._replace(columns=columns.to_json(names))
 
 
-def _evidence(rows: Rows, guarantee: Guarantee, progress: Progress) -> Evidence:
-    progress("counting the scores of each task", 0, None)
-    census = take_census(rows, averaging_bounds(rows))
+def _tasks(rows: Rows, census: Census) -> Tasks:
+    """Return the tasks of a census and their sizes, over all classes."""
     if rows.keys is None:
-        ranks = ranks_within(census.sizes, guarantee)
-        thresholds = order_statistics(rows, census, ranks, progress)
+        return Tasks(census.names.tolist(), census.sizes)
+    names, task, _label = rows.keys.groups(census.names)
+    return Tasks(names.tolist(), np.bincount(task, census.sizes).astype(np.int64))
+
+
+def _ranks(rows: Rows, census: Census, guarantee: Guarantee) -> Counts:
+    if rows.keys is None:
+        return ranks_within(census.sizes, guarantee)
+    label = rows.keys.groups(census.names).label
+    return ranks_by_class(census.sizes, label, rows.keys.classes, guarantee)
+
+
+def _evidence(rows: Rows, census: Census, thresholds: Floats) -> Evidence:
+    if rows.keys is None:
         low, high = score_range(rows, census)
         return Evidence(
             census.names,
@@ -81,14 +106,13 @@ def _evidence(rows: Rows, guarantee: Guarantee, progress: Progress) -> Evidence:
             highest=np.array([high]),
         )
     names, task, label = rows.keys.groups(census.names)
-    ranks = ranks_by_class(census.sizes, label, rows.keys.classes, guarantee)
     return Evidence.from_groups(
         names,
         rows.keys.classes,
         task,
         label,
         sizes=census.sizes,
-        thresholds=order_statistics(rows, census, ranks, progress),
+        thresholds=thresholds,
         lowest=census.low,
         highest=census.high,
         precision=rows.precision,

@@ -27,7 +27,7 @@ from metapac.tables.scores import Rows, check_guessed_classes, true_scores
 from metapac.tables.search.census import take_census
 from metapac.tables.search.expressions import add_up, as_int, upload
 from metapac.tables.search.ranks import order_statistics
-from metapac.tables.search.sample import averaging_bounds
+from metapac.tables.search.sample import averaging_bounds, take_sample
 from metapac.tables.set_counts import check_class_scores
 
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -227,10 +227,11 @@ def _make_trials(
 ) -> tuple[Array, list[_Trial]]:
     """Return the tasks, and the thresholds of all cells: shared ones first, then of each class."""
     progress("counting the scores of each task", 0, None)
-    census = take_census(rows, averaging_bounds(rows))
+    sample = take_sample(rows)
+    census = take_census(rows, averaging_bounds(sample, rows.source.traits))
     _check_several(rows.source.name, census.sizes, grid[0].min_examples)
     ranks = [ranks_within(census.sizes, g) for g in grid]
-    found = order_statistics(rows, census, np.concatenate(ranks, axis=1), progress)
+    found, _ = order_statistics(rows, census, np.concatenate(ranks, axis=1), progress, sample)
     shared = [
         _trial(g, part[:, None], census.sizes[:, None], tasks, None)
         for g, part in zip(grid, np.split(found, len(grid), axis=1), strict=True)
@@ -244,11 +245,12 @@ def _make_class_trials(
 ) -> list[_Trial]:
     assert rows.keys is not None
     classes = rows.keys.classes
-    census = take_census(rows, averaging_bounds(rows))
+    sample = take_sample(rows)
+    census = take_census(rows, averaging_bounds(sample, rows.source.traits))
     names, task, label = rows.keys.groups(census.names)
     each = [replace(g, per_class=True) for g in grid]
     ranks = [ranks_by_class(census.sizes, label, classes, g) for g in each]
-    found = order_statistics(rows, census, np.concatenate(ranks, axis=1), progress)
+    found, _ = order_statistics(rows, census, np.concatenate(ranks, axis=1), progress, sample)
     trials = []
     for g, part in zip(each, np.split(found, len(each), axis=1), strict=True):
         evidence = Evidence.from_groups(

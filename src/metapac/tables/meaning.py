@@ -32,14 +32,41 @@ from metapac.tables.columns import Columns
 from metapac.tables.ids import get_id_column
 from metapac.tables.io.sources import Source
 from metapac.tables.scores import Rows, as_written, true_scores
-from metapac.tables.search.expressions import add_up, as_int
+from metapac.tables.search.expressions import add_up, as_int, upload
 
 # Copies are searched in whole tasks, with at most this many rows in total.
 MAX_GROUPED = 500_000
 _MAX_VALUES = 2_000_000  # of the sample in which pairs of examples are compared
 
 
-def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) -> None:
+class Tasks(NamedTuple):
+    """The distinct tasks of a table.
+
+    Attributes
+    ----------
+    names : list
+        The tasks; None if one is missing.
+    sizes : ndarray of int, shape (tasks,)
+        Number of rows of each.
+    """
+
+    names: list[Any]
+    sizes: Counts
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the table."""
+        return int(self.sizes.sum())
+
+
+def check_rows(
+    rows: Rows,
+    tasks: Tasks | None = None,
+    *,
+    id: str | None = None,
+    allow: Iterable[str] = (),
+    copies: bool = True,
+) -> None:
     """Check labelled examples in a table, for all that ``CHECKS`` can see in them.
 
     Tasks, missing scores and sums are exact. Copies are searched in as many whole tasks as have
@@ -50,10 +77,14 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
     ----------
     rows : Rows
         The examples.
+    tasks : Tasks, optional
+        Their tasks, if they are counted already.
     id : str, optional
         Column that identifies the examples of a task.
     allow : iterable of str, default ()
         Checks to skip.
+    copies : bool, default True
+        Whether to search copies; otherwise see `check_copies`.
 
     Raises
     ------
@@ -64,7 +95,7 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
     _checks.check_column_names(id=id)
     check_score_column(source, rows.columns, allow=skipped)
     with source.reading(rows.score_columns, rows.columns.task):
-        tasks = _count_tasks(rows)
+        tasks = tasks or _count_tasks(rows)
         if not tasks.rows or None in tasks.names:
             return  # reported by the census
         findings: list[Finding | None] = []
@@ -72,7 +103,7 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
             texts = sorted(name for name in tasks.names if isinstance(name, str))
             findings.append(judge_task_names(texts))
             findings.append(judge_task_column(len(tasks.names), tasks.rows))
-        search_copies = id is None and "duplicates" not in skipped
+        search_copies = copies and id is None and "duplicates" not in skipped
         if _is_small(rows, tasks.rows):
             findings += _judge_at_once(rows, skipped, search_copies)
         else:
@@ -81,6 +112,31 @@ def check_rows(rows: Rows, *, id: str | None = None, allow: Iterable[str] = ()) 
         if id is not None and "duplicates" not in skipped:
             findings.append(_judge_ids(rows, id))
         report(findings, skipped, where=source.name)
+
+
+def check_copies(
+    rows: Rows, tasks: Tasks, *, id: str | None = None, allow: Iterable[str] = ()
+) -> None:
+    """Check that equal rows do not occur more often than those of independent examples.
+
+    Parameters
+    ----------
+    rows : Rows
+        The examples.
+    tasks : Tasks
+        Their tasks.
+    id : str, optional
+        Column that identifies the examples of a task; if it is passed, nothing is checked here.
+    allow : iterable of str, default ()
+        Checks to skip.
+
+    Raises
+    ------
+    InvalidInput
+        If every row occurs at least twice.
+    """
+    if id is None and "duplicates" not in check_allowed(allow):
+        report([_judge_copies(rows, tasks)], where=rows.source.name)
 
 
 def check_scale(
@@ -174,21 +230,10 @@ def check_score_column(source: Source, columns: Columns, *, allow: Iterable[str]
         report([finding], where=source.name)
 
 
-class _Tasks(NamedTuple):
-    """The distinct tasks and their sizes."""
-
-    names: list[Any]
-    sizes: Counts
-
-    @property
-    def rows(self) -> int:
-        return int(self.sizes.sum())
-
-
-def _count_tasks(rows: Rows) -> _Tasks:
+def _count_tasks(rows: Rows) -> Tasks:
     table = rows.source.table.select(task=_task(rows))
     counts = rows.source.run(table.group_by("task").agg(size=table.count()))
-    return _Tasks(counts["task"].to_pylist(), counts["size"].to_numpy())
+    return Tasks(counts["task"].to_pylist(), counts["size"].to_numpy())
 
 
 def _task(rows: Rows) -> Any:
@@ -350,7 +395,7 @@ def _as_floats(column: Any) -> Floats:
     return np.asarray(flat.to_numpy(zero_copy_only=False), np.float64)
 
 
-def _judge_copies(rows: Rows, tasks: _Tasks) -> Finding | None:
+def _judge_copies(rows: Rows, tasks: Tasks) -> Finding | None:
     """Judge how often equal rows occur, in whole tasks."""
     table, label = rows.source.table, rows.columns.label
     names = [*dict.fromkeys([*rows.score_columns, *([] if label is None else [label])])]
@@ -361,7 +406,7 @@ def _judge_copies(rows: Rows, tasks: _Tasks) -> Finding | None:
         chosen = [name for name, fits in zip(tasks.names, fitting, strict=True) if fits]
         if not chosen:
             return None
-        used = used.filter(used.task.isin(chosen))
+        used = used.semi_join(upload(used.task.type(), task=np.array(chosen, object)), "task")
     equal = used.group_by(used.columns).agg(repeats=used.count())
     by_task = equal.group_by("task", "repeats").agg(rows=_.count())
     result = rows.source.run(by_task).to_pydict()

@@ -22,6 +22,7 @@ from metapac.tables.columns import Columns, resolve_columns
 from metapac.tables.evaluate import evaluate_table
 from metapac.tables.ids import get_id_column
 from metapac.tables.io.sources import Source, open_source
+from metapac.tables.origins import check_origin
 from metapac.tables.residuals import find_residuals
 from metapac.tables.scores import true_scores
 from metapac.tables.search.census import take_census
@@ -204,6 +205,7 @@ def compare_tables(
     classes: Sequence[Any] | None = None,
     classes_column: str | None = None,
     prediction: str | None = None,
+    model: str | None = None,
     table: str | None = None,
     connection: Any = None,
 ) -> Drift:
@@ -221,6 +223,9 @@ def compare_tables(
         The table that was calibrated on.
     task, columns, classes, classes_column, prediction : optional
         As in ``evaluate_table``.
+    model : str, optional
+        Name of the model that gave the new scores, to be compared with the calibrated one. Tables
+        that ``metapac score`` wrote name it themselves.
     table : str, optional
         Table of a database.
     connection : Ibis connection, optional
@@ -234,7 +239,8 @@ def compare_tables(
     Raises
     ------
     InvalidInput
-        If a column or a value in it is not valid, or the reference has fewer than 19 tasks.
+        If a column or a value in it is not valid, if a table has scores of another model, or the
+        reference has fewer than 19 tasks.
     EngineError
         If the engine cannot read a table.
 
@@ -264,9 +270,11 @@ def compare_tables(
         text = "{} must name the column with the task of each row."
         raise InvalidInput(text, Parameter("task"))
     with open_source(reference, connection=connection) as opened:
+        check_origin(opened, promise.context_, None)
         ends = _find_ends(opened, used)
         known = _count(opened, used, ends)
     with open_source(source, table=table, connection=connection) as opened:
+        check_origin(opened, promise.context_, model)
         return compare_pools(_count(opened, used, ends), known)
 
 

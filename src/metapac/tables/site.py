@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from metapac._checks import reject_foreign_keywords
 from metapac._types import Progress
+from metapac.context import Context
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.meaning.checks import check_levels
@@ -14,6 +16,7 @@ from metapac.sites import Site
 from metapac.tables.columns import Columns
 from metapac.tables.evidence import collect_evidence
 from metapac.tables.io.sources import open_source
+from metapac.tables.origins import add_origin
 
 
 @reject_foreign_keywords
@@ -94,12 +97,13 @@ def site_table(
     -------
     Site
         What to save and send. With too few rows, the threshold is ``-inf``: the site counts, but
-        without evidence.
+        without evidence. It names the model, if ``metapac score`` wrote the table.
 
     Raises
     ------
     InvalidInput
-        If a parameter, a column or a value in it is not valid.
+        If a parameter, a column or a value in it is not valid, or the table has scores of tasks
+        that the learner was trained on.
     EngineError
         If the engine cannot read the table.
 
@@ -154,7 +158,10 @@ def site_table(
         scale=scale,
     )
     with open_source(source, table=table, connection=connection) as opened:
+        origin = add_origin(opened, Context())
         guarantee, evidence = collect_evidence(
             opened, used, guarantee, progress, id=id, allow=allow
         )
-    return Site.from_evidence(name.strip(), guarantee, evidence)
+    site = Site.from_evidence(name.strip(), guarantee, evidence)
+    score_name = None if origin.score is None else str(origin.score)
+    return replace(site, model=origin.model, score=score_name)

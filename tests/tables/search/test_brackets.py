@@ -90,29 +90,31 @@ def scan(
     """Do in arrays what an engine does in a query."""
     which = np.flatnonzero(~brackets.solved)
     some = brackets.take(which)
-    spans = Spans.of_brackets(some, floor[which], ceiling[which])
-    less, count, score = [], [], []
-    for task, rank, below, span in zip(some.task, some.rank, some.below, spans.of, strict=True):
-        scores_of_task = tasks[task]
-        near = scores_of_task[
-            (scores_of_task >= spans.low[span]) & (scores_of_task <= spans.ceiling[span])
-        ]
-        less.append((near < spans.floor[span]).sum())
-        count.append(len(near))
-        place = rank - below
-        score.append(near[place] if less[-1] <= place < count[-1] else np.nan)
-    kind = some.low.dtype
-    result = some.after_scan(
-        spans, np.array(less, int), np.array(count, int), np.array(score, kind)
-    )
+    spans = Spans.of_brackets(some)
+    firsts = np.unique(spans.of, return_index=True)[1]
+    floor, ceiling = floor[which][firsts], ceiling[which][firsts]
+    near = [
+        scores[(scores >= low) & (scores <= end)]
+        for scores, low, end in zip([tasks[i] for i in spans.task], spans.low, ceiling, strict=True)
+    ]
+    less = np.array([(scores < f).sum() for scores, f in zip(near, floor, strict=True)], int)
+    seen = np.array([len(scores) for scores in near], int)
+    score = np.full(len(which), np.nan, some.low.dtype)
+    for i, (span, place) in enumerate(zip(spans.of, some.rank - some.below, strict=True)):
+        if less[span] <= place < seen[span]:
+            score[i] = near[span][place]
+    result = some.after_scan(spans, floor, ceiling, less, seen, score)
     assert result is not None
     return brackets.put(which, result)
 
 
-def whole(count: int = 10) -> tuple[Brackets, Spans]:
+def after(count: int, score: float, ceiling: float = 1.0) -> Brackets | None:
+    """Scan ten scores from 0 to 1 for that of rank 3, and see so many up to the ceiling."""
     low, high = np.array([0.0]), np.array([1.0])
-    brackets = Brackets.whole(np.array([0]), np.array([3]), low, high, np.array([count]))
-    return brackets, Spans.of_brackets(brackets, low, high)
+    brackets = Brackets.whole(np.array([0]), np.array([3]), low, high, np.array([10]))
+    spans, ceilings = Spans.of_brackets(brackets), np.array([ceiling])
+    less, seen = np.array([0]), np.array([count])
+    return brackets.after_scan(spans, low, ceilings, less, seen, np.array([score]))
 
 
 @pytest.mark.parametrize(
@@ -121,22 +123,21 @@ def whole(count: int = 10) -> tuple[Brackets, Spans]:
     ids=["more rows", "fewer rows", "no row of that rank"],
 )
 def test_counts_that_contradict_the_census_are_noticed(count: int, score: float) -> None:
-    brackets, spans = whole()
-    assert brackets.after_scan(spans, np.array([0]), np.array([count]), np.array([score])) is None
-    assert brackets.after_scan(spans, np.array([0]), np.array([10]), np.array([0.5])) is not None
+    assert after(count, score) is None
+    assert after(10, 0.5) is not None
 
 
 def test_targets_of_one_bracket_share_a_span() -> None:
     task, rank = np.array([0, 0, 1]), np.array([2, 5, 2])
     low, high, sizes = np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.array([9, 9])
     brackets = Brackets.whole(task, rank, low, high, sizes)
-    spans = Spans.of_brackets(brackets, np.array([0.5, 0.1, 0.2]), np.array([0.6, 0.3, 0.4]))
+    spans = Spans.of_brackets(brackets)
     assert spans.of.tolist() == [0, 0, 1]
-    assert spans.floor.tolist() == [0.1, 0.2]
-    assert spans.ceiling.tolist() == [0.6, 0.4]
+    assert (spans.first.tolist(), spans.last.tolist()) == ([2, 2], [5, 2])
     assert brackets.remaining == 18  # a bracket that targets share counts once
     solved = brackets._replace(high=np.array([0.0, 1.0, 0.0]))
     assert solved.remaining == 9
+    assert brackets._replace(high=np.zeros(3)).remaining == 0
 
 
 def test_cuts_lie_inside_and_ascend() -> None:
@@ -150,11 +151,5 @@ def test_cuts_lie_inside_and_ascend() -> None:
 
 
 def test_more_scores_than_there_were_are_a_contradiction() -> None:
-    kind = np.float64
-    brackets = Brackets.whole(
-        np.array([0]), np.array([5]), np.array([0.0], kind), np.array([9.0], kind), np.array([10])
-    )
-    spans = Spans.of_brackets(brackets, np.array([4.0]), np.array([6.0]))  # part of the bracket
-    less, score = np.array([4]), np.array([5.0])
-    assert brackets.after_scan(spans, less, np.array([7]), score) is not None
-    assert brackets.after_scan(spans, less, np.array([11]), score) is None
+    assert after(7, 0.5, ceiling=0.75) is not None  # part of the bracket
+    assert after(11, 0.5, ceiling=0.75) is None

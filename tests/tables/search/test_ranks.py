@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from metapac._types import ignore_progress
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import open_source
+from metapac.tables.io.sources import Source, open_source
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search import ranks
+from metapac.tables.search import ranks, slivers
 from metapac.tables.search.census import take_census
 from metapac.tables.search.ranks import order_statistics
-from metapac.tables.search.sample import averaging_bounds
+from metapac.tables.search.sample import averaging_bounds, take_sample
 from tests.helpers.engines import as_if_large, connection
 
 
@@ -31,10 +31,11 @@ def search(scores: NDArray[Any], tasks: Any, places: list[int], worth: int = 12)
     steps: list[str] = []
     rows = rows_of(scores, tasks)
     with as_if_large(worth):
-        census = take_census(rows, averaging_bounds(rows))
+        sample = take_sample(rows)
+        census = take_census(rows, averaging_bounds(sample, rows.source.traits))
         wanted = np.tile(places, (len(census.names), 1))
-        result = order_statistics(
-            rows, census, wanted, lambda stage, _done, _total: steps.append(stage)
+        result, _repeats = order_statistics(
+            rows, census, wanted, lambda stage, _done, _total: steps.append(stage), sample
         )
     for name, row in zip(census.names, result, strict=True):
         assert row.tolist() == np.sort(scores[tasks == name])[places].tolist()
@@ -71,10 +72,14 @@ def test_a_wrong_guess_narrows_the_search(
         monkeypatch.setattr(
             ranks,
             "guess",
-            lambda brackets, *_rest, wrong=wrong: (
-                (getattr(brackets, wrong), getattr(brackets, wrong))
-                if isinstance(wrong, str)
-                else (np.full(len(brackets.rank), wrong),) * 2
+            lambda spans, *_rest, wrong=wrong: (
+                *[
+                    getattr(spans, wrong)
+                    if isinstance(wrong, str)
+                    else np.full_like(spans.low, wrong)
+                ]
+                * 2,
+                np.stack([spans.below, spans.below]),
             ),
         )
         steps = search(similar.ravel(), tasks, [40])
@@ -108,7 +113,7 @@ def test_a_task_that_disappears_between_passes_is_noticed(
     tasks = np.repeat(np.arange(40), 400)
     before, after = rows_of(similar.ravel(), tasks), rows_of(similar.ravel()[:-400], tasks[:-400])
     with as_if_large():
-        census = take_census(before, averaging_bounds(before))
+        census = take_census(before, (-np.inf, np.inf))
         with pytest.raises(ValueError, match="frame changed while it was being read"):
             order_statistics(after, census, np.full((40, 1), 40), ignore_progress)
 
@@ -127,14 +132,34 @@ def test_half_of_the_scores_infinite() -> None:
 
 def test_ranks_of_minus_one_are_not_searched() -> None:
     rows = rows_of(np.arange(6.0), np.repeat([0, 1], 3))
-    result = order_statistics(
+    result, repeats = order_statistics(
         rows, take_census(rows), np.array([[-1, 1], [2, -1]]), ignore_progress
     )
     assert result.tolist() == [[-np.inf, 1], [5, -np.inf]]
-    none = np.full((2, 1), -1)
-    assert (
-        order_statistics(rows, take_census(rows), none, ignore_progress).tolist() == [[-np.inf]] * 2
-    )
+    assert repeats == {(3, 1): 6}
+    none, repeats = order_statistics(rows, take_census(rows), np.full((2, 1), -1), ignore_progress)
+    assert none.tolist() == [[-np.inf]] * 2
+    assert repeats is None
+
+
+@pytest.mark.parametrize("most", [None, 2500, 100], ids=["rows", "lists", "counted first"])
+def test_no_more_scores_are_fetched_than_fit_in_memory(
+    similar: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch, most: int | None
+) -> None:
+    """Lists hold only the scores near the ranks; if even these are many, they are counted."""
+    asked: list[str] = []
+
+    def run(self: Source, table: Any, run: Any = Source.run) -> Any:
+        asked.extend(table.columns)
+        return run(self, table)
+
+    monkeypatch.setattr(Source, "run", run)
+    if most is not None:
+        monkeypatch.setattr(slivers, "MOST", most)
+        monkeypatch.setattr(ranks, "MOST", most)
+    search(similar.ravel(), np.repeat(np.arange(40), 400), [30, 40, 50])
+    assert ("scores" in asked) == (most == 2500)
+    assert ("cut1" in asked) == (most == 100)
 
 
 def test_a_table_that_changes_while_it_is_counted_is_noticed() -> None:

@@ -14,6 +14,8 @@ class Traits:
 
     Attributes
     ----------
+    in_process : bool
+        It runs in this process, so that rows need not be sent.
     ignores_case : bool
         It treats column names that differ only in case as equal.
     has_lists : bool
@@ -38,6 +40,7 @@ class Traits:
         Its function ``timezone`` gives the local time of a moment.
     """
 
+    in_process: bool = False
     ignores_case: bool = False
     has_lists: bool = True
     has_nan: bool = True
@@ -53,6 +56,7 @@ class Traits:
 
 _TRAITS = {
     DUCKDB: Traits(
+        in_process=True,
         ignores_case=True,
         nan_is_largest=True,
         overflows_to_infinity=True,
@@ -70,7 +74,12 @@ _TRAITS = {
     ),
     "postgres": Traits(nan_is_largest=True, has_median=True, has_timezone_function=True),
     "sqlite": Traits(
-        ignores_case=True, has_lists=False, has_nan=False, has_collations=True, mixes_types=True
+        in_process=True,
+        ignores_case=True,
+        has_lists=False,
+        has_nan=False,
+        has_collations=True,
+        mixes_types=True,
     ),
 }
 

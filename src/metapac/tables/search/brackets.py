@@ -70,24 +70,14 @@ class Brackets(NamedTuple):
         return np.asarray(self.low == self.high)
 
     @property
+    def is_finite(self) -> bool:
+        """Whether all ends are finite, so that cuts between them are sensible."""
+        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+
+    @property
     def remaining(self) -> int:
         """Number of scores in brackets that are not solved."""
-        unsolved = self.take(np.flatnonzero(~self.solved))
-        return int(unsolved.inside[unsolved.firsts()].sum())
-
-    def firsts(self) -> NDArray[np.intp]:
-        """Return the first target of each bracket; targets of one bracket are adjacent.
-
-        Returns
-        -------
-        ndarray of int, shape (brackets,)
-            Their positions.
-        """
-        is_first = np.zeros(len(self.task), dtype=bool)
-        is_first[:1] = True
-        for column in (self.task, self.below, self.inside):
-            is_first[1:] |= column[1:] != column[:-1]
-        return np.flatnonzero(is_first)
+        return int(Spans.of_brackets(self.take(np.flatnonzero(~self.solved))).inside.sum())
 
     def clip(self, low: Array, high: Array) -> Brackets:
         """Return the brackets limited to the lowest and the highest score of their tasks.
@@ -106,40 +96,42 @@ class Brackets(NamedTuple):
         return self._replace(low=low, high=high)
 
     def after_scan(
-        self, spans: Spans, less: Counts, count: Counts, score: Array
+        self, spans: Spans, floor: Array, ceiling: Array, less: Counts, seen: Counts, score: Array
     ) -> Brackets | None:
         """Return the brackets after a scan of their spans; None if the counts contradict them.
 
         Parameters
         ----------
         spans : Spans
-            What was scanned.
-        less : ndarray of int, shape (targets,)
-            Number of scores in the target's span that are below its floor.
-        count : ndarray of int, shape (targets,)
-            Number of all scores in the target's span.
+            The spans of these brackets.
+        floor, ceiling : ndarray of float, shape (spans,)
+            Ends of the part that was sorted.
+        less : ndarray of int, shape (spans,)
+            Number of scores of each span below its floor.
+        seen : ndarray of int, shape (spans,)
+            Number of scores of each span up to its ceiling.
         score : ndarray of float, shape (targets,)
-            Score of the target's rank, if it is at or above the floor; NaN otherwise.
+            Score of the target's rank, if it was sorted; NaN otherwise.
 
         Returns
         -------
         Brackets or None
             The brackets, solved or narrowed.
         """
-        floor, ceiling = spans.floor[spans.of], spans.ceiling[spans.of]
-        place = self.rank - self.below
-        under, over = place < less, place >= count
-        solved = ~under & ~over
-        all_scanned = ceiling >= self.high
-        if (count > self.inside).any() or (count != self.inside)[all_scanned].any():
+        all_scanned = ceiling >= spans.high
+        if (seen > spans.inside).any() or (seen != spans.inside)[all_scanned].any():
             return None
+        floor, ceiling, less, seen = (column[spans.of] for column in (floor, ceiling, less, seen))
+        place = self.rank - self.below
+        under, over = place < less, place >= seen
+        solved = ~under & ~over
         if np.isnan(score[solved]).any():
             return None
         return self._replace(
             low=np.select([solved, over], [score, next_float(ceiling)], self.low),
             high=np.select([solved, under], [score, previous_float(floor)], self.high),
-            below=np.where(over, self.below + count, self.below),
-            inside=np.select([under, over], [less, self.inside - count], self.inside),
+            below=np.where(over, self.below + seen, self.below),
+            inside=np.select([under, over], [less, self.inside - seen], self.inside),
         )
 
     def take(self, which: Array) -> Brackets:
@@ -179,7 +171,7 @@ class Brackets(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Ranges of scores to scan: one for all targets of a task in the same bracket.
+    """The distinct brackets: one for all targets of a task between the same ends.
 
     Attributes
     ----------
@@ -187,45 +179,44 @@ class Spans(NamedTuple):
         Span of each target.
     task : ndarray of int, shape (spans,)
         Index of the task.
-    low : ndarray of float, shape (spans,)
-        Scores below this are already counted.
-    floor : ndarray of float, shape (spans,)
-        Scores from ``low`` up to this are to be counted, those from here on to be sorted.
-    ceiling : ndarray of float, shape (spans,)
-        Scores above this are ignored.
+    first, last : ndarray of int, shape (spans,)
+        Lowest and highest rank of its targets.
+    low, high : ndarray of float, shape (spans,)
+        Ends of the bracket.
+    below, inside : ndarray of int, shape (spans,)
+        Number of scores below the bracket, and inside.
     """
 
     of: Counts
     task: Counts
+    first: Counts
+    last: Counts
     low: Array
-    floor: Array
-    ceiling: Array
+    high: Array
+    below: Counts
+    inside: Counts
 
     @classmethod
-    def of_brackets(cls, brackets: Brackets, floor: Array, ceiling: Array) -> Spans:
-        """Return the spans of brackets, from the lowest floor to the highest ceiling of each.
+    def of_brackets(cls, brackets: Brackets) -> Spans:
+        """Return the spans of brackets; targets of one bracket are adjacent, by ascending rank.
 
         Parameters
         ----------
         brackets : Brackets
             The brackets.
-        floor, ceiling : ndarray of float, shape (targets,)
-            Values between which the score of each target is expected.
 
         Returns
         -------
         Spans
             The spans.
         """
-        first = brackets.firsts()
-        of = np.repeat(np.arange(len(first)), np.diff(first, append=len(brackets.task)))
-        return cls(
-            of,
-            brackets.task[first],
-            brackets.low[first],
-            np.minimum.reduceat(floor, first),
-            np.maximum.reduceat(ceiling, first),
-        )
+        is_first = np.zeros(len(brackets.task), dtype=bool)
+        is_first[:1] = True
+        for column in (brackets.task, brackets.below, brackets.inside):
+            is_first[1:] |= column[1:] != column[:-1]
+        task, rank, *others = (column[is_first] for column in brackets)
+        last = brackets.rank[np.append(is_first[1:], True)] if len(task) else rank
+        return cls(np.cumsum(is_first) - 1, task, rank, last, *others)
 
 
 def narrow(brackets: Brackets, cuts: Array, less: Counts) -> Brackets:

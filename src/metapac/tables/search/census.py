@@ -75,6 +75,7 @@ def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
     result = rows.source.run(_query(rows, bounds, has_range=has_range))
     if not has_range and not np.isfinite(_column(result, "square")).all():
         has_range, result = True, rows.source.run(_query(rows, bounds, has_range=True))
+    result = result.sort_by("task")
     if not len(result):
         raise _checks.no_rows(rows.source.name)
     sizes = result["size"].to_numpy()
@@ -91,10 +92,8 @@ def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
         )
         raise _missing_scores(rows, int(sizes.sum()))
     names = _ids.as_task_names(result["task"].to_pylist())
-    order = np.argsort(names, kind="stable")
     low, high = low.astype(rows.precision), high.astype(rows.precision)
-    columns = (names, sizes, low, high, *_moments(result, bounds))
-    return Census(*(column[order] for column in columns))
+    return Census(names, sizes, low, high, *_moments(result, bounds))
 
 
 def score_range(rows: Rows, census: Census) -> tuple[float, float]:

@@ -1,33 +1,44 @@
-"""Exact order statistics of each task inside an engine, without sorting all scores.
+"""Exact order statistics of each task, without sorting all scores.
 
-A sample of the table suggests two values between which a rank lies. One query counts the scores
-below them and sorts the few in between: a right guess gives the answer, and a wrong one still
-narrows the search. The ranks that remain are narrowed down by counting until few enough scores
-are left to sort.
+A sample of the table suggests two values between which the ranks of a task lie. One query counts
+the scores below them and fetches the few in between, which are sorted here: a right guess gives the
+answer, and a wrong one still narrows the search. The ranks that remain are narrowed down by
+counting until few enough scores are left to fetch.
 """
 
 from __future__ import annotations
 
-import ibis
+from dataclasses import dataclass
+
 import numpy as np
 from ibis import _
 from numpy.typing import NDArray
 
 from metapac._types import Array, Counts, Progress, Table
 from metapac.exceptions import InvalidInput
+from metapac.meaning.duplicates import Repeats
 from metapac.tables.scores import Rows
 from metapac.tables.search.brackets import Brackets, Spans, cuts_between, narrow
 from metapac.tables.search.census import Census, take_census
-from metapac.tables.search.expressions import upload
-from metapac.tables.search.sample import estimate_shape, guess
+from metapac.tables.search.expressions import exact, upload
+from metapac.tables.search.floats import next_float
+from metapac.tables.search.sample import Sample, Shape, estimate_shape, guess
+from metapac.tables.search.slivers import MOST, fetch_slivers
 
-# Sorting a score costs about as much as counting twelve; below a million, both are fast.
+# Fetching and sorting a score costs about as much as counting twelve; few are always fetched.
 _WORTH_SORTING = 12
-_SMALL = 1_000_000
+_SMALL = 1 << 17
 _GUESSES = 2
+_MAX_GROUPED = 500_000  # scores among which repeats are counted, at most
 
 
-def order_statistics(rows: Rows, census: Census, ranks: Counts, progress: Progress) -> Array:
+def order_statistics(
+    rows: Rows,
+    census: Census,
+    ranks: Counts,
+    progress: Progress,
+    sample: Sample | None = None,
+) -> tuple[Array, Repeats | None]:
     """Return the scores of some ranks in each task.
 
     Parameters
@@ -40,11 +51,16 @@ def order_statistics(rows: Rows, census: Census, ranks: Counts, progress: Progre
         Ranks, counted from 0 in ascending order of the scores; -1 for none.
     progress : callable
         Called as ``progress(stage, done, total)``.
+    sample : Sample, optional
+        Some of the rows, which suggest where to search.
 
     Returns
     -------
-    ndarray of float64, shape (tasks, levels)
+    scores : ndarray of float64, shape (tasks, levels)
         The scores; ``-inf`` for rank -1.
+    repeats : dict from (int, int) to int, or None
+        For each n and k, how many distinct scores occur k times in a task with n scores, among
+        scores near the ranks; None if none were fetched.
 
     Raises
     ------
@@ -53,15 +69,13 @@ def order_statistics(rows: Rows, census: Census, ranks: Counts, progress: Progre
     """
     scores = np.full(ranks.shape, -np.inf)
     wanted = ranks >= 0
+    search = _Search(rows, census, progress, sample)
     if wanted.any():
         task, rank, target = _targets(ranks, wanted)
         brackets = Brackets.whole(task, rank, census.low, census.high, census.sizes)
-        brackets = _narrow_down(rows, census, brackets, progress)
-        if brackets.remaining:
-            progress(f"sorting {brackets.remaining} scores", 0, None)
-            brackets = _scan_brackets(rows, census, brackets, brackets.low, brackets.high)
+        brackets = search.solve(brackets)
         scores[wanted] = brackets.low[target]
-    return scores
+    return scores, search.repeats
 
 
 def _targets(ranks: Counts, wanted: NDArray[np.bool_]) -> tuple[Counts, Counts, Counts]:
@@ -72,111 +86,119 @@ def _targets(ranks: Counts, wanted: NDArray[np.bool_]) -> tuple[Counts, Counts, 
     return task, rank, target
 
 
-def _narrow_down(rows: Rows, census: Census, brackets: Brackets, progress: Progress) -> Brackets:
-    """Guess, then count, until few scores are left to sort."""
-    few = max(_SMALL, int(census.sizes.sum()) // _WORTH_SORTING)
-    shape = estimate_shape(rows, census) if brackets.remaining > few else None
-    for _attempt in range(_GUESSES):
-        if shape is not None and brackets.remaining > few:
-            ranks = np.count_nonzero(~brackets.solved)
-            progress(f"searching {ranks} ranks where they are expected", 0, None)
-            floor, ceiling = guess(brackets, census.mean, census.spread, shape)
-            brackets = _scan_brackets(rows, census, brackets, floor, ceiling)
-    if brackets.remaining > few:
-        brackets = brackets.clip(*_find_ranges(rows, census, progress))
-    while brackets.remaining > few:
-        progress(f"counting, with {brackets.remaining} scores left", 0, None)
-        brackets = _count_scores(rows, census, brackets)
-    return brackets
+@dataclass
+class _Search:
+    """A search for ranks, which keeps the repeats that its first scan shows."""
 
+    rows: Rows
+    census: Census
+    progress: Progress
+    sample: Sample | None
+    repeats: Repeats | None = None
 
-def _find_ranges(rows: Rows, census: Census, progress: Progress) -> tuple[Array, Array]:
-    """Return the lowest and the highest score of each task, computed now if the census has none."""
-    if np.isfinite(census.low).any():
-        return census.low, census.high
-    progress("finding the lowest and the highest score of each task", 0, None)
-    new = take_census(rows)
-    if not (np.array_equal(new.names, census.names) and np.array_equal(new.sizes, census.sizes)):
-        raise _changed(rows)
-    return new.low, new.high
-
-
-def _scan_brackets(
-    rows: Rows, census: Census, brackets: Brackets, floor: Array, ceiling: Array
-) -> Brackets:
-    """Sort the scores from floor to ceiling and count those below: solve or narrow brackets.
-
-    Targets whose floor or ceiling is NaN are left as they are.
-    """
-    which = np.flatnonzero(~brackets.solved & (floor <= ceiling))
-    if not len(which):
+    def solve(self, brackets: Brackets) -> Brackets:
+        """Guess, then count, until few scores are left; fetch these."""
+        few = max(_SMALL, min(MOST, int(self.census.sizes.sum()) // _WORTH_SORTING))
+        if self.sample is not None and brackets.remaining > few:
+            brackets = self._try_guesses(brackets, self.sample, few)
+        if brackets.remaining > few and not brackets.is_finite:
+            brackets = brackets.clip(*self._find_ranges())
+        while brackets.remaining > few:
+            self.progress(f"counting, with {brackets.remaining} scores left", 0, None)
+            brackets = self._count(brackets, np.flatnonzero(~brackets.solved))
+        if brackets.remaining:
+            self.progress(f"sorting {brackets.remaining} scores", 0, None)
+            which = np.flatnonzero(~brackets.solved)
+            spans = Spans.of_brackets(brackets.take(which))
+            brackets = self._scan(brackets, which, spans.low, spans.high, brackets.remaining)
         return brackets
-    unsolved = brackets.take(which)
-    spans = Spans.of_brackets(unsolved, floor[which], ceiling[which])
-    result = rows.source.run(_scan_query(rows, census, unsolved, spans)).sort_by("target")
-    if result["target"].to_numpy().tolist() != list(range(len(which))):
-        raise _changed(rows)
-    less, count = result["less"].to_numpy(), result["seen"].to_numpy()
-    score = result["score"].to_numpy(zero_copy_only=False)  # null becomes NaN
-    after = unsolved.after_scan(spans, less, count, score.astype(unsolved.low.dtype))
-    if after is None:
-        raise _changed(rows)
-    return brackets.put(which, after)
 
+    def _try_guesses(self, brackets: Brackets, sample: Sample, few: int) -> Brackets:
+        shape = estimate_shape(self.rows, self.census, sample)
+        for _attempt in range(_GUESSES):
+            if shape is not None and brackets.remaining > few:
+                ranks = np.count_nonzero(~brackets.solved)
+                self.progress(f"searching {ranks} ranks where they are expected", 0, None)
+                brackets = self._guess(brackets, shape)
+        return brackets
 
-def _scan_query(rows: Rows, census: Census, unsolved: Brackets, spans: Spans) -> Table:
-    """Return the score of each target, if it was sorted, and the counts of its span."""
-    near = _scores_in_spans(rows, census, spans, floor=spans.floor)
-    counts = near.group_by("span").agg(less=_.count(where=_.score < _.floor), seen=_.count())
-    sliver = near.filter(_.score >= _.floor).select("span", "score")
-    placed = sliver.mutate(place=ibis.row_number().over(group_by="span", order_by="score"))
-    targets = upload(
-        target=np.arange(len(unsolved.rank), dtype=np.int32),
-        span=spans.of.astype(np.int32),
-        rank=unsolved.rank - unsolved.below,
-    )
-    counted = targets.left_join(counts, "span").select(
-        "target", "span", "rank", less=_.less.fill_null(0), seen=_.seen.fill_null(0)
-    )
-    counted = counted.mutate(place=_["rank"] - _.less)
-    return counted.left_join(placed, ["span", "place"]).select("target", "less", "seen", "score")
+    def _find_ranges(self) -> tuple[Array, Array]:
+        """Return lowest and highest score of each task, computed now if the census has none."""
+        census = self.census
+        if np.isfinite(census.low).any():
+            return census.low, census.high
+        self.progress("finding the lowest and the highest score of each task", 0, None)
+        new = take_census(self.rows)
+        if not np.array_equal(new.names, census.names) or (new.sizes != census.sizes).any():
+            raise _changed(self.rows)
+        return new.low, new.high
 
+    def _guess(self, brackets: Brackets, shape: Shape) -> Brackets:
+        """Search where the sample suggests; brackets it says nothing about are left as they are."""
+        which = np.flatnonzero(~brackets.solved)
+        spans = Spans.of_brackets(brackets.take(which))
+        floor, ceiling, expected = guess(spans, self.census.mean, self.census.spread, shape)
+        is_known = floor <= ceiling
+        which, floor, ceiling = which[is_known[spans.of]], floor[is_known], ceiling[is_known]
+        if not len(which):
+            return brackets
+        less, seen = expected[:, is_known].sum(axis=1)
+        if seen - less > MOST:
+            return self._count(brackets, which, np.stack([floor, next_float(ceiling)], axis=1))
+        return self._scan(brackets, which, floor, ceiling, seen)
 
-def _count_scores(rows: Rows, census: Census, brackets: Brackets) -> Brackets:
-    """Narrow brackets by counting the scores that are less than cuts between their ends."""
-    which = np.flatnonzero(~brackets.solved)
-    unsolved = brackets.take(which)
-    spans = Spans.of_brackets(unsolved, unsolved.low, unsolved.high)
-    cuts = cuts_between(spans.low, spans.ceiling)
-    names = [f"cut{j}" for j in range(cuts.shape[1])]
-    columns = dict(zip(names, cuts.T, strict=True))
-    near = _scores_in_spans(rows, census, spans, **columns)
-    less = {name: _.count(where=_.score < _[name]) for name in names}
-    result = rows.source.run(near.group_by("span").agg(seen=_.count(), **less)).sort_by("span")
-    counts = np.column_stack([result[name].to_numpy() for name in names])
-    if len(result) != len(spans.low):
-        raise _changed(rows)
-    if (result["seen"].to_numpy()[spans.of] != unsolved.inside).any():
-        raise _changed(rows)
-    less_than_cuts = unsolved.below[:, None] + counts[spans.of]
-    return brackets.put(which, narrow(unsolved, cuts[spans.of], less_than_cuts))
+    def _scan(
+        self, brackets: Brackets, which: Counts, floor: Array, ceiling: Array, expected: float
+    ) -> Brackets:
+        """Fetch the scores from floor to ceiling and count those below; narrow the brackets."""
+        unsolved = brackets.take(which)
+        spans = Spans.of_brackets(unsolved)
+        near = self._scores_in_spans(spans, ceiling, floor=floor)
+        slivers = fetch_slivers(self.rows.source, near, floor, expected)
+        if self.repeats is None:
+            self.repeats = slivers.count_repeats(self.census.sizes[spans.task], _MAX_GROUPED)
+        score = slivers.pick(spans.of, unsolved.rank - unsolved.below).astype(floor.dtype)
+        after = unsolved.after_scan(spans, floor, ceiling, slivers.less, slivers.seen, score)
+        if after is None:
+            raise _changed(self.rows)
+        return brackets.put(which, after)
 
+    def _count(self, brackets: Brackets, which: Counts, cuts: Array | None = None) -> Brackets:
+        """Narrow brackets by counting the scores that are less than cuts between their ends."""
+        unsolved = brackets.take(which)
+        spans = Spans.of_brackets(unsolved)
+        cuts = cuts_between(spans.low, spans.high) if cuts is None else cuts
+        names = [f"cut{j}" for j in range(cuts.shape[1])]
+        columns = dict(zip(names, cuts.T, strict=True))
+        near = self._scores_in_spans(spans, spans.high, **columns)
+        less = {name: _.count(where=_.score < _[name]) for name in names}
+        query = near.group_by("span").agg(seen=_.count(), **less)
+        result = self.rows.source.run(query).sort_by("span")
+        if len(result) != len(cuts) or (result["seen"].to_numpy() != spans.inside).any():
+            raise _changed(self.rows)
+        counts = np.column_stack([result[name].to_numpy() for name in names])
+        less_than_cuts = (spans.below[:, None] + counts)[spans.of]
+        return brackets.put(which, narrow(unsolved, cuts[spans.of], less_than_cuts))
 
-def _scores_in_spans(rows: Rows, census: Census, spans: Spans, **columns: Array) -> Table:
-    """Return the scores of each span from low to ceiling, with further columns of the span."""
-    table = upload(
-        rows.table.schema()["task"],
-        task=census.names[spans.task],
-        span=np.arange(len(spans.low), dtype=np.int32),
-        low=spans.low,
-        ceiling=spans.ceiling,
-        **columns,
-    )
-    scores = rows.table
-    conditions = [scores.task == table.task, scores.score <= table.ceiling]
-    if (spans.low > census.low[spans.task]).any():
-        conditions.append(scores.score >= table.low)
-    return scores.join(table, conditions).select("span", "score", *columns)
+    def _scores_in_spans(self, spans: Spans, ceiling: Array, **columns: Array) -> Table:
+        """Return the scores of each span up to a ceiling, with further columns of the span."""
+        scores, names = self.rows.table, self.census.names
+        table = upload(
+            scores.schema()["task"],
+            task=names[spans.task],
+            span=np.arange(len(ceiling), dtype=np.int32),
+            low=spans.low,
+            ceiling=ceiling,
+            **columns,
+        )
+        if np.isfinite(ceiling.max()):  # so that an engine need not look up the other tasks
+            scores = scores.filter(scores.score <= exact(ceiling.max()).cast(scores.score.type()))
+        near = scores.join(table, "task")
+        # As a condition of the join, DuckDB would compare more slowly.
+        near = near.filter((near.score <= near.ceiling).fill_null(False))
+        if (spans.low > self.census.low[spans.task]).any():
+            near = near.filter(near.score >= near.low)
+        return near.select("span", "score", *columns)
 
 
 def _changed(rows: Rows) -> InvalidInput:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import ibis
 import numpy as np
-from ibis import _
+from numpy.typing import NDArray
 
 from metapac._types import Array, Counts
+from metapac.tables.io.engines import Traits
 from metapac.tables.scores import Rows
-from metapac.tables.search.brackets import Brackets
+from metapac.tables.search.brackets import Spans
 from metapac.tables.search.census import Bounds, Census
-from metapac.tables.search.expressions import exact, upload
 
-_ROWS, _FEW_ROWS = 1 << 17, 1 << 14
+# The larger the tasks are, the more precisely ranks can be predicted, and the more rows it takes.
+_FEW_ROWS, _ROWS, _SHARE = 1 << 14, 1 << 17, 32
 # Tasks with similar means have similar shapes: scores that cannot exceed 1 are skewed close to 1.
 _STRATA = 8
 # A curve consists of every 64th value, and of at least 32 values.
@@ -27,6 +27,41 @@ _DEVIATIONS, _SLACK = 3, 0.003
 # outside than four times their distance.
 _RARE, _FAR = 1000, 4
 _HUGE = 1e30
+
+
+class Sample(NamedTuple):
+    """The first rows of a table that have a task and a score.
+
+    Attributes
+    ----------
+    names : list
+        The distinct tasks.
+    task : ndarray of int, shape (n,)
+        Index of the task of each row.
+    scores : ndarray of float64, shape (n,)
+        Its score.
+    """
+
+    names: list[Any]
+    task: Counts
+    scores: Array
+
+    def find_tasks(self, census: Census) -> Counts:
+        """Return the index of the task of each row in a census.
+
+        Parameters
+        ----------
+        census : Census
+            The tasks.
+
+        Returns
+        -------
+        ndarray of int, shape (n,)
+            The indices; -1 for a task that the census does not have.
+        """
+        place = {name: i for i, name in enumerate(census.names.tolist())}
+        index = np.array([place.get(name, -1) for name in self.names], dtype=np.int64)
+        return index[self.task]
 
 
 class Shape(NamedTuple):
@@ -89,13 +124,38 @@ class Shape(NamedTuple):
         return values
 
 
-def averaging_bounds(rows: Rows) -> Bounds | None:
-    """Return bounds of the scores to average.
+def take_sample(rows: Rows, count: int | None = None) -> Sample:
+    """Return the first rows of a table.
 
     Parameters
     ----------
     rows : Rows
         Tasks and scores.
+    count : int, optional
+        Number of rows, if there are as many; by default, few.
+
+    Returns
+    -------
+    Sample
+        The rows, without those that lack a task or a score.
+    """
+    result = rows.source.run(rows.table.limit(count or _FEW_ROWS))
+    tasks = result["task"].combine_chunks().dictionary_encode()
+    task = tasks.indices.fill_null(-1).to_numpy()
+    scores = np.asarray(result["score"].to_numpy(), dtype=np.float64)  # null becomes NaN
+    is_usable = (task >= 0) & ~np.isnan(scores)
+    return Sample(tasks.dictionary.to_pylist(), task[is_usable], scores[is_usable])
+
+
+def averaging_bounds(sample: Sample, traits: Traits) -> Bounds | None:
+    """Return bounds of the scores to average.
+
+    Parameters
+    ----------
+    sample : Sample
+        Some of the scores.
+    traits : Traits
+        What the engine can do.
 
     Returns
     -------
@@ -103,26 +163,21 @@ def averaging_bounds(rows: Rows) -> Bounds | None:
         The bounds; infinite if no score lies far outside and the engine tolerates overflow. None
         if the table is small, or if its scores are all tied.
     """
-    sample = rows.table.select("score").limit(_FEW_ROWS)
-    moderate = sample.filter(_.score.abs() < exact(_HUGE))
-    placed = moderate.mutate(place=ibis.row_number().over(order_by="score"), all=_.count().over())
-    last, few = placed["all"] - 1, placed["all"] // _RARE + 1
-    ends = placed.filter(placed.place.isin([0, few, last - few, last])).order_by("score")
-    result = rows.source.run(ends)
-    if len(result) < 4 or result["all"][0].as_py() < _FEW_ROWS // 2:
+    scores = sample.scores
+    moderate = np.sort(scores[np.abs(scores) < _HUGE])
+    if len(moderate) < _FEW_ROWS // 2:
         return None
-    lowest, low, high, highest = result["score"].to_pylist()
+    few = len(moderate) // _RARE + 1
+    lowest, low, high, highest = moderate[[0, few, -1 - few, -1]].tolist()
     if not low < high:
         return None
     room = _FAR * (high - low)
-    is_moderate = result["all"][0].as_py() == _FEW_ROWS
     has_outliers = low - lowest > room or highest - high > room
-    if is_moderate and not has_outliers and rows.source.traits.overflows_to_infinity:
-        return -math.inf, math.inf
-    return low, high
+    is_moderate = len(moderate) == len(scores) and not has_outliers
+    return (-math.inf, math.inf) if is_moderate and traits.overflows_to_infinity else (low, high)
 
 
-def estimate_shape(rows: Rows, census: Census) -> Shape | None:
+def estimate_shape(rows: Rows, census: Census, sample: Sample) -> Shape | None:
     """Return the distribution of standardised scores, shared by tasks with similar means.
 
     Parameters
@@ -131,48 +186,45 @@ def estimate_shape(rows: Rows, census: Census) -> Shape | None:
         Tasks and scores.
     census : Census
         Their summary, with averages.
+    sample : Sample
+        Some of the rows. If the tasks are large, a larger sample is taken.
 
     Returns
     -------
     Shape or None
         The distribution; None if there are no averages.
     """
-    averaged = np.flatnonzero(np.isfinite(census.spread) & (census.spread > 0))
-    if not len(averaged):
+    is_averaged = np.isfinite(census.spread) & (census.spread > 0)
+    wanted = min(_ROWS, int(_SHARE * np.median(census.sizes)))
+    sample = take_sample(rows, wanted) if wanted > len(sample.scores) else sample
+    task = sample.find_tasks(census)
+    is_used = (task >= 0) & is_averaged[task]
+    if not is_used.any():
         return None
-    edges = np.quantile(census.mean[averaged], np.arange(1, _STRATA) / _STRATA)
+    task = task[is_used]
+    edges = np.quantile(census.mean[is_averaged], np.arange(1, _STRATA) / _STRATA)
     stratum = np.searchsorted(edges, census.mean)
-    tasks = upload(
-        rows.table.schema()["task"],
-        task=census.names[averaged],
-        mean=census.mean[averaged],
-        spread=census.spread[averaged],
-        stratum=stratum[averaged],
-    )
-    sample = rows.table.limit(_ROWS).join(tasks, "task")
-    value = (sample.score.cast("float64") - sample["mean"]) / sample.spread
-    placed = sample.select("stratum", value=value).mutate(
-        place=ibis.row_number().over(group_by="stratum", order_by="value")
-    )
-    result = rows.source.run(placed.filter(_.place % _EVERY == _EVERY // 2))
-    value, at = result["value"].to_numpy(), result["stratum"].to_numpy()
-    if not len(value):
-        return None
-    curves = [value[at == i] for i in range(_STRATA)]
+    value = (sample.scores[is_used] - census.mean[task]) / census.spread[task]
+    curves = [np.sort(value[stratum[task] == i])[_EVERY // 2 :: _EVERY] for i in range(_STRATA)]
     # A table sorted by task shows only a few tasks: the others are assumed to have the same shape.
-    values = [np.sort(curve if len(curve) >= _ENOUGH else value) for curve in curves]
+    common = np.sort(np.concatenate(curves))
+    if not len(common):
+        return None
+    values = [curve if len(curve) >= _ENOUGH else common for curve in curves]
     return Shape(stratum, values, [(np.arange(len(v)) + 0.5) / len(v) for v in values])
 
 
-def guess(brackets: Brackets, mean: Array, spread: Array, shape: Shape) -> tuple[Array, Array]:
-    """Return values between which the score of each target should lie.
+def guess(
+    spans: Spans, mean: Array, spread: Array, shape: Shape
+) -> tuple[Array, Array, NDArray[np.float64]]:
+    """Return values between which the scores of all targets of each span should lie.
 
     Between the ends of a bracket, ranks are assumed to rise as in the sample.
 
     Parameters
     ----------
-    brackets : Brackets
-        The brackets.
+    spans : Spans
+        The distinct brackets.
     mean, spread : ndarray of float, shape (tasks,)
         Mean and standard deviation of each task.
     shape : Shape
@@ -180,19 +232,29 @@ def guess(brackets: Brackets, mean: Array, spread: Array, shape: Shape) -> tuple
 
     Returns
     -------
-    floor, ceiling : ndarray of float, shape (targets,)
+    floor, ceiling : ndarray of float, shape (spans,)
         The values; NaN if nothing is known.
+    expected : ndarray of float, shape (2, spans)
+        Number of scores to expect below the floor, and up to the ceiling.
     """
-    task, kind = brackets.task, brackets.low.dtype
+    task, kind = spans.task, spans.low.dtype
     mean, spread = mean[task], spread[task]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        low = shape.share_below(task, (brackets.low - mean) / spread)
-        high = shape.share_below(task, (brackets.high - mean) / spread)
-        part = (brackets.rank - brackets.below + 0.5) / brackets.inside
-        margin = _DEVIATIONS * np.sqrt(part * (1 - part) / brackets.inside) + _SLACK
-        floor = mean + spread * shape.quantile(task, low + (high - low) * (part - margin))
-        ceiling = mean + spread * shape.quantile(task, low + (high - low) * (part + margin))
+        low = shape.share_below(task, (spans.low - mean) / spread)
+        high = shape.share_below(task, (spans.high - mean) / spread)
+        first, last = (
+            _part(spans, rank, sign) for rank, sign in ((spans.first, -1), (spans.last, 1))
+        )
+        floor = mean + spread * shape.quantile(task, low + (high - low) * first)
+        ceiling = mean + spread * shape.quantile(task, low + (high - low) * last)
         floor[low >= high] = np.nan
         ends = np.stack([floor, ceiling]).astype(kind)
-    floor, ceiling = np.clip(ends, brackets.low, brackets.high)
-    return floor, ceiling
+    floor, ceiling = np.clip(ends, spans.low, spans.high)
+    return floor, ceiling, spans.inside * np.clip([first, last], 0, 1)
+
+
+def _part(spans: Spans, rank: Counts, sign: int) -> Array:
+    """Return the part of a span's scores below a rank, plus or minus a margin of error."""
+    part = (rank - spans.below + 0.5) / spans.inside
+    margin = _DEVIATIONS * np.sqrt(part * (1 - part) / spans.inside) + _SLACK
+    return np.asarray(part + sign * margin)
