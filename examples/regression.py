@@ -1,8 +1,8 @@
-"""Prediction intervals with the same guarantee: scores are negative scaled residuals."""
+"""Prediction intervals with the same guarantee, of predictions that have a scale."""
 
 import numpy as np
 
-from metapac import MetaPS, residual_scores
+from metapac import MetaPS
 
 rng = np.random.default_rng(0)
 
@@ -19,9 +19,8 @@ tasks, examples = 150, 100
 prediction, scale, y = map(
     np.concatenate, zip(*(site(examples) for _ in range(tasks)), strict=True)
 )
-predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(
-    residual_scores(y, prediction, scale), np.repeat(np.arange(tasks), examples)
-)
+predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5)
+predictor.calibrate_intervals(y, prediction, np.repeat(np.arange(tasks), examples), scale)
 
 prediction, scale, y = site(1000)
 low, high = predictor.predict_interval(prediction, scale).T

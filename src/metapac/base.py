@@ -333,6 +333,8 @@ class ThresholdSets(Calibrated):
             the reverse.
         """
         self.check_calibrated()
+        if "prediction" in (self.columns_ or {}):
+            raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
         return self._at_least(scores, self._result()[1], self._score_range)
@@ -354,15 +356,15 @@ class ThresholdSets(Calibrated):
             pattern = (self.columns_ or {}).get("columns", "p_*")
             check_column_order(known, pattern, scores, classes, self.classes_ is not None)
 
-    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
-        """Return an interval for each prediction, if calibrated on `residual_scores`.
+    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike | None = None) -> Floats:
+        """Return an interval for each prediction, if calibrated for intervals.
 
         Parameters
         ----------
         prediction : array_like
             Predicted values.
-        scale : array_like, default 1.0
-            Scale of each residual, as in ``residual_scores``.
+        scale : array_like, optional
+            Scale of each residual, if calibrated with a scale; by default 1.
 
         Returns
         -------
@@ -374,7 +376,25 @@ class ThresholdSets(Calibrated):
             raise InvalidInput(
                 "predict_interval needs one threshold, and per_class=True has several."
             )
-        return sets.interval(self.threshold_, prediction, scale, precision=self.precision_)
+        self._check_scale(scale)
+        widths = 1.0 if scale is None else scale
+        return sets.interval(self.threshold_, prediction, widths, precision=self.precision_)
+
+    def _check_scale(self, scale: ArrayLike | None) -> None:
+        """Raise if residuals were divided by a scale in calibration only, or in prediction only."""
+        known = self.columns_ or {}
+        if "prediction" not in known:  # calibrated on scores, which do not tell
+            return
+        if "scale" in known and scale is None:
+            raise InvalidInput(
+                "the residuals were calibrated with a scale, and scale is missing. Pass the scale "
+                "of each prediction."
+            )
+        if "scale" not in known and scale is not None and np.any(np.asarray(scale) != 1):
+            raise InvalidInput(
+                "the residuals were calibrated without a scale. Leave scale out, or calibrate with "
+                "one."
+            )
 
     def _result(self) -> tuple[str, Any]:
         name = "threshold" if self.classes_ is None else "thresholds"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from metapac.cli import console
-from metapac.cli.explore import _print_text
-from metapac.pilot import Cell, Estimate, Exploration, read_pilot
+from metapac.pilot import read_pilot
 from tests.helpers.commands import metapac
 
 
@@ -37,33 +34,6 @@ def test_it_prints_draws_and_writes(words: list[object], tmp_path: Path) -> None
     assert "calibrate on other tasks" in text
     assert len(read_pilot(tmp_path / "pilot.json").cells) == 4
     assert (tmp_path / "pilot.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(("width", "shown"), [(60, "1"), (80, "2"), (200, "4")])
-def test_as_many_classes_as_the_terminal_has_room_for(
-    width: int, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(console.stdout, "width", width)
-    shares = {name: 0.1 + 0.02 * i for i, name in enumerate("edcba")}
-    some, nothing = Estimate(0.25, 0.2, 0.3), Estimate(math.nan, math.nan, math.nan)
-    missed = dict.fromkeys(shares, some) | {"e": nothing, "a": Estimate(0.6, 0.5, 0.7)}
-    cells = [
-        Cell(epsilon, alpha, per_class, tasks, (0.5,), some, nothing, some, missed)
-        for per_class, epsilons in ((False, (0.1, 0.2)), (True, (0.05, 0.1)))
-        for alpha, tasks in ((0.1, 29), (0.2, 14))
-        for epsilon in epsilons
-    ]
-    _print_text(Exploration(("x", "y"), 90, None, shares, tuple(cells), {}), None, None)
-    output = capsys.readouterr().out
-    assert max(map(len, output.splitlines())) <= width
-    text = " ".join(output.split())
-    assert f"The {shown} rarest of 5 classes; --json has all." in text
-    assert "One threshold for all classes (29 calibration tasks at alpha 0.1, 14 at 0.2)" in text
-    assert "misses more than half of a class: 'a' from epsilon 0.1. Use --per-class" in text
-    rows = [line.replace("│", " ").split()[:7] for line in output.splitlines()]
-    estimates = ["0.25", "±0.05", "-", "25.0%", "-"]
-    assert ["0.1", "0.1", *estimates] in rows
-    assert ["0.2", *estimates] in [row[:6] for row in rows]  # alpha stands only in the first row
 
 
 def test_small_tasks_and_checks(words: list[object]) -> None:

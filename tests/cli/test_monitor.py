@@ -187,6 +187,25 @@ def test_tasks_that_do_not_count(folder: Path, tmp_path: Path) -> None:
     assert "Watched: hospitals with at least 5 patients." in result.stdout
 
 
+def test_one_hospital_of_each_owner_counts(folder: Path, tmp_path: Path) -> None:
+    old = pd.read_parquet(folder / "calibration.parquet")
+    old = old.assign(owner=old.site.str[-2:].astype(int) // 2)
+    old.to_parquet(tmp_path / "old.parquet")
+    january = pd.read_parquet(folder / "january.parquet")
+    january = january.assign(group=100 + january.site.str[-2:].astype(int) // 2)
+    january.to_parquet(tmp_path / "january.parquet")
+    promise = tmp_path / "promise.json"
+    words = ["--task", "site", "--label", "y", "--cluster", "owner", *LEVELS, "-o", promise]
+    assert metapac("calibrate", tmp_path / "old.parquet", *words).exit_code == 0
+    command = ["monitor", promise, tmp_path / "january.parquet", "--state", tmp_path / "m.json"]
+    result = metapac(*command, "--cluster", "group")
+    assert result.exit_code == 0, result.output
+    assert len(Monitor.load(tmp_path / "m.json").course) == 6
+    result = metapac(*command)
+    assert result.exit_code == 2
+    assert "has no column 'owner'" in result.stderr
+
+
 def test_a_task_with_other_examples_needs_again(folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "monitor.json"
     watch(folder, "january", state)

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from rich.progress import Progress
 
+from metapac.scoring.provenance import Provenance, write_scores
 from tests.helpers.commands import LEVELS, metapac
 
 
@@ -68,6 +69,19 @@ def test_clusters(frame: pd.DataFrame, tmp_path: Path) -> None:
     result = metapac("report", promise, *tables, "-o", output)
     assert result.exit_code == 2
     assert "has no column 'owner'" in result.stderr
+
+
+def test_a_table_of_scores_names_its_columns(old: Path, new: Path, tmp_path: Path) -> None:
+    promise, output = tmp_path / "promise.json", tmp_path / "report.html"
+    words = ["--task", "site", "--score", "true", "--model", "m", *LEVELS, "-o", promise]
+    assert metapac("calibrate", old, *words).exit_code == 0
+    named = Provenance(model="m", columns={"task": "site", "label": "y", "columns": "p_*"})
+    write_scores(tmp_path / "new.parquet", pd.read_parquet(new).to_dict("list"), named)
+    for table, has_sizes in ((new, False), (tmp_path / "new.parquet", True)):
+        result = metapac("report", promise, table, "-o", output)
+        assert result.exit_code == 0, result.output
+        text = output.read_text(encoding="utf-8")
+        assert ("labels in a list, on average" in text) == has_sizes
 
 
 def test_a_promise_alone_is_enough(

@@ -119,7 +119,7 @@ def test_the_column_of_the_groups_is_found(x: Any, groups: Any, name: str) -> No
         _rows.warn_of_group_column(x, groups, SITES)
 
 
-def test_other_columns_are_not_taken_for_the_groups() -> None:
+def test_other_columns_pass_without_warning() -> None:
     _rows.warn_of_group_column(X, pd.Series(SITES, name="site"), SITES)
     others = {
         "constant": np.zeros(8),
@@ -137,17 +137,6 @@ def test_other_columns_are_not_taken_for_the_groups() -> None:
     # As many groups as rows, or one group: every column of codes would do.
     _rows.warn_of_group_column(FRAME.assign(code=np.arange(8)), np.arange(8), np.arange(8))
     _rows.warn_of_group_column(FRAME.assign(code=1), np.zeros(8), np.zeros(8))
-
-
-def test_names_of_series() -> None:
-    y, site = pd.Series(X[:, 0], name="stay"), pl.Series("site", SITES)
-    assert _rows.find_names(task=site, y=y) == {"task": "site", "y": "stay"}
-    assert _rows.find_names("prediction", task=site, y=y) == {"task": "site", "y": "stay"}
-    assert _rows.find_names("stay", task=site, y=y) == {}
-    assert _rows.find_names(task=site, y=y.rename("site")) == {}
-    assert _rows.find_names(task=site, y=X[:, 0]) == {}
-    assert _rows.find_names(task=site, y=y.rename(0)) == {}
-    assert _rows.find_names(task=site, y=y.rename("")) == {}
 
 
 @given(st.integers(1, 6), st.integers(0, 8))

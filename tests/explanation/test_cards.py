@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 from metapac import Guarantee
 from metapac.context import Context
 from metapac.explanation.cards import render_card, render_text
-from metapac.explanation.paragraphs import Rule, explain_guarantee
+from metapac.explanation.paragraphs import explain_guarantee
+from metapac.explanation.rules import Rule
 
 EVIL = '<script>alert(1)</script>&"\x1b[2J\n- forged\n\nforged'
 HOSPITALS = Context(unit="hospital", example="patient")

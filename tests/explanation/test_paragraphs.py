@@ -13,13 +13,9 @@ from hypothesis import strategies as st
 
 from metapac import PS, Guarantee, MetaCP, MetaPS
 from metapac.context import Context
-from metapac.explanation.paragraphs import (
-    Rule,
-    explain_average,
-    explain_examples,
-    explain_guarantee,
-    summarise_limits,
-)
+from metapac.explanation.limits import summarise_limits
+from metapac.explanation.paragraphs import explain_average, explain_examples, explain_guarantee
+from metapac.explanation.rules import Rule
 from metapac.explanation.words import round_down
 from metapac.sentences import percent
 
@@ -99,17 +95,6 @@ def test_all_numbers_are_those_of_the_guarantee(
     }
     bare = re.sub(r"[\d.]+%", "", text)
     assert set(re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", bare)) == others
-
-
-def test_infinite_thresholds_in_words() -> None:
-    g = Guarantee(**LEVELS)
-    assert explain(g, Rule(None, 0.03, -math.inf, 60, 9, keeps_all=True))[0].endswith(
-        "a list of labels: all of them, whatever their scores, so the lists rule nothing out."
-    )
-    assert "only those with an infinite score." in explain(g, Rule(None, 0.03, math.inf, 60, 9))[0]
-    assert "inf" not in explain(g, Rule(None, 0.03, -math.inf, 60, 9))[0]
-    bottom = explain(g, Rule(None, 0.03, 0.0, 60, 9, keeps_all=True))[0]
-    assert "at least 0 (rounded down); hardly any score is lower, so the lists rule out" in bottom
 
 
 def test_a_guarantee_in_expectation_claims_no_confidence() -> None:
@@ -224,15 +209,6 @@ def test_ps_and_meta_cp_say_that_they_cover_no_single_task() -> None:
     assert "the choice of the patients of these 60 hospitals misled us" in examples[2]
     trivial = explain_average("tasks", 0.1, 0.05, rule._replace(threshold=-math.inf), HOSPITALS)
     assert "all of them, whatever their scores, so the lists rule nothing out." in trivial
-
-
-def test_the_limits_in_one_sentence() -> None:
-    text = summarise_limits(Guarantee(**LEVELS), HOSPITALS)
-    assert text == (
-        "It does not hold for one class alone (a rare one may always be missed), for hospitals "
-        "unlike these, or once the model or its scores change."
-    )
-    assert "class" not in summarise_limits(Guarantee(**LEVELS, per_class=True), HOSPITALS)
 
 
 SCORES = np.random.default_rng(0).random(120 * 50)

@@ -17,6 +17,17 @@ def draw(rng: Any, names: list[Any], examples: int = 100, *, power: float = 1.0)
     return rng.random(len(names) * examples) ** power, np.repeat(names, examples)
 
 
+def names(word: str, count: int) -> list[str]:
+    """Return as many names of tasks, which begin alike."""
+    return [f"{word} {i}" for i in range(count)]
+
+
+@pytest.fixture
+def rng() -> Any:
+    """A new stream of numbers for each test."""
+    return np.random.default_rng(1)
+
+
 @pytest.fixture(scope="session")
 def promise() -> MetaPS:
     scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)])

@@ -11,7 +11,7 @@ from scipy import stats
 
 from metapac import InvalidInput, MetaPS, Monitor
 from metapac.monitoring.betting import Bets, exceeds, reaches
-from metapac.monitoring.intake import find_ranges, select_new
+from metapac.monitoring.intake import select_new
 from metapac.monitoring.state import Counted
 from tests.helpers import oracles
 from tests.monitoring.conftest import draw
@@ -161,11 +161,6 @@ def test_the_order_has_nothing_to_do_with_the_names(monitor: Monitor) -> None:
     assert sorted(places) == [*range(200)]
     ascents = sum(a < b for a, b in pairwise(places))
     assert 60 < ascents < 140  # 99.5 expected, standard deviation 4.1
-
-
-def test_ranges_by_task() -> None:
-    scores, tasks = np.array([0.3, -np.inf, 0.1, 0.7]), ["a", "b", "a", "a"]
-    assert find_ranges(scores, tasks) == {"a": (0.1, 0.7), "b": (-np.inf, -np.inf)}
 
 
 def test_infinite_scores_and_odd_names_can_be_saved(monitor: Monitor, tmp_path: Any) -> None:

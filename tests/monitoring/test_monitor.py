@@ -10,21 +10,11 @@ import pandas as pd
 import pytest
 
 from metapac import PS, InvalidInput, MetaCP, MetaPS, Monitor, NotCalibrated, evaluate
-from metapac.monitoring import open_monitor
+from metapac.monitoring.arrays import find_ranges
 from metapac.monitoring.betting import Watch
-from metapac.monitoring.intake import find_ranges
-from tests.monitoring.conftest import LEVELS, draw
+from tests.monitoring.conftest import LEVELS, draw, names
 
 GOOD, BAD = 1.0, 2.0  # powers of scores: about 5% and 22% are missed
-
-
-@pytest.fixture
-def rng() -> Any:
-    return np.random.default_rng(1)
-
-
-def names(word: str, count: int) -> list[str]:
-    return [f"{word} {i}" for i in range(count)]
 
 
 def test_good_tasks_raise_no_alarm(promise: MetaPS, rng: Any) -> None:
@@ -150,19 +140,6 @@ def test_tasks_that_are_not_new_do_not_count(promise: MetaPS, rng: Any) -> None:
     assert len(monitor.course) == 1
 
 
-def test_scores_of_all_classes(rng: Any) -> None:
-    scores, tasks = draw(rng, names("old", 40))
-    labels = (rng.random(len(scores)) < 0.5).astype(int)
-    matrix = np.where(labels[:, None] == [0, 1], scores[:, None], 1 - scores[:, None])
-    promise = MetaPS(**LEVELS).calibrate(matrix, tasks, labels)
-    some, new = scores[:500] ** 2, np.repeat(names("new", 5), 100)
-    monitors = Monitor(promise), Monitor(promise)
-    for monitor, data in zip(monitors, (matrix[:500] ** 2, some), strict=True):
-        monitor.add(data, new, labels[:500])
-    assert monitors[0].course == monitors[1].course
-    assert monitors[0]._counted == monitors[1]._counted  # the same checksums
-
-
 def test_only_a_guarantee_about_tasks_can_be_watched(rng: Any) -> None:
     scores, tasks = draw(rng, names("old", 40))
     others: list[Any] = [
@@ -197,45 +174,6 @@ def test_state_files_hold_everything(promise: MetaPS, rng: Any, tmp_path: Path) 
         loaded.add(*draw(rng, ["c"]))
     again = Monitor.load(tmp_path / "monitor.json", promise)
     assert again.add(*draw(rng, ["c"])).steps[0].task == "c"
-
-
-def test_a_monitor_is_opened_begun_and_saved(promise: MetaPS, rng: Any, tmp_path: Path) -> None:
-    path = tmp_path / "monitor.json"
-    with open_monitor(path, promise, false_alarm=0.02, min_examples=3) as monitor:
-        monitor.add(*draw(rng, ["a"]))
-    with open_monitor(path, promise) as monitor:
-        monitor.add(*draw(rng, ["b"]))
-        assert (monitor.terms.false_alarm, monitor.terms.min_examples) == (0.02, 3)
-    assert {step.task for step in Monitor.load(path).course} == {"a", "b"}
-    before = path.read_bytes()
-    with (
-        pytest.raises(InvalidInput, match="counted before"),
-        open_monitor(path, promise) as monitor,
-    ):
-        monitor.add(*draw(rng, ["a", "c"]))
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["monitor.json"]
-    for name, value in (("false_alarm", 0.01), ("min_examples", 0)):
-        words: dict[str, Any] = {name: value}
-        with (
-            pytest.raises(InvalidInput, match=f"{name} must stay at"),
-            open_monitor(path, promise, **words),
-        ):
-            pass
-
-
-def test_the_same_words_twice(rng: Any, tmp_path: Path) -> None:
-    promise = MetaPS(**LEVELS, min_examples=30).calibrate(*draw(rng, names("old", 40)))
-    path = tmp_path / "monitor.json"
-    for name in ("a", "b"):
-        with open_monitor(path, promise, min_examples=10) as monitor:  # the guarantee needs more
-            monitor.add(*draw(rng, [name]))
-    assert monitor.terms.min_examples == 30
-    with (
-        pytest.raises(InvalidInput, match="min_examples must stay at 30, .* got 31"),
-        open_monitor(path, promise, min_examples=31),
-    ):
-        pass
 
 
 def test_an_evaluation_of_other_sizes_is_refused(promise: MetaPS, rng: Any) -> None:

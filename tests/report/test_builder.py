@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, BadArtefact, InvalidInput, MetaCP, MetaPS, MissingExtra, evaluate
+from metapac import PS, InvalidInput, MetaCP, MetaPS, MissingExtra, evaluate
 from metapac.monitoring import Monitor
 from metapac.report import Scored, report
-from tests.report.conftest import calibrate, draw_scores
+from tests.report.conftest import draw_scores
 
 
 @pytest.fixture
@@ -216,37 +216,6 @@ def test_what_cannot_be_used_is_refused(
     with pytest.raises(InvalidInput) as caught:
         report(promise, **arguments)
     assert words in str(caught.value)
-
-
-def test_a_promise_is_a_file_or_a_calibrated_predictor(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="promise must be a promise file or a calibrated pred"):
-        report({"epsilon": 0.1})
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(BadArtefact, match="is not a metapac promise file"):
-        report(tmp_path / "other.json")
-
-
-def test_a_baseline_takes_no_labelled_tasks() -> None:
-    rng = np.random.default_rng(0)
-    method = MetaCP(epsilon=0.2, delta=0.2)
-    method.calibrate(rng.random(6000), np.repeat(np.arange(60), 100), rng.random(60))
-    with pytest.raises(InvalidInput, match="labelled cannot be used with MetaCP"):
-        report(method, Scored([0.5], ["a"]))
-
-
-def test_the_monitor_has_to_be_of_this_promise(
-    promise: MetaPS, calibration: Scored, tmp_path: Path
-) -> None:
-    tasks = draw_scores([f"later {i}" for i in range(6)], 5)
-    watched = Monitor(promise)
-    watched.add(tasks.scores, tasks.tasks, tasks.labels, batch="2026-01")
-    watched.save(tmp_path / "monitor.json")
-    for monitor in (watched, tmp_path / "monitor.json"):
-        html = report(promise, monitor=monitor)
-        assert "2026-01" in html
-        assert "from the monitor, after 6 hospitals" in html
-        with pytest.raises(InvalidInput, match="another"):
-            report(calibrate(calibration, epsilon=0.3), monitor=monitor)
 
 
 @pytest.mark.parametrize("module", ["jinja2", "vl_convert"])

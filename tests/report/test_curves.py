@@ -63,3 +63,12 @@ def test_equal_steps_of_epsilon_are_equally_far_apart() -> None:
     (group,) = re.findall(r'<g class="[^"]*points[^"]*"[^>]*>(.*?)</g>', chart.wide, re.DOTALL)
     places = [float(x) for x in re.findall(r"translate\(([\d.]+),", group)]
     assert places == pytest.approx([rate / 0.3 * places[-1] for rate in rates])
+
+
+def test_every_wealth_lies_within_the_panel() -> None:
+    wealth = np.array([1.0, 0.0, 1e3, 1e6])  # nothing, and far beyond the alarm
+    chart = draw_course(wealth, 0 * wealth, 0 * wealth, alarm=100.0, alpha=0.1, unit="x", label="")
+    (path,) = re.findall(r'mark-line[^>]*><path[^>]* d="([^"]*)"', chart.wide)
+    heights = [float(pair.split(",")[1]) for pair in re.split("[ML]", path)[1:]]
+    assert heights[2] == 150  # the bottom
+    assert heights[0] > heights[3] > heights[4] == 0

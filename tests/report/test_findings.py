@@ -10,7 +10,6 @@ from metapac.assessment.evaluation import Evaluation
 from metapac.explanation.words import Words
 from metapac.report import Scored
 from metapac.report.findings import LISTED, WORST, Findings, find
-from metapac.report.scored import Example
 from metapac.sentences import format_share
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))
@@ -48,30 +47,6 @@ def test_the_summary_counts_by_hand(labelled: Scored, promise: MetaPS) -> None:
     assert found.summary.startswith("20 new hospitals with 1,000 patients. At ")
     share = "all" if within == 20 else str(within)
     assert f"At {share} of them, at most 20% of the patients were missed" in found.summary
-
-
-def test_examples_say_what_became_of_them(promise: MetaPS, labelled: Scored) -> None:
-    evaluation = labelled.evaluate(promise, false_alarm=0.05, allow=())
-    rows = [
-        Example("a", "cat", ("cat", "dog")),
-        Example("b", "cat", ()),
-        Example("c", "cat", ("dog",)),
-    ]
-    table = find(evaluation, WORDS, rows).examples
-    assert table is not None
-    assert table.rows == [
-        ["a", "cat", "cat, dog", "contains it"],
-        ["b", "cat", "no label", "empty, so it misses"],
-        ["c", "cat", "dog", "misses it"],
-    ]
-    intervals = [Example("a", 1.0, None, (0.5, 1.5)), Example("a", 3.0, None, (0.5, 1.5))]
-    table = find(evaluation, WORDS, intervals).examples
-    assert table is not None
-    assert [row[1:] for row in table.rows] == [
-        ["1", "0.5 to 1.5", "contains it"],
-        ["3", "0.5 to 1.5", "misses it"],
-    ]
-    assert find(evaluation, WORDS, []).examples is None
 
 
 def test_with_a_guarantee_per_class_each_class_has_its_rows(

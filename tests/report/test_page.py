@@ -1,4 +1,4 @@
-"""The content of a report: key figures, thresholds, and exact numbers for the control."""
+"""The content of a report: its title and thresholds, and one way to speak of intervals."""
 
 from __future__ import annotations
 
@@ -10,96 +10,19 @@ import pandas as pd
 import pytest
 
 from metapac import PS, MetaPS
-from metapac._types import ignore_progress
 from metapac.explanation.words import round_down
-from metapac.report import Scored
-from metapac.report.levels import Trial, try_epsilons
+from metapac.report.levels import Trial
 from metapac.report.page import build_page
-from metapac.report.scored import Data
 from metapac.report.tables import Tabled
-from metapac.sentences import format_share
 from metapac.tables import calibrate_table
 from metapac.tables.io.sources import open_source
+from tests.report.conftest import attempt
 
 
 def build(promise: Any, **changes: Any) -> dict[str, Any]:
     empty: dict[str, Any] = {"title": None, "date": "today", "findings": None, "evaluation": None}
     empty |= {"trials": [], "why_not": "no scores", "course": None, "provenance": []}
     return build_page(promise, **empty | changes)
-
-
-def attempt(promise: MetaPS, calibration: Data, labelled: Data | None) -> list[Trial]:
-    return try_epsilons(
-        promise,
-        calibration,
-        labelled,
-        [0.001, 0.1, 0.3],
-        false_alarm=0.05,
-        allow=(),
-        progress=ignore_progress,
-    )
-
-
-def test_the_control_embeds_exact_numbers(
-    promise: MetaPS, calibration: Scored, labelled: Scored
-) -> None:
-    trials = attempt(promise, calibration, labelled)
-    control = build(promise, trials=trials, why_not=None)["control"]
-    assert control["start"] == 2
-    assert [row["epsilon"] for row in control["rows"]] == ["0.1%", "10%", "20%", "30%"]
-    for level, trial in zip(control["data"][1:], trials[1:], strict=True):
-        found = trial.evaluation
-        assert found is not None
-        assert found.sizes is not None
-        assert level["epsilon"] == trial.epsilon
-        assert level["thresholds"] == trial.thresholds
-        assert level["within"] == found.within
-        assert level["missed"] == float(np.mean(found.errors))
-        assert level["size"] == float(np.mean(found.sizes))
-        assert round_down(trial.thresholds[0]) in level["text"]
-        assert format_share(float(np.mean(found.errors))) in level["text"]
-    assert [level["point"] for level in control["data"]] == [None, 0, 1, 2]
-    none = control["data"][0]
-    assert none["thresholds"] == []
-    assert none["text"].startswith("At 0.1% there would be no guarantee: the data are too few")
-
-
-def test_without_labelled_tasks_the_control_has_thresholds_alone(
-    per_class: MetaPS, calibration: Scored
-) -> None:
-    trials = attempt(per_class, calibration, None)
-    control = build(per_class, trials=trials, why_not=None)["control"]
-    assert not control["measured"]
-    assert control["data"][1]["missed"] is None
-    assert control["data"][1]["text"].count(" for ") == 3  # a threshold for each class
-    assert control["rows"][1]["within"] is None
-
-
-def test_a_threshold_of_minus_infinity_is_written_as_json_can_hold_it(promise: MetaPS) -> None:
-    trivial = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1, on_infeasible="trivial")
-    trivial.calibrate([0.5] * 10, [0] * 10, allow=["task-names"])
-    control = build(promise, trials=[Trial(0.2, True, trivial, None)], why_not=None)["control"]
-    assert control["data"][0]["thresholds"] == ["-inf"]
-    assert control["data"][0]["point"] is None
-    assert "every label is kept" in control["data"][0]["text"]
-
-
-def test_the_numbers_to_see_first(promise: MetaPS, per_class: MetaPS, labelled: Scored) -> None:
-    evaluation = labelled.evaluate(promise, false_alarm=0.05, allow=())
-    figures = build(promise, evaluation=evaluation)["figures"]
-    assert figures[0] == ("40", "hospitals calibrated on")
-    assert figures[1].value == round_down(promise.threshold_)
-    within = int(np.sum(evaluation.errors <= 0.2))
-    assert figures[2] == (f"{within} of 20", "new hospitals with at most 20% missed")
-    assert evaluation.sizes is not None
-    assert evaluation.set_shares is not None
-    assert figures[3].value == f"{np.mean(evaluation.sizes):.2f}"
-    full = format_share(evaluation.set_shares["full"])
-    assert figures[5:] == [(full, "lists with every label: a person decides")]
-    each = labelled.evaluate(per_class, false_alarm=0.05, allow=())
-    figures = build(per_class, evaluation=each)["figures"]
-    assert figures[1] == ("3", "classes, each with a threshold")
-    assert figures[2].value == format_share(each.within)
 
 
 @pytest.fixture(scope="module")

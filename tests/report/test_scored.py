@@ -10,33 +10,7 @@ import pytest
 from metapac import MetaPS, evaluate
 from metapac.exceptions import InvalidInput
 from metapac.report import Scored, report
-from metapac.report.scored import Example, change_epsilon
-from tests.report.conftest import CLASSES, LEVELS, calibrate
-
-
-@pytest.mark.parametrize(
-    ("labels", "full", "kind", "missed"),
-    [
-        ((), False, "empty", True),
-        (("dog",), False, "missed", True),
-        (("cat",), False, "single", False),
-        (("cat", "dog"), False, "several", False),
-        (("cat", "dog", "owl"), True, "full", False),
-        (("cat",), True, "full", False),
-    ],
-)
-def test_what_a_set_is_like(labels: tuple[str, ...], full: bool, kind: str, missed: bool) -> None:
-    example = Example("a", "cat", labels, full=full)
-    assert (example.kind, example.is_missed) == (kind, missed)
-
-
-@pytest.mark.parametrize(
-    ("truth", "missed"), [(1.0, False), (2.0, False), (2.1, True), (0.9, True)]
-)
-def test_an_interval_contains_its_ends(truth: float, missed: bool) -> None:
-    example = Example("a", truth, None, (1.0, 2.0))
-    assert example.is_missed == missed
-    assert example.kind == ("missed" if missed else "hit")
+from tests.report.conftest import CLASSES, calibrate
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3])
@@ -79,13 +53,6 @@ def test_clusters_of_new_tasks_do_not_change_a_calibration_without_them(
 ) -> None:
     data = replace(calibration, clusters=find_clusters(calibration))
     assert data.calibrate(promise, 0.2).tasks_.tolist() == promise.tasks_.tolist()
-
-
-def test_only_epsilon_is_changed(per_class: MetaPS) -> None:
-    changed = change_epsilon(per_class, 0.05)
-    assert changed.pop("epsilon") == 0.05
-    expected = {"alpha": 0.3, "delta": LEVELS["delta"], "split": "joint"}
-    assert changed == expected | {"per_class": True, "min_examples": 0}
 
 
 def test_labels_beside_the_scores_of_true_labels_are_for_evaluation_only(

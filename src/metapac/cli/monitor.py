@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from metapac.loading import load
 
 if TYPE_CHECKING:
     from metapac.monitoring import Added, Monitor
+    from metapac.tables.io.sources import Source
 
 _IMAGES = (".png", ".svg", ".pdf")
 _UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction")
@@ -32,7 +34,7 @@ def monitor(
     scores: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SCORES]",
+            metavar="SCORES",
             help="Table of scores of new tasks, in any of the formats of 'metapac calibrate'. "
             "Without it, --state is shown and not changed.",
         ),
@@ -113,37 +115,27 @@ def monitor(
         return
     if not scores:
         raise InvalidInput("name the table to compare: 'metapac monitor PROMISE SCORES ...'.")
-    given = columns.parse() | {"id": id}
+    given = columns.parse() | {"cluster": cluster, "id": id}
     if state is None:
         assert reference is not None
         unlabelled = {name: given[name] for name in _UNLABELLED}
-        report_drift(predictor, scores, reference, unlabelled, reading, as_json=as_json)
+        report_drift(
+            predictor, scores, reference, unlabelled, reading, model=model, as_json=as_json
+        )
         return
     _files.check_not_input(state, [promise])
+    allowed = parse_allowed(allow)
     least = _find_min_examples(predictor, state, min_examples)
     with open_table(scores, reading, state, inputs=[promise]) as (source, progress):
-        from metapac.tables.monitor import judge_tasks
-        from metapac.tables.origins import read_origin
-
         progress("counting the misses of each task", 0, None)
-        origin = read_origin(source)
-        per_class = predictor.classes_ is not None
-        found = judge_tasks(
-            predictor,
-            source,
-            min_examples=least,
-            cluster=cluster,
-            model=model,
-            allow=parse_allowed(allow),
-            **fill_new(origin, given, labelled=True, per_class=per_class),
-        )
+        judged = _judge(predictor, source, given, least, model, allowed)
         name = batch or (source.files[0].stem if len(source.files) == 1 else None)
     from metapac.monitoring import open_monitor
 
     with open_monitor(
         state, predictor, false_alarm=false_alarm, min_examples=min_examples
     ) as watched:
-        added = watched.add_evaluation(*found, batch=name, again=again, allow=parse_allowed(allow))
+        added = watched.add_evaluation(*judged, batch=name, again=again, allow=allowed)
     _report(watched, added, state, plot, as_json=as_json)
 
 
@@ -186,6 +178,24 @@ def _find_min_examples(predictor: Any, state: Path, min_examples: int | None) ->
     if state.exists():
         return Monitor.load(state, predictor).terms.min_examples
     return Monitor(predictor, min_examples=min_examples or 0).terms.min_examples
+
+
+def _judge(
+    predictor: Any,
+    source: Source,
+    given: dict[str, Any],
+    min_examples: int,
+    model: str | None,
+    allow: Collection[str],
+) -> tuple[Any, ...]:
+    """Return what ``Monitor.add_evaluation`` takes: the misses of the tasks of a table."""
+    from metapac.tables.monitor import judge_tasks
+    from metapac.tables.origins import read_origin
+
+    per_class = predictor.classes_ is not None
+    columns = fill_new(read_origin(source), given, labelled=True, per_class=per_class)
+    options: Any = {"min_examples": min_examples, "model": model, "allow": allow}
+    return judge_tasks(predictor, source, **options, **columns)
 
 
 def _report(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,10 +94,7 @@ def report(
         from metapac.report import report as write_report
 
         if new is not None:
-            from metapac.tables.origins import read_origin
-
-            per_class = getattr(predictor, "classes_", None) is not None
-            given = fill_new(read_origin(new), given, labelled=True, per_class=per_class)
+            given = _fill_columns(new, given, predictor)
         html = write_report(
             promise,
             new,
@@ -157,3 +154,11 @@ def _open_beside(source: Source, path: str, reading: TableOptions) -> Source:
         csv_format=CsvFormat(separator, reading.decimal, reading.encoding),
         views=reading.views,
     )
+
+
+def _fill_columns(source: Source, given: dict[str, Any], predictor: Any) -> dict[str, Any]:
+    """Return the columns of the labelled table: those given, or those that it names itself."""
+    from metapac.tables.origins import read_origin
+
+    per_class = getattr(predictor, "classes_", None) is not None
+    return fill_new(read_origin(source), given, labelled=True, per_class=per_class)

@@ -103,14 +103,6 @@ def warn_if_perfect(scores: Floats, best: float) -> None:
         )
 
 
-def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
-    """Return the names of Series by their meaning, if all have one, and no two the same."""
-    names = {meaning: getattr(column, "name", None) for meaning, column in columns.items()}
-    texts = {meaning: name for meaning, name in names.items() if isinstance(name, str) and name}
-    distinct = {*reserved, *texts.values()}
-    return texts if len(distinct) == len(reserved) + len(columns) else {}
-
-
 def warn_of_group_column(x: Any, groups: Any, ids: Array) -> None:
     """Warn if a column of X holds the groups, by its name or by its values."""
     name = getattr(groups, "name", None)

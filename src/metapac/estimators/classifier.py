@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac._checks import on_host, reject_foreign_keywords
+from metapac._columns import find_names
 from metapac._types import Array, Floats, Seed
 from metapac.assessment import arrays
 from metapac.assessment.evaluation import Evaluation
@@ -27,7 +28,6 @@ from metapac.estimators._rows import (
     Examples,
     Respond,
     as_support,
-    find_names,
     warn_if_perfect,
 )
 from metapac.estimators._scikit_learn import check_not_regressor

@@ -10,6 +10,7 @@ import numpy as np
 
 from metapac import _scores
 from metapac._checks import on_host, reject_foreign_keywords
+from metapac._columns import find_names
 from metapac._types import Array, Floats, Seed
 from metapac.assessment import arrays
 from metapac.assessment.evaluation import Evaluation
@@ -20,7 +21,6 @@ from metapac.estimators._rows import (
     Examples,
     Respond,
     count_rows,
-    find_names,
     warn_if_perfect,
 )
 from metapac.estimators._scikit_learn import check_estimator, clone_estimator

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from metapac._visible import visible
-from metapac.explanation.words import Words, round_down
+from metapac.explanation.limits import find_limits, find_pooled_limits, list_limits
+from metapac.explanation.rules import (
+    KEEPS_ALL,
+    Rule,
+    describe_class,
+    describe_intervals,
+    describe_lists,
+)
+from metapac.explanation.words import Words
 from metapac.sentences import percent
 
 if TYPE_CHECKING:
@@ -24,36 +32,6 @@ _USE = (
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
 )
-
-
-class Rule(NamedTuple):
-    """Which labels the lists keep, and what that rests on; for one class, or for all together.
-
-    Attributes
-    ----------
-    label : object
-        The class, or None for all of them together.
-    epsilon : float
-        Miss rate allowed.
-    threshold : float
-        The smallest score that is kept.
-    tasks : int
-        Number of calibration tasks.
-    examples : int or None
-        Number of calibration examples; None if it is not known.
-    left_out : int
-        Number of tasks that ``min_examples`` leaves out.
-    keeps_all : bool
-        Whether the label, or every label, may be kept whatever its score.
-    """
-
-    label: Any
-    epsilon: float
-    threshold: float
-    tasks: int
-    examples: int | None
-    left_out: int = 0
-    keeps_all: bool = False
 
 
 def explain_guarantee(
@@ -88,8 +66,12 @@ def explain_guarantee(
     """
     words, columns = Words.from_context(about), columns or {}
     is_interval = "prediction" in columns
-    sets = _intervals(words, rules[0], columns) if is_interval else _lists(words, rules)
-    limits = _group_limits(words, g, rules, is_interval=is_interval)
+    sets = (
+        describe_intervals(words, rules[0], columns)
+        if is_interval
+        else describe_lists(words, rules)
+    )
+    limits = find_limits(words, g, rules, is_interval=is_interval)
     drawn, pool = words, describe_pool(about, tasks)
     if cluster is not None:
         pool = ""  # one task of each cluster: no two are drawn from the same one
@@ -103,7 +85,7 @@ def explain_guarantee(
         _claim(words, g, rules, is_interval=is_interval, cluster=cluster),
         f"{_confidence(g.delta, these, drawn.units)} {pool}".rstrip(),
         _conditions(words, tasks, about, drawn),
-        _limits(words, limits),
+        list_limits(words, limits),
         _USE_INTERVAL if is_interval else _USE,
     )
 
@@ -129,21 +111,15 @@ def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Co
     """
     words = Words.from_context(about)
     drawn = words.count_examples(rule.examples or 0)
+    worse = "lists may miss far more often there"
     return _join(
-        f"{_capital(words.model)} was calibrated on {drawn}. {_lists(words, [rule])}",
+        f"{_capital(words.model)} was calibrated on {drawn}. {describe_lists(words, [rule])}",
         f"Of new {words.examples} of the same kind, at most {percent(epsilon)} get a list without "
         "the right label.",
         _confidence(delta, _these(drawn, rule.examples or 0), words.examples),
         f"It holds only if these and the new {words.examples} are drawn at random from the same "
         "kind, if the model was not trained on any of them, and if its scores were fixed before.",
-        _limits(
-            words,
-            [
-                f"for any one {words.unit}: lists may miss far more often there",
-                _CLASS_LIMIT,
-                _part_limit(words, f"{percent(epsilon)} is a share of all {words.examples}"),
-            ],
-        ),
+        list_limits(words, find_pooled_limits(words, epsilon, worse)),
         _USE,
     )
 
@@ -175,7 +151,8 @@ def explain_average(
     units, drawn = words.units, _these(words.count_units(rule.tasks), rule.tasks)
     kept = f"those whose score reaches the threshold of the {words.unit}"
     if rule.threshold == -math.inf:
-        kept = _KEEPS_ALL
+        kept = KEEPS_ALL
+    worse = f"it is an average, and lists may miss far more often at some {units}"
     averaged = f"new {units} of the same kind"
     if over == "examples":
         averaged += f" and over many such calibrations, each with other {units}"
@@ -187,22 +164,9 @@ def explain_average(
         "without the right label.",
         f"{_confidence(delta, drawn, units)} {describe_pool(about, rule.tasks)}".rstrip(),
         _conditions(words, rule.tasks, about),
-        _limits(
-            words,
-            [
-                f"for any one {words.unit}: it is an average, and lists may miss far more often "
-                f"at some {units}",
-                _CLASS_LIMIT,
-                _part_limit(words, f"{percent(epsilon)} is a share of all {words.examples}"),
-            ],
-        ),
+        list_limits(words, find_pooled_limits(words, epsilon, worse)),
         _USE,
     )
-
-
-_KEEPS_ALL = "all of them, whatever their scores, so the lists rule nothing out"
-
-_CLASS_LIMIT = "for one class alone: a rare class may be missed far more often, even always"
 
 
 def _join(*paragraphs: str) -> str:
@@ -223,53 +187,6 @@ def _basis(words: Words, tasks: int, rules: Sequence[Rule]) -> str:
     return f"{_capital(words.model)} was calibrated on {words.count_units(tasks)}{examples}."
 
 
-def _lists(words: Words, rules: Sequence[Rule]) -> str:
-    """Return which labels the lists hold."""
-    start = f"For each new {words.example} it gives a list of labels:"
-    if rules[0].label is not None or len(rules) > 1:
-        return f"{start} those whose score reaches the threshold of their class, rounded down here."
-    return f"{start} {_kept(rules[0])}."
-
-
-def _intervals(words: Words, rule: Rule, columns: Mapping[str, Any]) -> str:
-    """Return how wide the intervals are."""
-    start = f"For each new {words.example} it gives an interval:"
-    if rule.threshold == -math.inf:
-        return f"{start} all numbers, because there are too few data."
-    return f"{start} {describe_interval(rule.threshold, columns)}."
-
-
-def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:
-    """Return how far an interval reaches, as part of a sentence.
-
-    Parameters
-    ----------
-    threshold : float
-        The threshold, a finite one.
-    columns : mapping
-        Columns of the table calibrated on, with the scale of each prediction if it has one.
-
-    Returns
-    -------
-    str
-        Such as "the predicted number plus and minus 2.5 (rounded up)".
-    """
-    times = " times its scale" if "scale" in columns else ""
-    radius = round_down(threshold).removeprefix("-")
-    return f"the predicted number plus and minus {radius}{times} (rounded up)"
-
-
-def _kept(rule: Rule) -> str:
-    if rule.threshold == -math.inf:
-        return _KEEPS_ALL
-    if rule.threshold == math.inf:
-        return "only those with an infinite score"
-    text = f"those with a score of at least {round_down(rule.threshold)} (rounded down)"
-    if rule.keeps_all:
-        text += "; hardly any score is lower, so the lists rule out little"
-    return text
-
-
 def _claim(
     words: Words,
     g: Guarantee,
@@ -278,6 +195,7 @@ def _claim(
     is_interval: bool = False,
     cluster: tuple[str, str] | None = None,
 ) -> str:
+    """Return what holds, and on how many new tasks."""
     units = words.units if cluster is None else f"{words.units} of new {visible(cluster[1])}"
     share = f"at least {percent(g.alpha, complement=True)} of new {units} of the same kind"
     if g.min_examples:
@@ -290,33 +208,20 @@ def _claim(
             else "a list without the right label"
         )
         return f"For {share}, at most {percent(g.miss_rate)} of the {words.examples} get {without}."
-    lines = [_class_line(words, rule) for rule in rules[:_SHOWN]]
-    if len(rules) > _SHOWN:
-        more = len(rules) - _SHOWN
-        lines.append(f"- and {more} more {'class' if more == 1 else 'classes'}, see thresholds_")
     start = (
         f"For each class separately, the following holds on {share}; these need not be the same "
         f"{words.units} for each class:"
     )
-    return "\n".join([start, *lines])
+    return "\n".join([start, *_class_lines(words, rules)])
 
 
-def _class_line(words: Words, rule: Rule) -> str:
-    """Return the guarantee of one class, its threshold, and what it rests on."""
-    if rule.threshold == -math.inf:
-        kept = "always listed"
-    elif rule.threshold == math.inf:
-        kept = "listed if its score is infinite"
-    else:
-        kept = f"listed if its score is at least {round_down(rule.threshold)}"
-    if rule.keeps_all and rule.threshold > -math.inf:
-        kept += ", and hardly any is lower"
-    examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
-    label = f"'{visible(str(rule.label))}'"
-    return (
-        f"- Of the {words.examples} whose right label is {label}, at most {percent(rule.epsilon)} "
-        f"get a list without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
-    )
+def _class_lines(words: Words, rules: Sequence[Rule]) -> list[str]:
+    """Return the guarantee of each class, of the first ones if there are many."""
+    lines = [describe_class(words, rule) for rule in rules[:_SHOWN]]
+    if len(rules) > _SHOWN:
+        more = len(rules) - _SHOWN
+        lines.append(f"- and {more} more {'class' if more == 1 else 'classes'}, see thresholds_")
+    return lines
 
 
 def describe_pool(about: context.Context, tasks: int) -> str:
@@ -379,74 +284,3 @@ def _conditions(
     number = len(tuple(about.trained_on))
     trained = f"{number} other {words.unit if number == 1 else words.units}"
     return f"{text} The model was trained on {trained} (compared by name)."
-
-
-def _group_limits(
-    words: Words, g: Guarantee, rules: Sequence[Rule], *, is_interval: bool = False
-) -> list[str]:
-    """Return for which tasks, classes and examples nothing is said."""
-    worse = f"up to {percent(g.alpha)} of them may be worse"
-    limits = [f"for each single {words.unit}: {worse}, and nobody knows which"]
-    if g.per_class:
-        each = f"for each class {worse}, not necessarily the same ones"
-        limits = [f"for each single {words.unit}: {each}"]
-        share = f"the shares are those of all {words.examples} of one class and {words.unit}"
-    else:
-        limits += [] if is_interval else [_CLASS_LIMIT]
-        share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
-    limits.append(_part_limit(words, share))
-    if g.min_examples:
-        of_class = " of the class" if g.per_class else ""
-        left_out = f" ({rules[0].left_out} left out of the calibration)" * bool(rules[0].left_out)
-        limits.append(
-            f"for {words.units} with fewer than {words.count_examples(g.min_examples)}{of_class}"
-            f"{'' if g.per_class else left_out}"
-        )
-    return limits
-
-
-def _part_limit(words: Words, share: str) -> str:
-    return (
-        f"for a part of the {words.examples}, such as one age group, or for one {words.example}: "
-        f"{share}"
-    )
-
-
-def _limits(words: Words, limits: Sequence[str]) -> str:
-    always = [
-        f"for {words.units} unlike these, or once their {words.examples} change",
-        "for another model, or once the model or its scores change",
-    ]
-    return "\n".join(["It does not hold", *(f"- {limit}" for limit in [*limits, *always])])
-
-
-def summarise_limits(
-    g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
-) -> str:
-    """Return in one sentence what the guarantee of `MetaPS` does not say.
-
-    Parameters
-    ----------
-    g : Guarantee
-        The guarantee.
-    about : Context
-        What the guarantee is about.
-    columns : mapping, optional
-        Columns of the table calibrated on, which tell intervals from lists of labels.
-
-    Returns
-    -------
-    str
-        The sentence.
-    """
-    words = Words.from_context(about)
-    has_classes = "prediction" not in (columns or {})
-    rare = (
-        ""
-        if g.per_class or not has_classes
-        else "for one class alone (a rare one may always be missed), "
-    )
-    return (
-        f"It does not hold {rare}for {words.units} unlike these, or once the model or its scores "
-        "change."
-    )

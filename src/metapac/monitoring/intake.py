@@ -40,28 +40,6 @@ def check_batch(batch: str | None, again: bool) -> None:
         raise InvalidInput(text, Parameter("again"), Parameter("batch", "2026-01"))
 
 
-def find_ranges(scores: Any, tasks: list[Any]) -> dict[Any, tuple[float, float]]:
-    """Return the lowest and the highest score of each task.
-
-    Parameters
-    ----------
-    scores : ndarray, shape (n,)
-        Scores of the true labels.
-    tasks : list
-        Task of each of them.
-
-    Returns
-    -------
-    dict from task to a pair of float
-        The two scores.
-    """
-    ranges: dict[Any, tuple[float, float]] = {}
-    for task, score in zip(tasks, scores.tolist(), strict=True):
-        low, high = ranges.get(task, (score, score))
-        ranges[task] = min(low, score), max(high, score)
-    return ranges
-
-
 def order_tasks(
     evaluation: Evaluation,
     terms: Terms,

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from metapac import _checks, _document, _optional, base
+from metapac import _checks, _optional
 from metapac._files import check_folder, check_not_input, replacing
 from metapac._types import PathLike, Progress, ignore_progress
 from metapac.assessment.evaluation import Evaluation
-from metapac.base import Calibrated, ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.explanation.words import Words
-from metapac.loading import load
 from metapac.report import findings, origin
-from metapac.report.course import Course, read_course
+from metapac.report.data import Data, Example
 from metapac.report.examples import choose_tasks, pick_examples
+from metapac.report.inputs import open_data, open_monitor, open_promise
 from metapac.report.levels import EPSILONS, explain_why_not, try_epsilons
 from metapac.report.page import build_page
 from metapac.report.render import render
-from metapac.report.scored import Data, Example, Scored
 
 MARK = b'<meta name="generator" content="metapac '
 _START = 4096  # bytes at the start of a file in which a report has its mark
@@ -126,51 +124,38 @@ def report(
     _require_extra()
     _check_output(output, promise, labelled, calibration, monitor)
     tell = progress or ignore_progress
-    predictor, facts = _open_promise(promise)
+    predictor, facts = open_promise(promise)
     words = Words.from_context(predictor.context_)
     given = {"task": task, "score": score, "label": label, "columns": columns, "classes": classes}
     given |= {"classes_column": classes_column, "prediction": prediction, "y": y, "scale": scale}
     given |= {"cluster": cluster}
     number = _checks.as_whole_number("examples", examples, minimum=0)
     predictor.context_.check_model(model)
-    course, facts_of_monitor = _read_monitor(monitor, predictor, words)
+    course, facts_of_monitor = open_monitor(monitor, predictor, words)
     with ExitStack() as stack:
-        data, files = _open(stack, "labelled", labelled, given, id, predictor)
+        data, files = open_data(stack, "labelled", labelled, given, id, predictor)
         stored = {} if "task" in (getattr(predictor, "columns_", None) or {}) else given
-        scores, more = _open(stack, "calibration", calibration, stored, None, predictor)
+        scores, more = open_data(stack, "calibration", calibration, stored, None, predictor)
         tell("evaluating the sets of each task", 0, None)
         evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
         why_not = explain_why_not(predictor, scores)
         trials = []
         if why_not is None and scores is not None:
-            trials = try_epsilons(
-                predictor,
-                scores,
-                data,
-                epsilons,
-                false_alarm=false_alarm,
-                allow=allow,
-                progress=tell,
-            )
+            options: Any = {"false_alarm": false_alarm, "allow": allow, "progress": tell}
+            trials = try_epsilons(predictor, scores, data, epsilons, **options)
     tell("drawing", 0, None)
-    found = None if evaluation is None else findings.find(evaluation, words, shown)
-    html = render(
-        build_page(
-            predictor,
-            title=title,
-            date=origin.find_date(),
-            findings=found,
-            evaluation=evaluation,
-            trials=trials,
-            why_not=why_not,
-            course=course,
-            provenance=[*facts, *files, *more, *facts_of_monitor],
-        )
+    page = build_page(
+        predictor,
+        title=title,
+        date=origin.find_date(),
+        findings=None if evaluation is None else findings.find(evaluation, words, shown),
+        evaluation=evaluation,
+        trials=trials,
+        why_not=why_not,
+        course=course,
+        provenance=[*facts, *files, *more, *facts_of_monitor],
     )
-    if output is not None:
-        with replacing(output) as file:
-            file.write(html)
-    return html
+    return _write(render(page), output)
 
 
 def _require_extra() -> None:
@@ -207,50 +192,12 @@ def _may_replace(path: Path) -> bool:
     return not start or MARK in start
 
 
-def _open_promise(promise: Any) -> tuple[Any, list[origin.Fact]]:
-    """Return the calibrated predictor, and what is known about it."""
-    if isinstance(promise, Calibrated):
-        promise.check_calibrated()
-        facts = origin.describe_promise(promise)
-        return promise, [*facts, *origin.describe_software(None)]
-    if not isinstance(promise, str | os.PathLike):
-        raise InvalidInput(
-            "promise must be a promise file or a calibrated predictor, got {}.",
-            _checks.brief(promise),
-        )
-    predictor = load(promise)
-    written_by = str(_document.read(promise, base.FORMAT)["metapac"])
-    facts = origin.describe_files("Promise file", [promise])
-    facts += origin.describe_promise(predictor)
-    return predictor, [*facts, *origin.describe_software(written_by)]
-
-
-def _open(
-    stack: ExitStack,
-    name: str,
-    given: Any,
-    columns: Mapping[str, Any],
-    id: str | None,
-    promise: Any,
-) -> tuple[Data | None, list[origin.Fact]]:
-    """Return labelled scores, and the files that they come from."""
-    if given is None or isinstance(given, Evaluation):
-        return None, []
-    if not isinstance(promise, ThresholdSets):
-        raise InvalidInput(
-            "{} cannot be used with {}, which has no threshold shared by all tasks. Leave it out.",
-            Parameter(name),
-            type(promise).__name__,
-        )
-    if isinstance(given, Scored):
-        return given, []
-    _optional.require("ibis", extra="tables", purpose="a report on a table")
-    from metapac.report.tables import Tabled
-    from metapac.tables.io.sources import open_source
-
-    source = stack.enter_context(open_source(given))
-    named = {"labelled": "Labelled data", "calibration": "Calibration data"}[name]
-    return Tabled(source, columns, id), origin.describe_files(named, source.files)
+def _write(html: str, output: PathLike | None) -> str:
+    """Return a report, written to a file if there is one."""
+    if output is not None:
+        with replacing(output) as file:
+            file.write(html)
+    return html
 
 
 def _evaluate(
@@ -271,31 +218,3 @@ def _evaluate(
         return evaluation, []
     tasks = choose_tasks(evaluation)
     return evaluation, pick_examples(data.examples(promise, tasks), tasks, number)
-
-
-def _read_monitor(
-    monitor: Any, promise: Any, words: Words
-) -> tuple[Course | None, list[origin.Fact]]:
-    """Return the course of the monitor of this promise, and what is known about its file."""
-    if monitor is None:
-        return None, []
-    from metapac.monitoring import Monitor
-    from metapac.monitoring.terms import Terms
-
-    if isinstance(monitor, str | os.PathLike):
-        facts = origin.describe_files("Monitor", [monitor])
-        return read_course(Monitor.load(monitor, promise), words), facts
-    if not isinstance(monitor, Monitor):
-        raise InvalidInput(
-            "{} must be a Monitor or its file, got {}.",
-            Parameter("monitor"),
-            _checks.brief(monitor),
-        )
-    terms = monitor.terms
-    if Terms.from_promise(promise, terms.false_alarm, 0).checksum != terms.checksum:
-        raise InvalidInput(
-            "{} must watch this promise, and watches another one: {}",
-            Parameter("monitor"),
-            terms.promise,
-        )
-    return read_course(monitor, words), []

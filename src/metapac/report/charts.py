@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,21 +112,10 @@ def draw_errors(
     Chart
         The chart.
     """
-    errors = missed / examples
-    allowed = percent(epsilon)
-    alone = f"(95% confidence, each {words.unit} alone)"
-    names = [
-        f"at most {allowed}",
-        f"above {allowed}, perhaps by chance",
-        f"above {allowed} {alone}",
-    ]
-    above = are_above(examples, missed, epsilon)
-    kind = np.where(errors <= epsilon, 0, np.where(above, 2, 1))
-    counts = [int(np.count_nonzero(kind == i)) for i in range(3)]
-    label = (
-        f"Share missed at each of {len(errors):,} new {words.units}: {counts[0]:,} {names[0]}; "
-        f"{counts[1]:,} {names[1]}; {counts[2]:,} {names[2]}."
-    )
+    errors, kinds = missed / examples, _find_kinds(missed, examples, epsilon)
+    names = _name_kinds(epsilon, words)
+    counts = [f"{np.count_nonzero(kinds == i):,} {name}" for i, name in enumerate(names)]
+    label = f"Share missed at each of {len(errors):,} new {words.units}: {'; '.join(counts)}."
     if len(errors) > SINGLE:
         return draw_histogram(
             errors,
@@ -138,45 +128,49 @@ def draw_errors(
     order = np.lexsort((high, errors))
     values = [
         {"place": place, "error": float(errors[i]), "low": float(low[i]), "high": float(high[i])}
-        | {"kind": names[kind[i]]}
+        | {"kind": names[kinds[i]]}
         for place, i in enumerate(order.tolist(), start=1)
     ]
-    shades: dict[str, Any] = {
-        "field": "kind",
-        "type": "nominal",
-        "scale": {"domain": names, "range": [GOOD, WARN, BAD]},
-        "legend": None,
-    }
-    shapes: dict[str, Any] = {
-        "field": "kind",
-        "type": "nominal",
-        "scale": {"domain": names, "range": ["circle", "diamond", "triangle-up"]},
-        "legend": None,
-    }
+    return draw(partial(_build_errors, values, names, epsilon, words.units), label)
 
-    def build(width: int) -> dict[str, Any]:
-        x = make_places(f"new {words.units}, in ascending order", len(errors))
-        top = min(1.0, 1.12 * max(epsilon, float(high.max())))
-        y = make_axis("error", "share missed", form=".0%", domain=[0, top])
-        ends = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
-        return {
-            "width": width,
-            "height": 230,
-            "data": {"values": values},
-            "layer": [
-                {
-                    "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.55},
-                    "encoding": {"x": x, **ends, "color": shades},
-                },
-                {
-                    "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-                    "encoding": {"x": x, "y": y, "color": shades, "shape": shapes},
-                },
-                make_rule("y", epsilon),
-            ],
-        }
 
-    return draw(build, label)
+def _find_kinds(missed: Counts, examples: Counts, epsilon: float) -> Counts:
+    """Return 0 for a task within the limit, 1 for one above it, 2 if that is hardly by chance."""
+    above = are_above(examples, missed, epsilon)
+    return np.where(missed / examples <= epsilon, 0, np.where(above, 2, 1))
+
+
+def _name_kinds(epsilon: float, words: Any) -> list[str]:
+    """Return what the kinds of `_find_kinds` are called."""
+    allowed = percent(epsilon)
+    return [
+        f"at most {allowed}",
+        f"above {allowed}, perhaps by chance",
+        f"above {allowed} (95% confidence, each {words.unit} alone)",
+    ]
+
+
+def _build_errors(
+    values: list[dict[str, Any]], names: list[str], epsilon: float, noun: str, width: int
+) -> dict[str, Any]:
+    """Return the specification of a chart of single tasks, each with its interval."""
+    kind = {"field": "kind", "type": "nominal", "legend": None}
+    shades = kind | {"scale": {"domain": names, "range": [GOOD, WARN, BAD]}}
+    shapes = kind | {"scale": {"domain": names, "range": ["circle", "diamond", "triangle-up"]}}
+    x = make_places(f"new {noun}, in ascending order", len(values))
+    top = min(1.0, 1.12 * max(epsilon, *(row["high"] for row in values)))
+    y = make_axis("error", "share missed", form=".0%", domain=[0, top])
+    ends = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
+    intervals = {
+        "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.55},
+        "encoding": {"x": x, **ends, "color": shades},
+    }
+    points = {
+        "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+        "encoding": {"x": x, "y": y, "color": shades, "shape": shapes},
+    }
+    layers = [intervals, points, make_rule("y", epsilon)]
+    return {"width": width, "height": 230, "data": {"values": values}, "layer": layers}
 
 
 def draw_values(values: Floats, title: str, words: Any, label: str) -> Chart:
@@ -271,7 +265,7 @@ def draw_classes(classes: Sequence[ClassMisses], limits: Mapping[Any, float], la
     """
     data: list[dict[str, Any]] = [
         {"name": _shorten(part.label, i), "error": part.error, "low": part.low, "high": part.high}
-        | {"limit": limits[part.label], "above": _is_above(part, limits[part.label])}
+        | {"limit": limits[part.label], "above": part.is_above(limits[part.label])}
         for i, part in enumerate(classes[:_CLASSES])
     ]
     top = min(1.0, 1.15 * max(max(row["high"], row["limit"]) for row in data)) + 0.01
@@ -301,11 +295,6 @@ def draw_classes(classes: Sequence[ClassMisses], limits: Mapping[Any, float], la
         }
 
     return draw(build, label)
-
-
-def _is_above(part: ClassMisses, limit: float) -> bool:
-    """Return whether a class is above its limit, by the rule of the verdict for single tasks."""
-    return bool(are_above(np.array([part.examples]), np.array([part.missed]), limit)[0])
 
 
 def _pad(low: float, high: float) -> list[float]:

@@ -33,35 +33,42 @@ def draw_curves(epsilons: Sequence[float], curves: Mapping[str, Floats], label: 
         The chart.
     """
 
-    def panel(name: str, values: Floats, width: int, *, last: bool) -> dict[str, Any]:
-        data = [
-            {"epsilon": e, "value": v if math.isfinite(v) else None}
-            for e, v in zip(epsilons, values.tolist(), strict=True)
-        ]
-        title = "share that may be missed" if last else None
-        x = make_axis("epsilon", title, form="~%", domain=[0, max(epsilons)])
-        form = "~%" if name.endswith("%") else ""
-        y = make_axis("value", name.removesuffix(" %"), form=form, zero=name != "threshold")
-        return {
-            "width": width,
-            "height": 120,
-            "data": {"values": data},
-            "encoding": {"x": x, "y": y},
-            "layer": [
-                {"mark": {"type": "line", "color": LINE, "strokeWidth": 2}},
-                {
-                    "name": f"points{'_last' if last else ''}",
-                    "mark": {"type": "circle", "size": 70, "color": GOOD, "opacity": 1},
-                },
-            ],
-        }
-
     def build(width: int) -> dict[str, Any]:
-        names = [*curves]
-        panels = [panel(n, curves[n], width - 60, last=n == names[-1]) for n in names]
+        *_, last = curves
+        panels = [
+            _build_curve(name, epsilons, values, width - 60, last=name == last)
+            for name, values in curves.items()
+        ]
         return {"vconcat": panels, "spacing": 14}
 
     return draw(build, label)
+
+
+def _build_curve(
+    name: str, epsilons: Sequence[float], values: Floats, width: int, *, last: bool
+) -> dict[str, Any]:
+    """Return the panel of one number; the last one names the axis that all share."""
+    data = [
+        {"epsilon": e, "value": v if math.isfinite(v) else None}
+        for e, v in zip(epsilons, values.tolist(), strict=True)
+    ]
+    title = "share that may be missed" if last else None
+    x = make_axis("epsilon", title, form="~%", domain=[0, max(epsilons)])
+    form = "~%" if name.endswith("%") else ""
+    y = make_axis("value", name.removesuffix(" %"), form=form, zero=name != "threshold")
+    return {
+        "width": width,
+        "height": 120,
+        "data": {"values": data},
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            {"mark": {"type": "line", "color": LINE, "strokeWidth": 2}},
+            {
+                "name": f"points{'_last' if last else ''}",
+                "mark": {"type": "circle", "size": 70, "color": GOOD, "opacity": 1},
+            },
+        ],
+    }
 
 
 def draw_course(
@@ -98,40 +105,37 @@ def draw_course(
         | {"low": float(low[i]), "high": float(high[i])}
         for i in thin_out(len(wealth), keep=min(first, len(wealth) - 1))
     ]
-    last = [0.0, len(wealth) + 1.0]
+    steps = [0.0, len(wealth) + 1.0]
+    highest = max(2 * alarm, float(wealth.max()))
 
     def build(width: int) -> dict[str, Any]:
-        top = make_axis("wealth", "evidence against", form="~g")
-        top["scale"] = {"type": "log", "domain": [1e-3, max(2 * alarm, float(wealth.max()))]}
-        top["scale"] |= {"clamp": True}
-        ends = {"y": make_axis("low", "share above", form=".0%", domain=[0, 1])}
-        x = make_axis("step", None, domain=last)
-        below = make_axis("step", f"{unit}, in the order of the monitor", domain=last)
-        area = {"type": "area", "color": GOOD, "opacity": 0.35}
-        return {
-            "data": {"values": data},
-            "spacing": 14,
-            "vconcat": [
-                {
-                    "width": width - 60,
-                    "height": 150,
-                    "layer": [
-                        {
-                            "mark": {"type": "line", "color": GOOD, "strokeWidth": 2.5},
-                            "encoding": {"x": x, "y": top},
-                        },
-                        make_rule("y", alarm),
-                    ],
-                },
-                {
-                    "width": width - 60,
-                    "height": 120,
-                    "layer": [
-                        {"mark": area, "encoding": {"x": below, **ends, "y2": {"field": "high"}}},
-                        make_rule("y", alpha),
-                    ],
-                },
-            ],
-        }
+        panels = [
+            _build_wealth(steps, highest, alarm),
+            _build_shares(steps, f"{unit}, in the order of the monitor", alpha),
+        ]
+        fit = [{"width": width - 60, **panel} for panel in panels]
+        return {"data": {"values": data}, "spacing": 14, "vconcat": fit}
 
     return draw(build, label)
+
+
+def _build_wealth(steps: list[float], highest: float, alarm: float) -> dict[str, Any]:
+    """Return the panel of the wealth, with the line of the alarm."""
+    y = make_axis("wealth", "evidence against", form="~g")
+    y["scale"] = {"type": "log", "domain": [1e-3, highest], "clamp": True}
+    line = {
+        "mark": {"type": "line", "color": GOOD, "strokeWidth": 2.5},
+        "encoding": {"x": make_axis("step", None, domain=steps), "y": y},
+    }
+    return {"height": 150, "layer": [line, make_rule("y", alarm)]}
+
+
+def _build_shares(steps: list[float], title: str, alpha: float) -> dict[str, Any]:
+    """Return the panel of the bounds, with the line of what is allowed."""
+    x = make_axis("step", title, domain=steps)
+    y = make_axis("low", "share above", form=".0%", domain=[0, 1])
+    bounds = {
+        "mark": {"type": "area", "color": GOOD, "opacity": 0.35},
+        "encoding": {"x": x, "y": y, "y2": {"field": "high"}},
+    }
+    return {"height": 120, "layer": [bounds, make_rule("y", alpha)]}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from metapac.assessment.evaluation import Evaluation
-from metapac.report.scored import Example
+from metapac.report.data import Example
 
 _KINDS = ("missed", "empty", "single", "several", "full", "hit")
 

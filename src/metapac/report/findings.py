@@ -12,9 +12,11 @@ from metapac.assessment.counts import ClassMisses
 from metapac.assessment.evaluation import Evaluation
 from metapac.explanation.words import Words
 from metapac.report import charts
+from metapac.report.data import Example
 from metapac.report.drawing import Chart
 from metapac.report.examples import has_above, rank_tasks
-from metapac.report.scored import Example
+from metapac.report.numbers import count_within, format_size, format_width
+from metapac.report.task_tables import TaskTable, list_classes, list_examples, list_tasks
 from metapac.sentences import format_share, percent
 
 WORST = 10
@@ -22,7 +24,6 @@ LISTED = 500  # tasks in the table that can be opened
 _PANELS = 4  # classes with a chart of their own
 _NAMED = 5  # classes in a sentence
 _MOST_FULL = 0.5  # share of lists with every label, above which there is a warning
-_SHOWN_CLASSES = 50
 
 
 class Panel(NamedTuple):
@@ -41,24 +42,6 @@ class Panel(NamedTuple):
     label: Any
     chart: Chart
     caption: str
-
-
-class TaskTable(NamedTuple):
-    """Rows of tasks, or of tasks and classes, as text.
-
-    Attributes
-    ----------
-    head : list of str
-        Names of the columns; as many as ``names`` and then the numbers.
-    names : int
-        Number of columns that hold names from the data.
-    rows : list of list of str
-        The cells.
-    """
-
-    head: list[str]
-    names: int
-    rows: list[list[str]]
 
 
 class Findings(NamedTuple):
@@ -138,37 +121,24 @@ def find(evaluation: Evaluation, words: Words, examples: Sequence[Example]) -> F
     return Findings(
         evaluation.verdict.status,
         evaluation.verdict.sentence(),
-        _warnings(evaluation, words),
+        _list_warnings(evaluation, words),
         _summarise(evaluation, words),
         _error_panels(evaluation, words),
         _draw_sizes(evaluation, words),
         _draw_kinds(evaluation, words),
         _draw_classes(evaluation, classes) if classes else None,
-        _class_table(classes, words) if classes else None,
+        list_classes(classes, words) if classes else None,
         len(classes),
-        _task_table(evaluation, words, rows[:WORST]),
+        list_tasks(evaluation, words, rows[:WORST]),
         _explain_order(evaluation, words),
-        _task_table(evaluation, words, rows[:LISTED]),
+        list_tasks(evaluation, words, rows[:LISTED]),
         len(rows),
-        _example_table(examples, words) if examples else None,
+        list_examples(examples, words) if examples else None,
     )
 
 
-def _warnings(evaluation: Evaluation, words: Words) -> list[str]:
-    found = []
-    neglected = evaluation.neglected
-    if neglected:
-        rates = [
-            f"{part.label} in {part.missed:,} of {part.examples:,} {words.examples} "
-            f"({format_share(part.error)})"
-            for part in neglected
-        ]
-        subject = "A class is" if len(rates) == 1 else f"{len(rates):,} classes are"
-        found.append(
-            f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
-            f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not "
-            "rule this out. A guarantee for each class would."
-        )
+def _list_warnings(evaluation: Evaluation, words: Words) -> list[str]:
+    found = _warn_of_neglected(evaluation, words)
     shares = evaluation.set_shares
     if shares is not None and shares["full"] > _MOST_FULL:
         found.append(
@@ -184,6 +154,23 @@ def _warnings(evaluation: Evaluation, words: Words) -> list[str]:
     return found
 
 
+def _warn_of_neglected(evaluation: Evaluation, words: Words) -> list[str]:
+    """Return a warning of classes that are missed far more often than others."""
+    rates = [
+        f"{part.label} in {part.missed:,} of {part.examples:,} {words.examples} "
+        f"({format_share(part.error)})"
+        for part in evaluation.neglected
+    ]
+    if not rates:
+        return []
+    subject = "A class is" if len(rates) == 1 else f"{len(rates):,} classes are"
+    return [
+        f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
+        f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not rule "
+        "this out. A guarantee for each class would."
+    ]
+
+
 def _summarise(evaluation: Evaluation, words: Words) -> str:
     tasks, examples = len(evaluation.tasks), int(evaluation.examples.sum())
     text = (
@@ -192,7 +179,7 @@ def _summarise(evaluation: Evaluation, words: Words) -> str:
     )
     if evaluation.by_class is None:
         mean = format_share(float(np.mean(evaluation.errors)))
-        within = int(np.count_nonzero(evaluation.errors <= evaluation.epsilon))
+        within = count_within(evaluation)
         share = "all" if within == tasks > 1 else f"{within:,}"
         text += (
             f"At {share} of them, at most {percent(evaluation.epsilon)} of the "
@@ -307,94 +294,3 @@ def _draw_classes(evaluation: Evaluation, classes: Sequence[ClassMisses]) -> Cha
         f"{first.label}: {format_share(first.error)}."
     )
     return charts.draw_classes(classes, limits, label)
-
-
-def _class_table(classes: Sequence[ClassMisses], words: Words) -> TaskTable:
-    rows = [
-        [
-            str(part.label),
-            f"{part.missed:,} of {part.examples:,}",
-            format_share(part.error),
-            f"{format_share(part.low)} to {format_share(part.high)}",
-        ]
-        for part in classes[:_SHOWN_CLASSES]
-    ]
-    return TaskTable(["class", f"missed {words.examples}", "share", "95% interval"], 1, rows)
-
-
-def format_size(size: float) -> str:
-    """Return a mean number of labels, with as many digits everywhere.
-
-    Parameters
-    ----------
-    size : float
-        The number.
-
-    Returns
-    -------
-    str
-        The number as text.
-    """
-    return f"{size:,.2f}"
-
-
-def format_width(width: float) -> str:
-    """Return a width of intervals, with as many digits everywhere.
-
-    Parameters
-    ----------
-    width : float
-        The width.
-
-    Returns
-    -------
-    str
-        The width as text.
-    """
-    return f"{width:,.4g}"
-
-
-def _task_table(
-    evaluation: Evaluation, words: Words, rows: Sequence[Mapping[str, Any]]
-) -> TaskTable:
-    names = ["task"] if evaluation.by_class is None else ["task", "class"]
-    head = [*(words.unit, "class")[: len(names)], "missed", "share", "95% interval"]
-    more = {"set_size": "labels in a list", "empty": "empty lists", "width": "width"}
-    show = {"set_size": format_size, "empty": "{:,}".format, "width": format_width}
-    present = [key for key in more if rows and key in rows[0]]
-    cells = [
-        [str(row[name]) for name in names]
-        + [f"{row['missed']:,} of {row['examples']:,}", format_share(row["error"])]
-        + [f"{format_share(row['low'])} to {format_share(row['high'])}"]
-        + [show[key](row[key]) for key in present]
-        for row in rows
-    ]
-    return TaskTable(head + [more[key] for key in present], len(names), cells)
-
-
-def _example_table(examples: Sequence[Example], words: Words) -> TaskTable:
-    if examples[0].interval is not None:
-        head = [words.unit, "true number", "interval", ""]
-    else:
-        head = [words.unit, "right label", "list", ""]
-    rows = [
-        [str(example.task), _truth(example), _show(example), _outcome(example)]
-        for example in examples
-    ]
-    return TaskTable(head, 3, rows)
-
-
-def _truth(example: Example) -> str:
-    return f"{example.truth:.4g}" if isinstance(example.truth, float) else str(example.truth)
-
-
-def _show(example: Example) -> str:
-    if example.interval is not None:
-        return f"{example.interval[0]:.4g} to {example.interval[1]:.4g}"
-    return listed(list(example.labels or ()), shown=8) if example.labels else "no label"
-
-
-def _outcome(example: Example) -> str:
-    if not example.is_missed:
-        return "contains it"
-    return "empty, so it misses" if example.labels == () else "misses it"

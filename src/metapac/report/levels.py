@@ -12,7 +12,7 @@ from metapac.assessment.evaluation import Evaluation
 from metapac.calibration import MetaPS
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput, Parameter
 from metapac.meaning.findings import CHECKS
-from metapac.report.scored import Data
+from metapac.report.data import Data
 
 EPSILONS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3)
 

@@ -1,10 +1,10 @@
-"""Labelled scores that a report is made from: in arrays here, in tables in `report.tables`."""
+"""Labelled scores in arrays that a report is made from."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,150 +17,12 @@ from metapac.class_matrix import read_class_matrix
 from metapac.clusters import ClusterIds
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.meaning.findings import CHECKS
+from metapac.report.data import Data, Example, change_epsilon, find_cluster_seed
 from metapac.sets import label_lists
 
 
-class Example(NamedTuple):
-    """One example with its prediction set.
-
-    Attributes
-    ----------
-    task : object
-        Its task.
-    truth : object
-        Its true label, or true number.
-    labels : tuple of str or None
-        The labels in its set; None for an interval.
-    interval : tuple of float or None
-        The ends of its interval; None for a set.
-    full : bool
-        Whether the set holds every label.
-    """
-
-    task: Any
-    truth: Any
-    labels: tuple[str, ...] | None
-    interval: tuple[float, float] | None = None
-    full: bool = False
-
-    @property
-    def is_missed(self) -> bool:
-        """Whether the set lacks the true label, or the interval the true number."""
-        if self.interval is not None:
-            return not self.interval[0] <= self.truth <= self.interval[1]
-        return str(self.truth) not in (self.labels or ())
-
-    @property
-    def kind(self) -> str:
-        """What the set is like, for choosing examples of every kind."""
-        if self.interval is not None:
-            return "missed" if self.is_missed else "hit"
-        size = len(self.labels or ())
-        if size == 0:
-            return "empty"
-        if self.is_missed:
-            return "missed"
-        if self.full:
-            return "full"
-        return "single" if size == 1 else "several"
-
-
-class Data(Protocol):
-    """Labelled scores, wherever they are kept."""
-
-    def calibrate(self, promise: MetaPS, epsilon: float) -> MetaPS:
-        """Return the same guarantee at another miss rate, calibrated on these scores.
-
-        Parameters
-        ----------
-        promise : MetaPS
-            The guarantee.
-        epsilon : float
-            The miss rate.
-
-        Returns
-        -------
-        MetaPS
-            The calibrated predictor.
-        """
-        ...
-
-    def evaluate(
-        self, promise: ThresholdSets, *, false_alarm: float, allow: Iterable[str]
-    ) -> Evaluation:
-        """Compare a guarantee with these scores.
-
-        Parameters
-        ----------
-        promise : MetaPS or PS
-            The guarantee.
-        false_alarm : float
-            Probability that the verdict is wrong.
-        allow : iterable of str
-            Checks of the data to skip.
-
-        Returns
-        -------
-        Evaluation
-            The comparison.
-        """
-        ...
-
-    def examples(self, promise: ThresholdSets, tasks: Collection[Any]) -> list[Example]:
-        """Return the examples of some tasks, with their sets.
-
-        Parameters
-        ----------
-        promise : MetaPS or PS
-            The guarantee.
-        tasks : collection
-            The tasks.
-
-        Returns
-        -------
-        list of Example
-            The examples; none if only true labels have scores.
-        """
-        ...
-
-
-def change_epsilon(promise: MetaPS, epsilon: float) -> dict[str, Any]:
-    """Return the parameters of a guarantee with another miss rate.
-
-    Parameters
-    ----------
-    promise : MetaPS
-        The guarantee.
-    epsilon : float
-        The miss rate.
-
-    Returns
-    -------
-    dict
-        What `MetaPS` and ``calibrate_table`` take.
-    """
-    return asdict(replace(promise.guarantee_, epsilon=epsilon))
-
-
-def find_cluster_seed(promise: MetaPS) -> int | None:
-    """Return the seed that drew one task from each cluster.
-
-    Parameters
-    ----------
-    promise : MetaPS
-        The guarantee.
-
-    Returns
-    -------
-    int or None
-        The seed; None if every task counts.
-    """
-    clusters = promise._evidence.clusters
-    return None if clusters is None else clusters.rng
-
-
 @dataclass(frozen=True, eq=False)
-class Scored:
+class Scored(Data):
     """Labelled scores in arrays, to make a report from.
 
     Parameters
@@ -190,20 +52,6 @@ class Scored:
     clusters: ClusterIds | None = None
 
     def calibrate(self, promise: MetaPS, epsilon: float) -> MetaPS:
-        """Return the same guarantee at another miss rate, calibrated on these scores.
-
-        Parameters
-        ----------
-        promise : MetaPS
-            The guarantee.
-        epsilon : float
-            The miss rate.
-
-        Returns
-        -------
-        MetaPS
-            The calibrated predictor.
-        """
         is_matrix, seed = np.ndim(self.scores) == 2, find_cluster_seed(promise)
         if seed is not None and self.clusters is None:
             raise InvalidInput(
@@ -225,22 +73,6 @@ class Scored:
     def evaluate(
         self, promise: ThresholdSets, *, false_alarm: float, allow: Iterable[str]
     ) -> Evaluation:
-        """Compare a guarantee with these scores.
-
-        Parameters
-        ----------
-        promise : MetaPS or PS
-            The guarantee.
-        false_alarm : float
-            Probability that the verdict is wrong.
-        allow : iterable of str
-            Checks of the data to skip.
-
-        Returns
-        -------
-        Evaluation
-            The comparison.
-        """
         return evaluate(
             promise,
             self.scores,
@@ -253,20 +85,6 @@ class Scored:
         )
 
     def examples(self, promise: ThresholdSets, tasks: Collection[Any]) -> list[Example]:
-        """Return the examples of some tasks, with their sets.
-
-        Parameters
-        ----------
-        promise : MetaPS or PS
-            The guarantee.
-        tasks : collection
-            The tasks.
-
-        Returns
-        -------
-        list of Example
-            The examples; none if only true labels have scores.
-        """
         if np.ndim(self.scores) != 2:
             return []
         matrix = read_class_matrix(self.scores, self.labels, self._classes(promise))

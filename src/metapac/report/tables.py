@@ -12,7 +12,7 @@ from metapac.assessment.evaluation import Evaluation
 from metapac.base import ThresholdSets
 from metapac.calibration import MetaPS
 from metapac.meaning.findings import CHECKS
-from metapac.report.scored import Example, change_epsilon, find_cluster_seed
+from metapac.report.data import Data, Example, change_epsilon, find_cluster_seed
 from metapac.tables import calibrate_table, evaluate_table
 from metapac.tables.class_scores import find_class_scores
 from metapac.tables.clusters import check_cluster
@@ -25,7 +25,7 @@ from metapac.tables.residuals import find_residuals
 _MOST = 5_000  # rows of a task that are looked at
 
 
-class Tabled:
+class Tabled(Data):
     """Labelled scores in an open table.
 
     Parameters
@@ -45,20 +45,6 @@ class Tabled:
         self.id = id
 
     def calibrate(self, promise: MetaPS, epsilon: float) -> MetaPS:
-        """Return the same guarantee at another miss rate, calibrated on these scores.
-
-        Parameters
-        ----------
-        promise : MetaPS
-            The guarantee.
-        epsilon : float
-            The miss rate.
-
-        Returns
-        -------
-        MetaPS
-            The calibrated predictor.
-        """
         used, seed = resolve_columns(promise, **self.columns), find_cluster_seed(promise)
         check_cluster(promise, used)
         return calibrate_table(
@@ -82,22 +68,6 @@ class Tabled:
     def evaluate(
         self, promise: ThresholdSets, *, false_alarm: float, allow: Iterable[str]
     ) -> Evaluation:
-        """Compare a guarantee with these scores.
-
-        Parameters
-        ----------
-        promise : MetaPS or PS
-            The guarantee.
-        false_alarm : float
-            Probability that the verdict is wrong.
-        allow : iterable of str
-            Checks of the data to skip.
-
-        Returns
-        -------
-        Evaluation
-            The comparison.
-        """
         return evaluate_table(
             promise,
             self.source,
@@ -108,20 +78,6 @@ class Tabled:
         )
 
     def examples(self, promise: ThresholdSets, tasks: Collection[Any]) -> list[Example]:
-        """Return the examples of some tasks, with their sets.
-
-        Parameters
-        ----------
-        promise : MetaPS or PS
-            The guarantee.
-        tasks : collection
-            The tasks.
-
-        Returns
-        -------
-        list of Example
-            The examples, sorted; none if only true labels have scores.
-        """
         used, table = resolve_columns(promise, **self.columns), self.source.table
         if used.task is None:
             return []

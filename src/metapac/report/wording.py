@@ -96,24 +96,32 @@ def list_assumptions(promise: Any, words: Words) -> list[Assumption]:
     list of Assumption
         The assumptions, the most important first.
     """
-    about, units = promise.context_, words.units
-    model = NOT_ON_RECORD if about.model is None else f"On record: {about.model}."
-    same = Assumption("What is used is the model that was calibrated, and its scores.", model)
-    truth = (
-        "true numbers" if "prediction" in (getattr(promise, "columns_", None) or {}) else "labels"
-    )
-    labels = Assumption(f"The {truth} in the data are right.")
-    if isinstance(promise, PS):
-        these = f"the {promise.n_examples_:,} {words.examples} calibrated on"
-        return [
-            Assumption(
-                f"The new {words.examples}, and {these}, come at random from the same kind."
-            ),
-            Assumption(f"The model was not trained on {these}."),
-            Assumption("The model and its scores were fixed before anyone looked at results."),
-            labels,
-            same,
-        ]
+    model = promise.context_.model
+    columns = getattr(promise, "columns_", None) or {}
+    truth = "true numbers" if "prediction" in columns else "labels"
+    return [
+        *(_assume_examples if isinstance(promise, PS) else _assume_tasks)(promise, words),
+        Assumption(f"The {truth} in the data are right."),
+        Assumption(
+            "What is used is the model that was calibrated, and its scores.",
+            NOT_ON_RECORD if model is None else f"On record: {model}.",
+        ),
+    ]
+
+
+def _assume_examples(promise: PS, words: Words) -> list[Assumption]:
+    """Return what a guarantee for examples from one distribution assumes."""
+    these = f"the {promise.n_examples_:,} {words.examples} calibrated on"
+    return [
+        Assumption(f"The new {words.examples}, and {these}, come at random from the same kind."),
+        Assumption(f"The model was not trained on {these}."),
+        Assumption("The model and its scores were fixed before anyone looked at results."),
+    ]
+
+
+def _assume_tasks(promise: Any, words: Words) -> list[Assumption]:
+    """Return what a guarantee for new tasks assumes."""
+    about, units, least = promise.context_, words.units, getattr(promise, "min_examples", 0)
     found = [
         Assumption(_describe_draw(promise, words), _describe_sizes(promise, words)),
         Assumption(
@@ -133,12 +141,8 @@ def list_assumptions(promise: Any, words: Words) -> list[Assumption]:
             _describe_apart(about.pilot, "chosen on {} pilot {}", words),
         ),
     ]
-    least = getattr(promise, "min_examples", 0)
-    if least:
-        found.append(
-            Assumption(f"New {units} have at least {words.count_examples(least)}, like these.")
-        )
-    return [*found, labels, same]
+    like = f"New {units} have at least {words.count_examples(least)}, like these."
+    return [*found, Assumption(like)] if least else found
 
 
 def _describe_draw(promise: Any, words: Words) -> str:

@@ -1,8 +1,7 @@
-"""Meta-PS and PS: Meta-PS applies the inequality of PS twice, within tasks and across them."""
+"""Meta-PS: the inequality applied twice, within tasks and across them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Self
@@ -10,35 +9,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _ids, _scores, sentences, shortage
+from metapac import sentences
 from metapac._checks import reject_foreign_keywords
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
-from metapac.binomial import allowed_errors, threshold
-from metapac.class_matrix import ClassMatrix, read_class_matrix
-from metapac.clusters import ClusterIds, match_clusters
+from metapac.calibration.arrays import collect_from_arrays, draw_from_clusters
+from metapac.calibration.feasibility import check_feasible, check_on_infeasible
+from metapac.calibration.federated import find_task_thresholds, read_task_thresholds
+from metapac.calibration.intervals import name_columns, score_numbers
+from metapac.clusters import ClusterIds
 from metapac.context import Context, as_context
-from metapac.evidence import Evidence, as_precision, coarsest_precision, collect_evidence
-from metapac.exceptions import InfeasibleGuarantee, InvalidInput
-from metapac.explanation.paragraphs import Rule, explain_examples, explain_guarantee
+from metapac.evidence import Evidence, as_precision
+from metapac.exceptions import InvalidInput, Parameter
+from metapac.explanation.paragraphs import explain_guarantee
+from metapac.explanation.rules import Rule
 from metapac.explanation.words import Words, inflect
 from metapac.guarantee import Epsilon, Guarantee, Split
-from metapac.meaning.checks import check_examples, check_levels, check_sites
-from metapac.outcome import UNKNOWN, Outcome
+from metapac.outcome import Outcome
 from metapac.ranks import Level
-
-ON_INFEASIBLE = ("raise", "trivial")
-
-
-def check_on_infeasible(value: str) -> None:
-    """Raise InvalidInput unless ``value`` is one of ``ON_INFEASIBLE``.
-
-    Parameters
-    ----------
-    value : str
-        What was passed as ``on_infeasible``.
-    """
-    _checks.check_one_of("on_infeasible", value, ON_INFEASIBLE)
 
 
 class MetaPS(ThresholdSets):
@@ -194,11 +182,77 @@ class MetaPS(ThresholdSets):
             If the tasks are too few or too small; the message says what would work.
         """
         guarantee = self._make_guarantee()
-        new = self._collect(guarantee, scores, tasks, labels, classes, allow)
+        evidence = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
         if clusters is not None:
-            as_context(context, new.names.tolist())  # none of their tasks may be trained on
-            new = _draw_from_clusters(new, tasks, clusters, rng)
-        return self._calibrate_across(guarantee, new, context)
+            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context)
+        return self._calibrate_across(guarantee, evidence, context)
+
+    def calibrate_intervals(
+        self,
+        y: ArrayLike,
+        prediction: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        scale: ArrayLike | None = None,
+        *,
+        clusters: ClusterIds | None = None,
+        rng: int = 0,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Find the threshold of prediction intervals, from numbers that a model predicted.
+
+        The threshold is that of ``calibrate`` on `residual_scores`. The guarantee then speaks of
+        intervals, which ``predict_interval`` returns.
+
+        Parameters
+        ----------
+        y : array_like, shape (n,)
+            True values.
+        prediction : array_like, shape (n,)
+            Predicted values.
+        tasks : array_like, shape (n,)
+            Task of each example, as in ``calibrate``.
+        scale : array_like, shape (n,), optional
+            Scale of each residual, such as a predicted standard deviation; 1 by default.
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Clusters, as in ``calibrate``.
+        rng : int, default 0
+            Seed of the draw from clusters.
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the data to skip.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from metapac import MetaPS
+        >>> rng = np.random.default_rng(0)
+        >>> y, hospitals = rng.normal(50, 2, size=120 * 50), np.repeat(np.arange(120), 50)
+        >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
+        >>> method = method.calibrate_intervals(y, np.full(len(y), 50.0), hospitals)
+        >>> method.predict_interval([50.0, 60.0]).round(1)
+        array([[45.7, 54.3],
+               [55.7, 64.3]])
+        """
+        if self.per_class:
+            raise InvalidInput(
+                "calibrate_intervals is for numbers, which have no classes. Leave out {}.",
+                Parameter("per_class", True),
+            )
+        scores = score_numbers(y, prediction, tasks, scale)
+        self.calibrate(scores, tasks, clusters=clusters, rng=rng, context=context, allow=allow)
+        return self._name_columns(name_columns(y, prediction, tasks, scale))
 
     @classmethod
     def from_evidence(
@@ -258,8 +312,8 @@ class MetaPS(ThresholdSets):
         Parameters
         ----------
         scores : array_like, shape (n,) or (n, classes)
-            Scores as in ``calibrate``. If old and new scores differ in precision, the coarser one
-            is used for sets.
+            Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`.
+            If old and new scores differ in precision, the coarser one is used for sets.
         tasks : array_like, shape (n,)
             Task of each example. None of them may have been calibrated on before.
         labels : array_like, shape (n,), optional
@@ -285,11 +339,10 @@ class MetaPS(ThresholdSets):
         guarantee = self._make_guarantee()
         if classes is not None or np.ndim(scores) == 2:
             self._check_order(scores, classes)
-        new = self._collect(guarantee, scores, tasks, labels, classes, allow)
+        new = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
         if clusters is not None:
             rng = 0 if self._evidence.clusters is None else self._evidence.clusters.rng
-            as_context(self.context_, new.names.tolist())
-            new = _draw_from_clusters(new, tasks, clusters, rng)
+            new = draw_from_clusters(new, tasks, clusters, rng, self.context_)
         return self._calibrate_across(guarantee, self._evidence.join(new), self.context_)
 
     def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
@@ -310,13 +363,7 @@ class MetaPS(ThresholdSets):
             The numbers, in the precision of the scores.
         """
         self._check_not_per_class("task_threshold")
-        array = _scores.as_calibration_scores("scores", scores)
-        one_task = np.zeros(array.shape, np.int64)
-        guarantee = self._make_guarantee()
-        new = collect_evidence(guarantee, array, one_task)
-        _check_levels(guarantee, allow)
-        check_examples([0], one_task, array, allow=allow)
-        sent = new.thresholds[0, 0].astype(array.dtype)
+        sent = find_task_thresholds(self._make_guarantee(), scores, allow)
         return sent if len(sent) > 1 else sent[0]
 
     def combine(
@@ -354,28 +401,7 @@ class MetaPS(ThresholdSets):
         """
         self._check_not_per_class("combine")
         guarantee = self._make_guarantee()
-        if isinstance(task_thresholds, Mapping):
-            if tasks is not None:
-                raise InvalidInput("tasks must not be passed when task_thresholds is a mapping.")
-            tasks = list(task_thresholds)
-            task_thresholds = list(task_thresholds.values())
-        precision = coarsest_precision(_scores.get_precisions(task_thresholds))
-        array = _scores.as_score_array("task_thresholds", task_thresholds)
-        matrix = _scores.as_threshold_matrix(array, levels=len(guarantee.levels))
-        names = np.arange(len(matrix)) if tasks is None else _ids.as_task_ids(tasks)
-        _checks.check_same_length("task_thresholds", matrix, "tasks", names)
-        _ids.check_distinct(names.tolist())
-        _check_levels(guarantee, allow)
-        check_sites(names.tolist(), allow=allow)
-        unknown = np.full(len(matrix), UNKNOWN)
-        sent = Evidence(
-            _ids.as_task_names(names.tolist()),
-            (unknown if sizes is None else _ids.as_task_sizes(sizes, names))[:, None],
-            matrix.astype(np.float64)[:, None],
-            np.array([-np.inf]),  # sites do not send their lowest score
-            precision,
-        )
-        sent.check_certified(guarantee)
+        sent = read_task_thresholds(guarantee, task_thresholds, tasks, sizes, allow)
         return self._calibrate_across(guarantee, sent, context)
 
     @property
@@ -443,25 +469,8 @@ class MetaPS(ThresholdSets):
 
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""
-        rules = []
-        for part, outcome in zip(
-            self._evidence.parts(self.guarantee_), self._outcomes, strict=True
-        ):
-            sizes = part.sizes[outcome.used]
-            examples = None if np.any(sizes == UNKNOWN) else int(sizes.sum())
-            left_out = int(np.count_nonzero(~outcome.used))
-            rules.append(
-                Rule(
-                    part.label,
-                    part.guarantee.miss_rate,
-                    outcome.threshold,
-                    len(sizes),
-                    examples,
-                    left_out,
-                    bool(outcome.remark()),
-                )
-            )
-        return rules
+        parts = self._evidence.parts(self.guarantee_)
+        return [Rule.from_outcome(*pair) for pair in zip(parts, self._outcomes, strict=True)]
 
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_units(len(self.tasks_))
@@ -477,39 +486,12 @@ class MetaPS(ThresholdSets):
                 "Use metapac.tables.site_table and metapac.sites.combine_sites."
             )
 
-    def _collect(
-        self,
-        guarantee: Guarantee,
-        scores: ArrayLike,
-        tasks: Any,
-        labels: Any,
-        classes: Sequence[Any] | None,
-        allow: Iterable[str],
-    ) -> Evidence:
-        """Take the first step, on the scores of true labels or of all classes."""
-        _check_levels(guarantee, allow)
-        ids = _ids.as_task_ids(tasks)
-        matrix = read_class_matrix(scores, labels, classes)
-        if matrix is None:
-            new = collect_evidence(guarantee, scores, tasks, labels)
-        else:
-            _checks.check_same_length("scores", matrix.scores, "tasks", ids)
-            new = _collect_from_matrix(guarantee, matrix, tasks)
-        _check_meaning(new.names.tolist(), ids, scores, matrix, allow)
-        return new
-
     def _calibrate_across(
         self, guarantee: Guarantee, evidence: Evidence, context: Context | None
     ) -> Self:
         """Check that the tasks support the guarantee, then take the second step."""
         about = as_context(context, evidence.names.tolist())
-        demands = [part.demand() for part in evidence.parts(guarantee)]
-        feasible = [demand.is_feasible() for demand in demands]
-        if self.on_infeasible == "raise" and not all(feasible):
-            message = shortage.explain_too_few_tasks(demands)
-            if evidence.clusters is not None:
-                message = shortage.add_clusters(message, evidence.clusters)
-            raise InfeasibleGuarantee(message)
+        feasible = check_feasible(guarantee, evidence, self.on_infeasible)
         self._take_second_step(guarantee, evidence)
         self.context_ = about
         for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
@@ -570,188 +552,8 @@ class MetaPS(ThresholdSets):
         self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
 
 
-def _check_levels(guarantee: Guarantee, allow: Iterable[str]) -> None:
-    """Check that the levels of a guarantee are failure rates, not confidences."""
-    check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
-
-
-def _draw_from_clusters(evidence: Evidence, tasks: Any, clusters: ClusterIds, rng: int) -> Evidence:
-    """Return the evidence of one random task of each cluster."""
-    names = evidence.names.tolist()
-    return evidence.draw_from(match_clusters(names, _ids.as_task_ids(tasks), clusters), rng)
-
-
 def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:
     """Return the lowest and the highest score of a true label, if they are known."""
     if evidence.highest is None:
         return None
     return float(evidence.lowest.min()), float(evidence.highest.max())
-
-
-def _collect_from_matrix(guarantee: Guarantee, matrix: ClassMatrix, tasks: Any) -> Evidence:
-    """Return the evidence of a matrix; with ``per_class``, in the order of its columns."""
-    columns = {"classes": _ids.as_json_labels(matrix.classes)}
-    if not guarantee.per_class:
-        new = collect_evidence(guarantee, matrix.true_scores, tasks)
-    else:
-        new = collect_evidence(guarantee, matrix.true_scores, tasks, matrix.labels)
-        new = new.with_classes(matrix.classes)
-    return new._replace(columns=columns)
-
-
-def _check_meaning(
-    names: Iterable[Any], ids: Any, scores: Any, matrix: ClassMatrix | None, allow: Iterable[str]
-) -> None:
-    """Check that the data mean what they should, once their form is known to be right."""
-    if matrix is None:
-        array = _scores.as_calibration_scores("scores", scores)
-        check_examples(names, ids, array, allow=allow)
-    else:
-        check_examples(names, ids, matrix.scores, matrix.codes, classes=matrix.classes, allow=allow)
-
-
-class PS(ThresholdSets):
-    """Prediction sets for examples from one distribution: one application of the inequality.
-
-    With confidence ``1 - delta`` over the calibration examples, the sets miss the true label of a
-    new example from the same distribution at most a fraction ``epsilon`` of the time. On scores
-    pooled over tasks it says nothing about any one task. Calibrated on labelled examples of the
-    test task itself, it is the paper's PS-Test.
-
-    Parameters
-    ----------
-    epsilon : float
-        Miss rate allowed.
-    delta : float
-        Failure probability of the guarantee.
-    on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do if the examples are too few: raise ``InfeasibleGuarantee``, or keep every
-        label.
-
-    Attributes
-    ----------
-    threshold_ : float
-        The smallest score that is kept.
-    n_examples_ : int
-        Number of calibration examples.
-    promise_ : str
-        The guarantee in one sentence.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from metapac import PS
-    >>> method = PS(epsilon=0.1, delta=0.05).calibrate(np.linspace(0, 1, 101))
-    >>> method.threshold_
-    0.04
-    >>> method.predict_set([[0.7, 0.2, 0.01]])
-    array([[ True,  True, False]])
-    """
-
-    _kind = "PS"
-    epsilon: float
-    n_examples_: int
-
-    @reject_foreign_keywords
-    def __init__(self, *, epsilon: float, delta: float, on_infeasible: str = "raise") -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.on_infeasible = on_infeasible
-
-    def calibrate(
-        self,
-        scores: ArrayLike,
-        labels: ArrayLike | None = None,
-        *,
-        classes: Sequence[Any] | None = None,
-        context: Context | None = None,
-        allow: Iterable[str] = (),
-    ) -> Self:
-        """Find the threshold from labelled examples.
-
-        Parameters
-        ----------
-        scores : array_like, shape (n,) or (n, classes)
-            Scores of the true labels, or with ``labels`` those of all classes; higher means more
-            plausible.
-        labels : array_like, shape (n,), optional
-            True label of each example. Needed with scores of all classes, and only then.
-        classes : sequence, optional
-            Class of each column of ``scores``; by default the column names of a data frame, or 0,
-            1, ...
-        context : Context, optional
-            What the guarantee is about.
-        allow : iterable of str, default ()
-            Checks of the data to skip, such as "duplicates"; the message of a check names it.
-
-        Returns
-        -------
-        PS
-            The object itself, calibrated.
-
-        Raises
-        ------
-        InfeasibleGuarantee
-            If the examples are too few; the message says what would work.
-        """
-        check_on_infeasible(self.on_infeasible)
-        about = as_context(context)
-        matrix = read_class_matrix(scores, labels, classes)
-        if matrix is None and labels is not None:
-            raise InvalidInput("labels must not be passed with the scores of the true labels.")
-        array = (
-            _scores.as_calibration_scores("scores", scores)
-            if matrix is None
-            else matrix.true_scores
-        )
-        cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
-        check_levels(self.epsilon, None, self.delta, allow=allow)
-        _check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
-        if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
-            raise InfeasibleGuarantee(
-                shortage.explain_too_few_examples(self.epsilon, self.delta, n)
-            )
-        self.n_examples_ = n
-        self.context_ = about
-        self.columns_ = matrix and {"classes": _ids.as_json_labels(matrix.classes)}
-        self._set_threshold(cut_off)
-        return self._mark_calibrated(array.dtype)
-
-    @property
-    def promise_(self) -> str:
-        """The guarantee in one sentence, with its numbers and its assumptions."""
-        self.check_calibrated()
-        sentence = sentences.describe_example_guarantee(
-            self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
-        )
-        return sentence if self.threshold_ > -math.inf else f"{sentence} {sentences.TRIVIAL}"
-
-    def explain(self) -> str:
-        """Return the guarantee in plain words, for people who are not statisticians.
-
-        Returns
-        -------
-        str
-            What was checked, what holds, how sure one can be, and what it does not say.
-        """
-        self.check_calibrated()
-        trivial = self.threshold_ == -math.inf
-        rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
-        return explain_examples(self.epsilon, self.delta, rule, self._about())
-
-    def _basis(self) -> str:
-        return Words.from_context(self._about()).count_examples(self.n_examples_)
-
-    def _body(self) -> dict[str, Any]:
-        return {"columns": self.columns_, "evidence": {"examples": self.n_examples_}}
-
-    def _restore(self, body: dict[str, Any]) -> None:
-        check_on_infeasible(self.on_infeasible)
-        n = _checks.as_whole_number("examples", body["evidence"]["examples"])
-        cut_off = float(body["threshold"])
-        if cut_off > -math.inf and allowed_errors(n, self.epsilon, self.delta) < 0:
-            raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
-        self.n_examples_ = n
-        self.columns_ = body.get("columns")
-        self._set_threshold(cut_off)
-        self._mark_calibrated(as_precision(body["precision"]))

@@ -1,0 +1,184 @@
+"""Intervals from arrays: the threshold of residual scores, and the words of tables."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metapac import (
+    Context,
+    InfeasibleGuarantee,
+    InvalidInput,
+    MetaPS,
+    evaluate,
+    load,
+    residual_scores,
+)
+from metapac.calibration.intervals import name_columns, score_numbers
+from metapac.tables import calibrate_table, evaluate_table, predict_table
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+
+
+def draw_sites(sites: int = 40, rng: int = 0) -> pd.DataFrame:
+    """Return predictions with a scale, and the true numbers, at sites with 50 rows each."""
+    generator = np.random.default_rng(rng)
+    frame = pd.DataFrame({"site": np.repeat([f"{rng}-{i}" for i in range(sites)], 50)})
+    frame["guess"] = generator.normal(size=len(frame))
+    frame["sd"] = np.exp(generator.normal(scale=0.3, size=len(frame)))
+    frame["truth"] = frame.guess + frame.sd * generator.normal(size=len(frame))
+    return frame
+
+
+def calibrate(frame: pd.DataFrame, *, scaled: bool = True, **options: Any) -> MetaPS:
+    scale = frame.sd if scaled else None
+    return MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth, frame.guess, frame.site, scale, **options
+    )
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_arrays_give_what_a_table_gives(scaled: bool, tmp_path: Path) -> None:
+    frame, about = draw_sites(), Context(unit="clinic", example="patient")
+    ours = calibrate(frame, scaled=scaled, context=about)
+    scores = residual_scores(frame.truth, frame.guess, frame.sd if scaled else 1.0)
+    assert ours.threshold_ == MetaPS(**LEVELS).calibrate(scores, frame.site).threshold_
+    names: dict[str, Any] = {"prediction": "guess", "y": "truth"}
+    names |= {"scale": "sd"} if scaled else {}
+    table = calibrate_table(frame, task="site", **names, context=about, **LEVELS)
+    ours.save(tmp_path / "promise.json")
+    for predictor in (ours, load(tmp_path / "promise.json")):
+        assert predictor.columns_ == table.columns_
+        assert predictor.promise_ == table.promise_
+        assert predictor.explain() == table.explain()
+    assert "label" not in ours.explain() + ours.promise_
+    assert ("times its scale" in ours.explain()) == scaled
+    assert "label" in MetaPS(**LEVELS).calibrate(scores, frame.site).explain()  # as before
+
+
+def test_columns_of_a_new_table_are_known(tmp_path: Path) -> None:
+    promise, new = calibrate(draw_sites()), draw_sites(15, rng=1)
+    scores = residual_scores(new.truth, new.guess, new.sd)
+    by_table, by_array = evaluate_table(promise, new), evaluate(promise, scores, new.site)
+    assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
+    assert by_table.widths is not None
+    predict_table(promise, new, output=tmp_path / "intervals.parquet")
+    written = pd.read_parquet(tmp_path / "intervals.parquet")
+    low, high = promise.predict_interval(new.guess, new.sd).T
+    assert written.lower.tolist() == low.tolist()
+    assert written.upper.tolist() == high.tolist()
+
+
+def test_numbers_without_names_have_the_names_of_the_parameters() -> None:
+    frame = draw_sites()
+    y, prediction = frame.truth.to_numpy(), frame.guess.to_numpy()
+    method = MetaPS(**LEVELS).calibrate_intervals(y, prediction, frame.site)
+    assert method.columns_ == {"prediction": "prediction", "y": "y"}
+    with_scale = name_columns(y, prediction, frame.site.to_numpy(), 2.0)
+    assert with_scale == {"prediction": "prediction", "y": "y", "scale": "scale"}
+    same = name_columns(frame.truth.rename("site"), frame.guess, frame.site, None)
+    assert same == {"prediction": "prediction", "y": "y"}
+
+
+def test_new_tasks_are_added_as_intervals() -> None:
+    old, new = draw_sites(), draw_sites(10, rng=1)
+    grown = calibrate(old).add(residual_scores(new.truth, new.guess, new.sd), new.site)
+    whole = calibrate(pd.concat([old, new], ignore_index=True))
+    assert grown.promise_ == whole.promise_
+    assert grown.explain() == whole.explain()
+
+
+def test_one_task_of_each_cluster_is_drawn() -> None:
+    frame = draw_sites(60)
+    owners = {name: i // 2 for i, name in enumerate(frame.site.unique())}
+    scores = residual_scores(frame.truth, frame.guess, frame.sd)
+    ours = calibrate(frame, clusters=owners, rng=5)
+    expected = MetaPS(**LEVELS).calibrate(scores, frame.site, clusters=owners, rng=5)
+    assert ours.tasks_.tolist() == expected.tasks_.tolist()
+    assert ours.threshold_ == expected.threshold_
+    assert "new tasks of new clusters" in ours.promise_
+
+
+def test_calibrating_on_labels_again_speaks_of_labels() -> None:
+    frame = draw_sites()
+    method = calibrate(frame)
+    method.calibrate(residual_scores(frame.truth, frame.guess), frame.site)
+    assert method.columns_ is None
+    assert "the sets {label" in method.promise_
+
+
+def test_a_failed_call_changes_nothing() -> None:
+    method = calibrate(draw_sites())
+    before = method.promise_
+    few = draw_sites(3, rng=1)
+    with pytest.raises(InfeasibleGuarantee):
+        method.calibrate_intervals(few.truth, few.guess, few.site)
+    assert method.promise_ == before
+    assert method.columns_ is not None
+    assert "scale" in method.columns_
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [1.0]}, r"y and prediction must have the same shape, got \(1,\) and \(2,\)"),
+        ({"y": [1.0, math.nan]}, "y must be finite, got nan at position 1"),
+        ({"y": ["a", "b"]}, "y must be real numbers, got <U1"),
+        ({"tasks": [1, 2, 3]}, "y and tasks must have the same length, got 2 and 3"),
+        ({"tasks": "ohio"}, "tasks must"),
+        ({"scale": 0.0}, "scale must be finite and positive, got 0.0"),
+        ({"scale": [1.0]}, "prediction and scale must have the same shape"),
+        ({"y": [[1.0], [2.0]], "prediction": [[1.0], [2.0]]}, r"y must be one-dim.* \(2, 1\)"),
+        ({"y": 1.0, "prediction": 1.0}, r"y must be one-dimensional, got shape \(\)"),
+        (
+            {"y": pd.Series([1.0, 2.0]), "tasks": pd.Series([1, 2], index=[5, 6])},
+            "y and tasks are pandas columns with different indices",
+        ),
+    ],
+)
+def test_numbers_that_do_not_match_are_named(change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"y": [1.0, 2.0], "prediction": [1.0, 2.5], "tasks": [1, 2]}
+    given |= {"scale": None}
+    assert score_numbers(**given).tolist() == [0.0, -0.5]
+    with pytest.raises(InvalidInput, match=message):
+        MetaPS(**LEVELS).calibrate_intervals(**given | change)
+
+
+def test_numbers_have_no_classes() -> None:
+    method = MetaPS(**LEVELS, per_class=True)
+    message = "calibrate_intervals is for numbers, which have no classes. Leave out per_class=True."
+    with pytest.raises(InvalidInput, match=message):
+        method.calibrate_intervals([1.0], [1.0], ["a"])
+
+
+def test_a_scale_is_used_in_calibration_and_prediction_or_in_neither() -> None:
+    rng = np.random.default_rng(0)
+    tasks, scale = np.arange(60).repeat(40), rng.uniform(1, 3, 2400)
+    prediction = rng.normal(size=2400)
+    y = prediction + scale * rng.normal(size=2400)
+    plain = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate_intervals(y, prediction, tasks)
+    scaled = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
+    scaled.calibrate_intervals(y, prediction, tasks, scale)
+    with pytest.raises(InvalidInput, match="calibrated with a scale, and scale is missing"):
+        scaled.predict_interval([0.0])
+    with pytest.raises(InvalidInput, match="calibrated without a scale"):
+        plain.predict_interval([0.0], [2.0])
+    np.testing.assert_array_equal(
+        plain.predict_interval([0.0, 1.0]), plain.predict_interval([0.0, 1.0], 1.0)
+    )
+    assert np.ptp(scaled.predict_interval([0.0], [2.0])) == pytest.approx(
+        2 * np.ptp(scaled.predict_interval([0.0], [1.0]))
+    )
+
+
+def test_a_predictor_of_intervals_keeps_no_labels() -> None:
+    prediction, tasks = np.zeros(2400), np.arange(60).repeat(40)
+    y = np.random.default_rng(0).normal(size=2400)
+    promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate_intervals(y, prediction, tasks)
+    with pytest.raises(InvalidInput, match="calibrated for intervals. Use predict_interval"):
+        promise.predict_set([[0.1, 0.9]])

@@ -1,0 +1,79 @@
+"""What a report is made from: a promise, labelled scores, a monitor; and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metapac import BadArtefact, Context, InvalidInput, MetaCP, MetaPS
+from metapac.explanation.words import Words
+from metapac.monitoring import Monitor
+from metapac.report import Scored, report
+from metapac.report.inputs import open_data, open_monitor, open_promise
+from metapac.report.tables import Tabled
+from tests.report.conftest import calibrate, draw_scores
+
+
+def test_a_promise_is_a_file_or_a_calibrated_predictor(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="promise must be a promise file or a calibrated pred"):
+        report({"epsilon": 0.1})
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(BadArtefact, match="is not a metapac promise file"):
+        report(tmp_path / "other.json")
+
+
+def test_a_baseline_takes_no_labelled_tasks() -> None:
+    rng = np.random.default_rng(0)
+    method = MetaCP(epsilon=0.2, delta=0.2)
+    method.calibrate(rng.random(6000), np.repeat(np.arange(60), 100), rng.random(60))
+    with pytest.raises(InvalidInput, match="labelled cannot be used with MetaCP"):
+        report(method, Scored([0.5], ["a"]))
+
+
+def test_the_monitor_has_to_be_of_this_promise(
+    promise: MetaPS, calibration: Scored, tmp_path: Path
+) -> None:
+    tasks = draw_scores([f"later {i}" for i in range(6)], 5)
+    watched = Monitor(promise)
+    watched.add(tasks.scores, tasks.tasks, tasks.labels, batch="2026-01")
+    watched.save(tmp_path / "monitor.json")
+    for monitor in (watched, tmp_path / "monitor.json"):
+        html = report(promise, monitor=monitor)
+        assert "2026-01" in html
+        assert "from the monitor, after 6 hospitals" in html
+        with pytest.raises(InvalidInput, match="another"):
+            report(calibrate(calibration, epsilon=0.3), monitor=monitor)
+
+
+def test_a_promise_file_is_on_record(promise: MetaPS, tmp_path: Path) -> None:
+    promise.save(tmp_path / "promise.json")
+    loaded, facts = open_promise(tmp_path / "promise.json")
+    assert loaded.promise_ == promise.promise_
+    assert "promise.json" in str(facts)
+    same, facts = open_promise(promise)
+    assert same is promise
+    assert "promise.json" not in str(facts)
+
+
+def test_scores_are_in_arrays_in_a_table_or_evaluated(
+    promise: MetaPS, labelled: Scored, tmp_path: Path
+) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("site,score\nnew,0.5\n")
+    evaluation = labelled.evaluate(promise, false_alarm=0.05, allow=())
+    with ExitStack() as stack:
+        for nothing in (None, evaluation):
+            assert open_data(stack, "labelled", nothing, {}, None, promise) == (None, [])
+        assert open_data(stack, "labelled", labelled, {}, None, promise) == (labelled, [])
+        data, facts = open_data(stack, "calibration", table, {"task": "site"}, "id", promise)
+        assert isinstance(data, Tabled)
+        assert (data.columns, data.id) == ({"task": "site"}, "id")
+        assert "Calibration data" in str(facts)
+        assert "new.csv" in str(facts)
+
+
+def test_a_report_needs_no_monitor(promise: MetaPS) -> None:
+    assert open_monitor(None, promise, Words.from_context(Context())) == (None, [])
