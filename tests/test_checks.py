@@ -40,6 +40,19 @@ def test_not_a_whole_number(value: Any) -> None:
         _checks.as_whole_number("n", value)
 
 
+@pytest.mark.parametrize("value", [2, 0.5, np.float32(0.5), np.int8(3), 5e-324])
+def test_a_positive_number_is_returned_as_a_float(value: Any) -> None:
+    number = _checks.as_positive_number("x", value)
+    assert type(number) is float
+    assert number == value
+
+
+@pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, "3", None, True, [1.0]])
+def test_not_a_positive_number(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="^x must be a positive number, got "):
+        _checks.as_positive_number("x", value)
+
+
 def test_whole_numbers_have_the_shape_of_the_input() -> None:
     array = _checks.as_whole_numbers("n", [[1, 2], [3, 4]], minimum=1)
     assert array.dtype == np.int64

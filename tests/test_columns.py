@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from metapac import InvalidInput
-from metapac._columns import check_columns
+from metapac._columns import check_columns, find_names
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,14 @@ def test_classes_are_those_of_the_evidence_in_its_order() -> None:
     for named in (["b", "a"], ["a"], ["a", "b", "c"]):
         with pytest.raises(InvalidInput, match=r"columns.classes must be those of the evidence"):
             check_columns({"classes": named}, ("a", "b"))
+
+
+def test_names_of_series() -> None:
+    y, site = pd.Series([1.0, 2.0], name="stay"), pl.Series("site", ["ohio", "utah"])
+    assert find_names(task=site, y=y) == {"task": "site", "y": "stay"}
+    assert find_names("prediction", task=site, y=y) == {"task": "site", "y": "stay"}
+    assert find_names("stay", task=site, y=y) == {}
+    assert find_names(task=site, y=y.rename("site")) == {}
+    assert find_names(task=site, y=np.ones(2)) == {}
+    assert find_names(task=site, y=y.rename(0)) == {}
+    assert find_names(task=site, y=y.rename("")) == {}

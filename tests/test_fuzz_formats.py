@@ -33,7 +33,7 @@ from metapac.learners import MAML, MLP, ProtoNet, load_learner, save_weights, tr
 from metapac.learners.training import checkpoints
 from metapac.learners.training.checkpoints import FILE as CHECKPOINT
 from metapac.pilot import read_pilot
-from metapac.reproduce.run import LEARNER
+from metapac.reproduce.seed import LEARNER
 from metapac.scoring import Stored, read_stored
 from metapac.sites import Site, combine_sites, read_site
 from metapac.tables.explore import explore_table
@@ -320,9 +320,10 @@ def described_documents() -> dict[str, tuple[dict[str, Any], _document.Format]]:
         ),
         "learner": (
             {
-                "experiment": {"name": "glyphs"}, "data": "sha256:0", "pools": {"train": [3, 60]},
-                "epochs": 1, "episodes": 8, "best_epoch": 1, "validation_accuracy": 0.9,
-                "seconds": 1.0, "weights": "sha256:0", "device": "cpu",
+                "experiment": {"name": "glyphs"}, "training": {"data": "glyphs"}, "rng": 0,
+                "data": "sha256:0", "pools": {"train": [3, 60]}, "epochs": 1, "episodes": 8,
+                "best_epoch": 1, "validation_accuracy": 0.9, "seconds": 1.0, "accuracy": 0.9,
+                "weights": "sha256:0", "recipe": {"epochs": 1}, "device": "cpu",
                 "versions": {"python": "3.11"},
             },
             LEARNER,
@@ -347,7 +348,7 @@ def test_a_damaged_description_is_the_same_or_refused(
         path.write_bytes(damage(path.read_bytes(), draw))
     document = read_or_refuse(lambda path: _document.read(path, kind), path)
     assert document in (None, good) or forged
-    assert document is None or good.keys() <= document.keys() | {"seconds", "device"}
+    assert document is None or good.keys() <= document.keys() | {"seconds", "device", "recipe"}
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,7 @@ LAYERS = {
     ],
     "mathematics": [
         "_exact",
+        "_selection",
         "binomial",
         "ranks",
         "sentences",

@@ -52,6 +52,33 @@ def test_reference_numbers() -> None:
 
 @settings(max_examples=60)
 @given(
+    epsilon=st.floats(0.05, 0.5),
+    alpha=small,
+    delta=st.one_of(st.none(), small),
+    split=st.sampled_from(SPLITS),
+    tasks=st.integers(1, 120),
+    examples=st.integers(1, 60),
+)
+def test_one_half_of_the_data_determines_the_other(
+    epsilon: float, alpha: float, delta: float | None, split: Any, tasks: int, examples: int
+) -> None:
+    g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
+    result = planned(epsilon=epsilon, alpha=alpha, delta=delta, split=split)
+    size, count = result.examples_for(tasks), result.tasks_for(examples)
+    if size is None:
+        assert not supports(g, tasks, 10**6)
+    else:
+        assert supports(g, tasks, size)
+        assert not supports(g, tasks, size - 1)
+    if count is None:
+        assert not supports(g, 10**6, examples)
+    else:
+        assert supports(g, count, examples)
+        assert not any(supports(g, fewer, examples) for fewer in range(1, count)[-30:])
+
+
+@settings(max_examples=60)
+@given(
     epsilon=small,
     alpha=small,
     delta=st.one_of(st.none(), small),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from metapac import MetaPS, evaluate, plan, plots
+from metapac.assessment.counts import ClassMisses
 from metapac.assessment.evaluation import Evaluation
 from metapac.exceptions import MissingExtra
 from metapac.planning import Plan
@@ -130,6 +133,21 @@ def test_a_neglected_class_is_named_and_red() -> None:
     within, above = figure.axes[2].lines
     assert (within.get_xdata(), above.get_xdata()) == ([0], [1])
     assert above.get_color() == plots.LIMIT
+
+
+def test_a_class_is_red_by_the_rule_of_verdicts() -> None:
+    counts = {"a": (60, 9), "b": (60, 11), "c": (60, 20)}
+    classes = tuple(
+        ClassMisses(name, n, missed, *stats.binomtest(missed, n).proportion_ci())
+        for name, (n, missed) in counts.items()
+    )
+    evaluation = replace(assess(1, 2), classes=classes, epsilon=0.1)
+    within, above = plots.draw_evaluation(evaluation).axes[2].lines
+    red = [i for i, part in enumerate(classes) if part.is_above(0.1)]
+    assert red == [1, 2]
+    assert classes[1].low < 0.1  # although its two-sided interval holds epsilon
+    assert above.get_color() == plots.LIMIT
+    assert ([*np.ravel(within.get_xdata())], [*np.ravel(above.get_xdata())]) == ([0], red)
 
 
 def test_classes_with_a_guarantee_have_their_colours() -> None:

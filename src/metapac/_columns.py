@@ -11,6 +11,14 @@ from metapac.exceptions import InvalidInput
 _MEANINGS = ("task", "score", "label", "classes_column", "prediction", "y", "scale")
 
 
+def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
+    """Return the names of Series by their meaning, if all have one, and no two the same."""
+    names = {meaning: getattr(column, "name", None) for meaning, column in columns.items()}
+    texts = {meaning: name for meaning, name in names.items() if isinstance(name, str) and name}
+    distinct = {*reserved, *texts.values()}
+    return texts if len(distinct) == len(reserved) + len(columns) else {}
+
+
 def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | None) -> None:
     """Raise InvalidInput for columns that no calibration stores.
 

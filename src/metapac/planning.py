@@ -158,6 +158,42 @@ class Plan:
         size = _checks.as_whole_number("examples_per_task", examples_per_task)
         return Demand(self.guarantee, np.array([size]), np.array([count])).affordable()
 
+    def examples_for(self, tasks: int) -> int | None:
+        """Return how many labelled examples each task needs, if there are this many tasks.
+
+        Parameters
+        ----------
+        tasks : int
+            Number of tasks, all of one size.
+
+        Returns
+        -------
+        int or None
+            The smallest size; None if there are too few tasks, whatever their size.
+        """
+        count = np.array([_checks.as_whole_number("tasks", tasks)])
+        g = self.guarantee
+        sizes = sorted({_examples(g, level) for level in g.levels})
+        fit = (size for size in sizes if Demand(g, np.array([size]), count).is_feasible())
+        return next(fit, None)
+
+    def tasks_for(self, examples_per_task: int) -> int | None:
+        """Return how many tasks are needed, if each has this many labelled examples.
+
+        Parameters
+        ----------
+        examples_per_task : int
+            Number of labelled examples in each task.
+
+        Returns
+        -------
+        int or None
+            The smallest number of tasks; None if the tasks are too small, however many they are.
+        """
+        size = _checks.as_whole_number("examples_per_task", examples_per_task)
+        enough = (need.tasks for need in self.needs if need.examples_per_task <= size)
+        return next(enough, None)
+
     def curve(self, parameter: str = "alpha", values: ArrayLike | None = None) -> Curve:
         """Return what is needed as a function of one parameter of the guarantee.
 
@@ -366,8 +402,13 @@ def _needs(guarantee: Guarantee) -> tuple[Need, ...]:
 
 def _need(guarantee: Guarantee, number: int) -> Need:
     level = guarantee.levels[number]
+    return Need(min_tasks(guarantee, number), _examples(guarantee, level), level)
+
+
+def _examples(guarantee: Guarantee, level: Level) -> int:
+    """Return how many examples a task needs to count at a level."""
     examples = min_sample_size(guarantee.miss_rate, level.alpha_within)
-    return Need(min_tasks(guarantee, number), max(examples, guarantee.min_examples), level)
+    return max(examples, guarantee.min_examples)
 
 
 def compare_splits(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
@@ -405,8 +446,8 @@ def _option(demand: Demand) -> Option:
     # Infeasible: the same level as in the message of the exception, so that both ask for one size.
     small = [demand.too_small(level) for level in g.levels]
     last = usable[-1] if usable else min_tasks_over_levels(g, small)[1]
-    need = max(min_sample_size(g.miss_rate, g.levels[last].alpha_within), g.min_examples)
-    return Option(g.split, g.delta, tuple(allowed[level] + 1 for level in usable), need)
+    ranks = tuple(allowed[level] + 1 for level in usable)
+    return Option(g.split, g.delta, ranks, _examples(g, g.levels[last]))
 
 
 def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:

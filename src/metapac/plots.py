@@ -388,8 +388,8 @@ def _draw_class_errors(axes: Axes, evaluation: Evaluation) -> None:
     ends = [[p.error - p.low for p in classes], [p.high - p.error for p in classes]]
     epsilon = evaluation.epsilon
     limits = [epsilon[p.label] if isinstance(epsilon, Mapping) else epsilon for p in classes]
-    above = np.array([part.low for part in classes]) > limits
-    for colour, some in ((_COLOURS[0], ~above), (LIMIT, above)):  # red beyond doubt above epsilon
+    above = np.array([p.is_above(limit) for p, limit in zip(classes, limits, strict=True)])
+    for colour, some in ((_COLOURS[0], ~above), (LIMIT, above)):  # red: hardly by chance
         if some.any():
             bars = np.maximum(ends, 0)[:, some]
             axes.errorbar(

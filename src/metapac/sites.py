@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from metapac._columns import check_columns
 from metapac._types import Floats, PathLike
 from metapac._warnings import warn
 from metapac.calibration import MetaPS
-from metapac.context import Context
+from metapac.context import Context, as_context
 from metapac.evidence import Evidence, as_precision, coarsest_precision
 from metapac.exceptions import BadArtefact, InfeasibleGuarantee, InvalidInput, Message, Parameter
 from metapac.guarantee import Guarantee
@@ -38,6 +38,9 @@ FORMAT = _document.Format(
 )
 
 
+_ORIGINS = {"model": "model", "score": "score function"}  # what all sites must share
+
+
 @dataclass(frozen=True)
 class Site:
     """The message of a site: its threshold at each level, and how many examples it rests on.
@@ -58,6 +61,10 @@ class Site:
         The classes, if the guarantee is per class.
     columns : dict, optional
         Columns of the table that the scores come from, and the classes that have scores in it.
+    model : str, optional
+        Name of the model that gave the scores, if their table names it.
+    score : str, optional
+        Score function that gave them.
 
     Examples
     --------
@@ -78,12 +85,18 @@ class Site:
     precision: np.dtype[Any]
     classes: tuple[Any, ...] | None = None
     columns: dict[str, Any] | None = None
+    model: str | None = None
+    score: str | None = None
 
     def __post_init__(self) -> None:
-        try:
-            _schema.check(self.name, _schema.load_schema("site")["properties"]["site"])
-        except _schema.Fault as fault:
-            raise InvalidInput("{} {}.", Parameter("name"), fault.rule) from None
+        for parameter, key in (("name", "site"), ("model", "model"), ("score", "score")):
+            value = getattr(self, parameter)
+            if value is None and parameter != "name":
+                continue
+            try:
+                _schema.check(value, _schema.load_schema("site")["properties"][key])
+            except _schema.Fault as fault:
+                raise InvalidInput("{} {}.", Parameter(parameter), fault.rule) from None
         try:
             self._check_numbers()
         except InvalidInput as error:
@@ -158,7 +171,11 @@ class Site:
             "examples": list(self.examples),
             "thresholds": _document.encode_floats([list(row) for row in self.thresholds]),
             "precision": self.precision.name,
-            **({} if self.columns is None else {"columns": self.columns}),
+            **{
+                name: value
+                for name in ("columns", "model", "score")
+                if (value := getattr(self, name)) is not None
+            },
         }
         _document.write(path, body, FORMAT)
 
@@ -206,6 +223,8 @@ def read_site(path: PathLike) -> Site:
             as_precision(body["precision"]),
             None if body["classes"] is None else tuple(body["classes"]),
             body.get("columns"),
+            body.get("model"),
+            body.get("score"),
         )
     except InvalidInput as error:
         raise _document.inconsistent(path, FORMAT, error) from error
@@ -240,7 +259,8 @@ def combine_sites(
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the sites are too few: raise ``InfeasibleGuarantee``, or keep every label.
     context : Context, optional
-        What the guarantee is about: model, training sites, vocabulary.
+        What the guarantee is about: model, training sites, vocabulary. By default, the model is
+        the one that the sites name.
     allow : iterable of str, default ()
         Checks to skip: "task-names" takes sites whose names are alike for different sites.
 
@@ -257,13 +277,14 @@ def combine_sites(
     BadArtefact
         If a file is not a site file, or was edited or damaged.
     InvalidInput
-        If sites do not agree on the guarantee or on the order of classes, or two have one name or
-        names that are alike.
+        If sites do not agree on the guarantee, on the order of classes or on the model, or two
+        have one name or names that are alike.
 
     Warns
     -----
     CheckWarning
-        If sites have scores from different columns or of different precision.
+        If sites have scores from different columns or of different precision, or only some name
+        their model.
 
     Examples
     --------
@@ -289,11 +310,12 @@ def combine_sites(
     check_sites([site.name for _where, site in named], allow=allow)
     _warn_of_precision([site for _where, site in named])
     _warn_of_columns(named)
+    about = _add_origin(named, as_context(context))
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
     guarantee = ordered[0].guarantee
     try:
         return MetaPS.from_evidence(
-            guarantee, _join(ordered), on_infeasible=on_infeasible, context=context
+            guarantee, _join(ordered), on_infeasible=on_infeasible, context=about
         )
     except InfeasibleGuarantee as error:
         raise InfeasibleGuarantee(
@@ -366,6 +388,40 @@ def _check_class_order(named: list[tuple[str, Site]]) -> None:
                 f"{_checks.brief(expected)}. Run 'metapac site' with the same classes in the same "
                 "order everywhere."
             )
+
+
+def _add_origin(named: list[tuple[str, Site]], context: Context) -> Context:
+    """Return the context with the model and the score function that the sites name."""
+    for key in ("model", "score"):
+        stated = [(where, value) for where, site in named if (value := getattr(site, key))]
+        if not stated:
+            continue
+        (first_where, first), *others = stated
+        for where, other in others:
+            if other != first:
+                raise InvalidInput(
+                    "{} has scores of the {} {!r}, but {} of {!r}. A guarantee holds for one: use "
+                    "the same at every site.",
+                    *(where, _ORIGINS[key], other, first_where, first),
+                )
+        given = getattr(context, key)
+        if given not in (None, first):
+            raise InvalidInput(
+                "{} must be {!r}, which {} names as the {} of its scores, got {!r}. Leave it out.",
+                *(Parameter(key), first, first_where, _ORIGINS[key], given),
+            )
+        context = replace(context, **{key: first})
+    _warn_of_unnamed_models([site for _where, site in named])
+    return context
+
+
+def _warn_of_unnamed_models(sites: list[Site]) -> None:
+    """Warn if only some sites name their model, so that those of the others may differ."""
+    unnamed = [repr(site.name) for site in sites if site.model is None]
+    if 0 < len(unnamed) < len(sites):
+        names = f"site{'s' if len(unnamed) > 1 else ''} {_checks.listed(unnamed, shown=3)}"
+        text = f"{names} did not name the model, so it cannot be compared with that of the others."
+        warn(CheckWarning(Message(text)))
 
 
 def _warn_of_precision(sites: list[Site]) -> None:

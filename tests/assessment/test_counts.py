@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from metapac import judge
+from metapac.assessment.counts import ClassMisses
 from tests.helpers.labelled_sites import calibrate, get_scores, get_true_scores, run
 
 
@@ -49,3 +50,17 @@ def test_counts_of_each_task_and_class(frame: pd.DataFrame) -> None:
             for k, n in zip(("empty", "single", "full"), (0, 1, 3), strict=True)
         }
     )
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.3])
+def test_a_class_is_above_by_the_one_sided_limit_of_verdicts(epsilon: float) -> None:
+    apart = 0
+    for missed in range(61):
+        low, high = stats.binomtest(missed, 60).proportion_ci()
+        part = ClassMisses("a", 60, missed, low, high)
+        chance = stats.binom.sf(missed - 1, 60, epsilon)  # of as many misses, or more
+        assert part.is_above(epsilon) == (chance <= 0.05)
+        verdict = judge([60], [missed], epsilon=epsilon, alpha=0.1, delta=0.1)
+        assert part.is_above(epsilon) == (verdict.flagged == 1)
+        apart += part.is_above(epsilon) and low <= epsilon
+    assert apart  # the two-sided interval would call fewer of them above

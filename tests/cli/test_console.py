@@ -149,14 +149,27 @@ def hostile_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run_on_terminal(folder: Path, *words: str) -> bytes:
-    """Return what a command prints when both its streams are a terminal."""
+# Runs commands one after the other: starting Python for each would take far longer.
+COMMANDS = """
+import json, sys
+from metapac.cli import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["metapac", *words]
+    try:
+        main()
+    except SystemExit:
+        print("end of a command", flush=True)
+"""
+
+
+def run_on_terminal(folder: Path, commands: list[list[str]]) -> list[bytes]:
+    """Return what commands print when both their streams are a terminal."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    code = "from metapac.cli import main; main()"
     environment = os.environ | {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "200"}
     with subprocess.Popen(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
         stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, cwd=folder, env=environment,
     ) as process:  # fmt: skip
         os.close(theirs)
@@ -165,7 +178,8 @@ def run_on_terminal(folder: Path, *words: str) -> bytes:
             printed += part
         process.wait()
     os.close(ours)
-    return printed
+    assert process.returncode == 0, printed
+    return printed.split(b"end of a command\r\n")[:-1]
 
 
 def _read(descriptor: int) -> bytes:
@@ -180,7 +194,7 @@ def test_hostile_names_reach_no_terminal(hostile_table: Path, tmp_path: Path) ->
     levels = ["--epsilon", ".2", "--alpha", ".3", "--delta", ".1"]
     calibrate = ["calibrate", table, "--task", site, "--label", "y", *levels]
     csv = ["predict", "p.json", table]
-    for words in (
+    commands = [
         [*calibrate, "-o", "p.json"],
         [*calibrate, "--per-class", "-o", "c.json"],
         ["show", "p.json"],
@@ -191,8 +205,8 @@ def test_hostile_names_reach_no_terminal(hostile_table: Path, tmp_path: Path) ->
         ["evaluate", "c.json", table],
         ["calibrate", table, "--task", "nowhere", "--label", "y", *levels, "-o", "n.json"],
         ["calibrate", table, "--task", site, "--score", f"p_no{HOSTILE}?", *levels, "-o", "n.json"],
-    ):
-        printed = run_on_terminal(tmp_path, *words)
+    ]
+    for words, printed in zip(commands, run_on_terminal(tmp_path, commands), strict=True):
         assert printed, words
         assert b"\x1b]" not in printed, words
         assert b"\x1b[2J" not in printed, words

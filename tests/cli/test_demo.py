@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import Result
 
 from tests.helpers.commands import metapac
 
@@ -44,9 +45,19 @@ def read_table(text: str, border: str) -> dict[str, list[str]]:
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows if len(row) == 3}
 
 
-def test_the_demo_of_sites_shows_harm_and_price_on_one_screen(tmp_path: Path) -> None:
-    result = metapac("demo", "--data", "sites", "-o", tmp_path / "my demo")
+@pytest.fixture(scope="module")
+def sites_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """What the demo of sites prints, and the folder of its files, which has an awkward name."""
+    folder = tmp_path_factory.mktemp("demo") / "my demo"
+    result = metapac("demo", "--data", "sites", "-o", folder)
     assert result.exit_code == 0, result.output
+    return result, folder
+
+
+def test_the_demo_of_sites_shows_harm_and_price_on_one_screen(
+    sites_demo: tuple[Result, Path],
+) -> None:
+    result, folder = sites_demo
     assert len(result.output.splitlines()) <= 32
     text = " ".join(result.output.split())
     assert "at most 10% of the respondents get a list without the right label" in text
@@ -59,15 +70,16 @@ def test_the_demo_of_sites_shows_harm_and_price_on_one_screen(tmp_path: Path) ->
     assert plain > 90
     assert per_class < 10
     assert float(table["sets with both labels"][1][:-1]) > 50
-    names = {path.name for path in (tmp_path / "my demo").iterdir()}
+    names = {path.name for path in folder.iterdir()}
     assert names == {"plain.json", "per_class.json", "sites.png", "plain.html", "per_class.html"}
     assert "Reports, to open in a browser: " in text
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_the_pages_start_with_the_table_of_the_demo(page: str, tmp_path: Path) -> None:
-    result = metapac("demo", "--data", "sites", "-o", tmp_path)
-    printed = read_table(result.output, "│")
+def test_the_pages_start_with_the_table_of_the_demo(
+    page: str, sites_demo: tuple[Result, Path]
+) -> None:
+    printed = read_table(sites_demo[0].output, "│")
     shown = read_table((ROOT / page).read_text().partition("\n## ")[0], "|")
     for name in shown.keys() & printed.keys():
         for cell, expected in zip(shown[name], printed[name], strict=True):
@@ -78,9 +90,8 @@ def test_the_pages_start_with_the_table_of_the_demo(page: str, tmp_path: Path) -
     assert len(shown.keys() & printed.keys()) == 7
 
 
-def test_the_command_that_the_demo_proposes_works(tmp_path: Path) -> None:
-    result = metapac("demo", "--data", "sites", "-o", tmp_path / "my demo")
-    proposed = shlex.split(result.output.splitlines()[-1])
+def test_the_command_that_the_demo_proposes_works(sites_demo: tuple[Result, Path]) -> None:
+    proposed = shlex.split(sites_demo[0].output.splitlines()[-1])
     assert proposed[:2] == ["metapac", "show"]
     shown = metapac(*proposed[1:])
     assert shown.exit_code == 0, shown.output

@@ -73,6 +73,17 @@ def test_one_task_has_no_common_shift(folder: Path, tmp_path: Path) -> None:
     assert "Chance explains" not in facts["sentence"]
 
 
+def test_scores_of_another_model_are_refused(folder: Path) -> None:
+    promise = folder / "named.json"
+    table = ["calibrate", folder / "calibration.parquet", "--task", "site", "--label", "y"]
+    assert metapac(*table, *LEVELS, *WORDS, "--model", "net 1", "-o", promise).exit_code == 0
+    words = ["monitor", promise, folder / "same.csv", "--reference", folder / "calibration.parquet"]
+    other = metapac(*words, "--model", "net 2")
+    assert other.exit_code == 2
+    assert "--model must be 'net 1', the model that was calibrated, got 'net 2'" in other.stderr
+    assert metapac(*words, "--model", "net 1").exit_code == 0
+
+
 def test_bad_references(folder: Path, tmp_path: Path) -> None:
     few = pd.read_parquet(folder / "calibration.parquet")
     few[few.site < "old 05"].to_parquet(tmp_path / "few.parquet")

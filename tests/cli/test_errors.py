@@ -207,7 +207,7 @@ def test_bad_options_are_shown_as_they_are_typed(
             metapac("predict", csv_promise, good, "--columns", "p_a"),
             ["--columns must contain"],
         ),
-        (metapac("plan", *STRICT, "--tasks", 5), ["--tasks and --examples go together"]),
+        (metapac("plan", "--tasks", 0), ["--tasks must be a whole number"]),
         (metapac("plan", "--epsilon", 2, *STRICT[2:]), ["--epsilon must be a number"]),
         (metapac("plan", *STRICT, "--tasks", 0, "--examples", 5), ["--tasks must be a whole"]),
     ]:

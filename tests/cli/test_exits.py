@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,22 @@ WORDS = {
     "SIGTERM": "metapac: terminated.\n",
     "SIGHUP": "metapac: terminated, because its terminal was closed.\n",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def default_signals() -> Iterator[None]:
+    """Give programs the default signals, even where nohup, or a shell's ``&``, ignores some.
+
+    A program inherits what its parent ignores, but no handler: one that does nothing spares
+    these tests and is the default again in what they start.
+    """
+    numbers = [signal.Signals[name] for name, _ in SIGNALS if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def start(*words: Any, temporary: Path | None = None, code: str | None = None) -> Any:
@@ -236,6 +252,7 @@ def test_an_interrupted_training_says_how_to_resume(tmp_path: Path) -> None:
     run, options = tmp_path / "run", ["--epochs", 10**6, "--tasks", 4, "--device", "cpu"]
     process = start("train", tmp_path / "rows.npz", *options, "--episodes", 8, "-o", run)
     wait_for((run / "checkpoint.safetensors").exists, process)
+    process.send_signal(signal.SIGSTOP)  # it need not train meanwhile
     second = subprocess.run(
         [sys.executable, "-m", "metapac", "train", tmp_path / "rows.npz", "-o", run],
         capture_output=True,
@@ -246,6 +263,7 @@ def test_an_interrupted_training_says_how_to_resume(tmp_path: Path) -> None:
     assert f"run is in use by process {process.pid} on " in second.stderr
     assert second.stderr.endswith("(metapac train). Wait for it, or use another folder.\n")
     process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
     messages = process.communicate()[1]
     assert messages == "metapac: interrupted. Run the same command again to resume.\n"
     assert process.returncode == 130

@@ -16,7 +16,7 @@ from tests.helpers.honest_scores import SITES, draw_honest
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_honest_arrays_pass(seed: int) -> None:
+def test_honest_arrays_pass_without_warning(seed: int) -> None:
     labels, scores = draw_honest(np.random.default_rng(seed))
     names = [f"site {i}" for i in range(60)]
     tasks = np.array(names, dtype=object)[SITES]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac._types import Array, Counts
+from metapac.verdict._evidence import are_above
 
 
 class SetCounts(NamedTuple):
@@ -92,6 +93,21 @@ class ClassMisses(NamedTuple):
     def error(self) -> float:
         """Fraction of the examples that is missed; NaN without examples."""
         return self.missed / self.examples if self.examples else math.nan
+
+    def is_above(self, epsilon: float) -> bool:
+        """Return whether the miss rate is shown to exceed a limit, by the rule for single tasks.
+
+        Parameters
+        ----------
+        epsilon : float
+            The limit.
+
+        Returns
+        -------
+        bool
+            True if it does with 95% confidence, one-sided, for this class alone.
+        """
+        return bool(are_above(np.array([self.examples]), np.array([self.missed]), epsilon)[0])
 
 
 class Tally(NamedTuple):

@@ -8,9 +8,10 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from metapac._version import __version__
+from metapac.cli.help_text import PlainGroup
 
 # In the order in which people need them. Each repeats the first line of the command's help, so
 # that the list of commands can be printed without importing any of them.
@@ -73,7 +74,7 @@ def _report_usage_errors() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-class _Group(TyperGroup):
+class _Group(PlainGroup):
     """A group of placeholders, each replaced by its command when the command is called."""
 
     def __init__(self, **settings: Any) -> None:
@@ -100,7 +101,7 @@ class _Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help of the group from the placeholders, without importing any command."""
-        plain = TyperGroup(commands=dict(self.commands), params=self.params, help=self.help)
+        plain = PlainGroup(commands=dict(self.commands), params=self.params, help=self.help)
         plain.format_help(ctx, formatter)
 
 
@@ -127,7 +128,6 @@ def _options(
         bool,
         typer.Option(
             "--version",
-            metavar="",
             callback=_print_version,
             is_eager=True,
             help="Print the version and exit.",

@@ -11,7 +11,7 @@ from metapac._document import encode_floats
 from metapac._visible import visible
 from metapac.calibration import MetaPS
 from metapac.cli import console
-from metapac.explanation.paragraphs import summarise_limits
+from metapac.explanation.limits import summarise_limits
 
 
 def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: Any) -> None:

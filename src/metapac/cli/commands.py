@@ -15,12 +15,13 @@ from typer.main import get_command
 
 from metapac._masking import mask
 from metapac.cli.errors import report_errors
+from metapac.cli.help_text import PlainHelp
 
-# How the help shows the value of an option, by its type; a flag takes no value.
-_METAVARS = {bool: "", int: "NUMBER", float: "NUMBER", Path: "FILE"}
+# How the help shows the value of an option, by its type.
+_METAVARS = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
 
 
-class Command(TyperCommand):
+class Command(PlainHelp, TyperCommand):
     """A command that reports errors and warnings in one line each."""
 
     def invoke(self, ctx: Any) -> Any:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from metapac.cli.commands import add_command
 from metapac.cli.console import make_table, print_json, print_line, stdout
+from metapac.cli.help_text import PlainGroup
 from metapac.cli.options import AsJson, Home
 from metapac.cli.progress import progress_bar
 from metapac.datasets.catalogue import CATALOGUE, DataSet, get_data_set
@@ -163,6 +164,7 @@ def check(name: Name, *, folder: Folder = None, home: Home = None, as_json: AsJs
 
 data = typer.Typer(
     name="data",
+    cls=PlainGroup,
     help="Fetch, prepare and check the data sets of the paper.",
     no_args_is_help=True,
     add_completion=False,

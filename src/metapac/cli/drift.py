@@ -26,6 +26,7 @@ def report_drift(
     given: dict[str, Any],
     reading: TableOptions,
     *,
+    model: str | None = None,
     as_json: bool,
 ) -> None:
     """Compare the scores of new tasks with those of calibration, and print what is unusual.
@@ -42,6 +43,8 @@ def report_drift(
         Columns by parameter of ``compare_tables``.
     reading : TableOptions
         How to read the tables.
+    model : str, optional
+        Name of the model that gave the scores of the new tasks.
     as_json : bool
         Whether to print JSON.
     """
@@ -53,7 +56,7 @@ def report_drift(
         per_class = getattr(predictor, "classes_", None) is not None
         columns = fill_new(read_origin(source), given, labelled=False, per_class=per_class)
         drift = compare_tables(
-            predictor, source, reference, connection=source.connection, **columns
+            predictor, source, reference, model=model, connection=source.connection, **columns
         )
     words = Words.from_context(predictor.context_)
     if as_json:

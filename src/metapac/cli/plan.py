@@ -18,6 +18,7 @@ from metapac.cli.console import print_json, print_line
 from metapac.cli.errors import make_renderer
 from metapac.cli.options import AsJson
 from metapac.cli.parsing import parse_allowed, parse_delta
+from metapac.cli.plan_halves import Half, print_half
 from metapac.cli.plan_results import (
     PlanResult,
     find_class_offers,
@@ -100,10 +101,18 @@ class _YourTasks:
         ),
     ] = None
     tasks: Annotated[
-        int | None, _task_option(help="Number of tasks, if all have the same size.")
+        int | None,
+        _task_option(
+            help="Number of tasks, if all have the same size. Without --examples, the size that "
+            "they need is printed.",
+        ),
     ] = None
     examples: Annotated[
-        int | None, _task_option(help="Number of labelled examples in each of --tasks.")
+        int | None,
+        _task_option(
+            help="Number of labelled examples in each of --tasks. Without --tasks, the number of "
+            "tasks needed is printed.",
+        ),
     ] = None
 
     @property
@@ -112,6 +121,13 @@ class _YourTasks:
         if self.tasks is None or self.examples is None:
             return None
         return self.tasks, self.examples
+
+    @property
+    def half(self) -> Half | None:
+        """The number of tasks or their size, if only one of them is given."""
+        if (self.tasks is None) == (self.examples is None):
+            return None
+        return Half(self.tasks, self.examples)
 
 
 def plan(
@@ -142,6 +158,7 @@ def plan(
     Examples:
 
         metapac plan --epsilon 0.1 --alpha 0.1 --delta 0.05
+        metapac plan --tasks 60
         metapac plan scores.parquet --task site
         metapac plan scores.parquet --task site --label y --per-class
     """
@@ -151,6 +168,10 @@ def plan(
     classes = max(levels.number_of_classes, len(sizes or ()))
     if sizes is not None and plot is None and not has_levels:
         print_offers(find_class_offers(sizes, classes), sizes, as_json=as_json)
+        return
+    half = your_tasks.half
+    if half is not None and plot is None and not has_levels:
+        print_half(half, classes, as_json=as_json)
         return
     numbers = _parse_levels(levels)
     result = PlanResult.compute(
@@ -163,9 +184,12 @@ def plan(
     if plot is not None:
         _draw(result.plans, numbers, plot)
     if as_json:
-        print_json(summarise(result))
+        yours = {} if half is None else {"your_tasks": half.complete(result.plans["joint"])}
+        print_json(summarise(result) | yours)
         return
     print_result(result, classes)
+    if half is not None:
+        print_line(half.describe(result.plans["joint"]))
     if plot is not None:
         print_line(f"Plot of the data needed against alpha written to {plot}")
 
@@ -200,7 +224,7 @@ def _parse_levels(levels: _Levels) -> dict[str, Any]:
         raise InvalidInput(
             f"pass {' and '.join(missing)}{too}, to see what a guarantee needs. To see which "
             "guarantees your tasks support, leave out --epsilon, --alpha, --delta and --plot, and "
-            "pass a table with --task, or --sizes."
+            "pass a table with --task, or --sizes, --tasks or --examples."
         )
     return given | {"delta": parse_delta(str(levels.delta))}
 
@@ -228,11 +252,10 @@ def _task_sizes(
 
 def _check_pairs(scores: list[str] | None, your_tasks: _YourTasks) -> None:
     """Raise if the options that describe tasks do not go together."""
-    if (your_tasks.tasks is None) != (your_tasks.examples is None):
-        raise InvalidInput("--tasks and --examples go together: pass both, or neither.")
     if (scores is None) != (your_tasks.task is None):
         raise InvalidInput("a table and --task go together: pass both, or neither.")
-    if your_tasks.equal_tasks is not None and (your_tasks.sizes or scores is not None):
+    equal = your_tasks.tasks is not None or your_tasks.examples is not None
+    if equal and (your_tasks.sizes or scores is not None):
         raise InvalidInput(
             "--tasks and --examples are for tasks that all have the same size. Leave them out if "
             "there is a table or --sizes."

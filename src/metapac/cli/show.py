@@ -188,10 +188,9 @@ def _describe_site(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:
-    from metapac import pilot
+    from metapac.pilot.exploration import FORMAT, read_pilot
 
-    explored = pilot.read_pilot(path)
-    body = _document.read(path, pilot.FORMAT)
+    explored, body = read_pilot(path), _document.read(path, FORMAT)
     tasks = console.format_count(len(explored.tasks), "pilot task")
     examples = console.format_count(explored.examples, "example")
     text = (

@@ -38,9 +38,9 @@ def site(
     r"""Write the few numbers that a site sends to the coordinator.
 
     All rows of the table are one task. Only thresholds, the number of examples (of each class, with
-    --per-class) and the names of columns and classes leave the site. There is a threshold for each
-    level, or a single one with --split tight. Every site must use the same options; the coordinator
-    then runs 'metapac combine'.
+    --per-class) and the names of columns, classes and, if the table has one, the model leave the
+    site. There is a threshold for each level, or a single one with --split tight. Every site must
+    use the same options; the coordinator then runs 'metapac combine'.
 
     Example:
 

@@ -19,15 +19,17 @@ from metapac.cli.learner import build_learner
 from metapac.cli.options import Device, Home
 from metapac.cli.recipes import choose_recipe
 from metapac.cli.train_options import EpisodeOptions, TrainingOptions
+from metapac.cli.training_data import load_training_pools
 from metapac.cli.vector_options import LEARNERS, VectorOptions, build_vector_learner
 from metapac.cli.vectors import Vectors, read_vectors
-from metapac.datasets.pools import load_pools, load_run_pools
+from metapac.datasets.pools import load_run_pools
 from metapac.datasets.runs import read_run
 from metapac.evaluation import PoolStudy
 from metapac.evaluation.pool_sizes import join_groups
 from metapac.evaluation.seeds import seed_folder
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.pools import Pools, split_classes, split_groups
+from metapac.tasks.reuse import ClassReuse
 
 if TYPE_CHECKING:
     from metapac.learners.training.history import Epoch
@@ -317,12 +319,13 @@ def _train(
     options: LearnerOptions,
     progress: Progress,
     seed: int,
-) -> tuple[Any, Pools[Any]]:
-    """Return a trained learner and the pools; a training that was interrupted resumes."""
+) -> tuple[Any, Pools[Any], tuple[str, ...]]:
+    """Return a trained learner, the pools and notes; a training that was interrupted resumes."""
     library = _optional.require(
         "metapac.learners.training.train", extra="torch", purpose="training"
     )
-    loaded = load_pools(data, ways=tasks.ways, rng=seed, home=options.home)
+    shape: dict[str, Any] = {"shots": tasks.shots, "queries": EpisodeOptions.queries}
+    loaded, notes = load_training_pools(data, **shape, ways=tasks.ways, rng=seed, home=options.home)
     training = TrainingOptions(
         recipe=options.recipe or "paper",
         epochs=options.epochs,
@@ -343,18 +346,22 @@ def _train(
         loaded.pools.train,
         loaded.pools.validation,
         ways=tasks.ways,
-        shots=tasks.shots,
-        queries=EpisodeOptions.queries,
+        **shape,
         device=options.device,
         checkpoint=seed_folder(folder, seed) / "training",
         rng=seed,
         on_epoch=on_epoch,
     )
-    return learner, loaded.pools
+    return learner, loaded.pools, notes
 
 
 def _build_study(
-    learner: Any, pools: Pools[Any], *, tasks: TaskOptions, epsilon: float
+    learner: Any,
+    pools: Pools[Any],
+    notes: tuple[str, ...] = (),
+    *,
+    tasks: TaskOptions,
+    epsilon: float,
 ) -> PoolStudy:
     """Return the study of a learner; groups are divided anew in each draw, none used twice."""
     calibration, test = pools.calibration, pools.test
@@ -368,7 +375,7 @@ def _build_study(
         calibration = test = join_groups(calibration, test)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_QUIET)
-        return PoolStudy(
+        study = PoolStudy(
             learner,
             calibration,
             test,
@@ -377,3 +384,14 @@ def _build_study(
             predictor=pools.validation,
             epsilon=epsilon,
         )
+    study.notes = (*study.notes, *_describe_reuse(study, tasks.ways), *notes)
+    return study
+
+
+def _describe_reuse(study: PoolStudy, ways: int) -> tuple[str, ...]:
+    """Return a note if calibration tasks share classes, with the counts that are expected."""
+    pool, tasks = study.calibration, study.tasks
+    classes, draws = len(pool.names), tasks * ways
+    if pool.unit == "group" or pool.transform is not None or draws <= classes:
+        return ()
+    return (ClassReuse(tasks, classes, draws / classes, ways**2 / classes).describe(),)
