@@ -91,15 +91,15 @@ def _count_tasks(results: Sequence[Result]) -> str:
     fewer = [f"{count:,} in *{title}*" for title, count in counts.items() if count < usual]
     words = f"Accuracy is measured on {usual:,} new tasks of the test pool for each seed"
     words += f" ({enumerate_names(fewer)})" if fewer else ""
-    halves = [
-        (high - low) / 2
+    intervals = [
+        learner["accuracy_interval"]
         for result in results
         for learner in result.learners
-        for low, high in [learner.get("accuracy_interval", (0.0, 0.0))]
+        if "accuracy_interval" in learner
     ]
-    if any(halves):
-        words += f", which tell that of a seed to ±{100 * max(halves):.1f} points"
-        words += " or better"
+    if intervals:
+        half = 100 * max(high - low for low, high in intervals) / 2
+        words += f"; they tell that of one seed to \N{PLUS-MINUS SIGN}{half:.1f} points or better"
     return f"{words}. Its interval is Student's t over the seeds."
 
 
@@ -114,7 +114,7 @@ def state_first_epochs(result: Result) -> str:
     if not first or not others:
         return ""
     seeds = enumerate_names(
-        [f"seed {learner['rng']} (of {learner['epochs']})" for learner in first]
+        [f"of {learner['epochs']} epochs in seed {learner['rng']}" for learner in first]
     )
     pairs = [
         f"{span([learner[name] for learner in first], '.1%')} against "
@@ -122,9 +122,9 @@ def state_first_epochs(result: Result) -> str:
         for name in ("validation_accuracy", "accuracy")
     ]
     return (
-        f"In *{result.title}*, the best epoch was the first in {seeds}. Validation accuracy, by "
-        f"which it was chosen, is {pairs[0]} in the other seeds, and accuracy on new tasks "
-        f"{pairs[1]}. That is why the intervals over these seeds are wide."
+        f"In *{result.title}*, the best was the first {seeds}. Validation accuracy, which chooses "
+        f"the epoch, is {pairs[0]} in the other seeds, and accuracy on new tasks {pairs[1]}. That "
+        "is why the intervals over these seeds are wide."
     )
 
 
@@ -132,11 +132,11 @@ def _published_table(results: Sequence[Result]) -> str:
     rows = []
     for result in results:
         ours = [link(result.title), accuracy(result)]
-        form = "**{:.2%}**"
+        bold = "**"
         for each, gap in zip(result.experiment.published, _gaps(result), strict=True):
-            known = form.format(each.accuracy)
+            known = f"{bold}{each.accuracy:.2%}{bold}"
             rows.append([*ours, known, f"{gap:+.1f}", each.learner, each.source])
-            ours, form = ["", ""], "{:.2%}"
+            ours, bold = ["", ""], ""
     header = ["experiment", "accuracy", "published", "gap", "published learner", "source"]
     return table(header, rows, aligned="lrrrll") if rows else ""
 

@@ -15,7 +15,9 @@ from experiments.results_page.markdown import (
 from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result
 from metapac.evaluation.neighbours import PROMISES
-from metapac.verdict.wording import HOLDS, VIOLATED
+from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+
+NOBODY = "none of them"
 
 
 def _known(results: Sequence[Result]) -> list[Result]:
@@ -29,8 +31,14 @@ def find(results: Sequence[Result]) -> str:
         return ""
     return (
         f"Related methods promise less. Of {len(known)} experiments, the criterion of Meta-PS is "
-        f"violated by {_counts(known, VIOLATED)}; it holds for {_counts(known, HOLDS)}."
+        f"violated by {_counts(known, VIOLATED)}; it holds for {_counts(known, HOLDS)}"
+        f"{_state_undecided(known)}."
     )
+
+
+def _state_undecided(known: Sequence[Result]) -> str:
+    counts = _counts(known, UNDECIDED)
+    return "" if counts == NOBODY else f", and we cannot tell yet for {counts}"
 
 
 def _counts(known: Sequence[Result], verdict: str) -> str:
@@ -40,7 +48,7 @@ def _counts(known: Sequence[Result], verdict: str) -> str:
         lines = [result.line(name) for result in known]
         count = sum(line.verdict == verdict and line.feasible for line in lines)
         parts += [f"{name} in {count}"] if count else []
-    return enumerate_names(parts) if parts else "none of them"
+    return enumerate_names(parts) if parts else NOBODY
 
 
 def section(results: Sequence[Result]) -> str:

@@ -134,17 +134,18 @@ def _verdicts(results: Sequence[Result], method: str) -> dict[str, list[str]]:
 
 
 def _state_meta_ps(results: Sequence[Result]) -> str:
-    parts = []
+    parts: list[str] = []
     for method in SPLITS:
         found = _verdicts(results, method)
         judged = sum(map(len, found.values())) - len(found[SHORT])
-        words = f"{all_or(len(found[HOLDS]), judged)} for the {method.split()[-1]} split"
+        words = all_or(len(found[HOLDS]), judged)
+        words += "" if parts else " experiments with enough data"
+        words += f" for the {method.split()[-1]} split"
         parts.append(words + _exceptions(found, (UNDECIDED, VIOLATED, SHORT)))
     return (
         "**Meta-PS** keeps at least 1 - alpha of new tasks within epsilon, at "
-        f"{percent(CONFIDENCE)} confidence, in these of the experiments with enough data: "
-        f"{enumerate_names(parts)}. So few draws cannot test delta: see [what a mark does not "
-        "say](#what-a-mark-does-not-say)."
+        f"{percent(CONFIDENCE)} confidence, in {enumerate_names(parts)}. So few draws cannot test "
+        "delta: see [what a mark does not say](#what-a-mark-does-not-say)."
     )
 
 
@@ -245,7 +246,8 @@ def _what_marks_do_not_say(results: Sequence[Result]) -> str:
     return join(
         [
             "### What a mark does not say",
-            words + f"The {judged} marks of Meta-PS, one for each split and experiment with enough "
+            words
+            + f"The {judged} verdicts on Meta-PS, one for each split and experiment with enough "
             "data, are not corrected for their number. And no mark tests delta: even if none of "
             f"the {enumerate_names([str(count) for count in counts], 'or')} draws of an experiment "
             f"failed, its probability of failure could be as high as {percent(missed, '.1%')}, and "

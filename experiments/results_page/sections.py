@@ -17,7 +17,7 @@ from experiments.results_page.markdown import (
     table,
     with_interval,
 )
-from experiments.results_page.splits import SPLITS, TIGHT
+from experiments.results_page.splits import SPLITS, TIGHT, count_zero
 from experiments.results_page.stored import Result
 from metapac.evaluation import MethodSummary, Rows
 from metapac.evaluation.intervals import CONFIDENCE, MIN_SEEDS
@@ -194,10 +194,7 @@ def _zero_thresholds(result: Result) -> list[str]:
     """Return where a threshold of 0 keeps every label although there are enough data."""
     found = []
     for method, delta in result.keys:
-        by_seed = result.rows(method, delta) if method in SPLITS else []
-        zero = sum(
-            len(np.unique(rows.draw[rows.feasible & (rows.threshold <= 0)])) for rows in by_seed
-        )
+        zero = count_zero(result, method, delta) if method in SPLITS else 0
         if zero:
             name = _full_name(result, result.line(method, delta))
             draws = result.seeds * result.draws

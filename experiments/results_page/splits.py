@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from experiments.results_page.markdown import (
     NONE,
     SHORT,
@@ -26,15 +28,30 @@ FIGURE = "small_tasks.png"
 
 def find(results: Sequence[Result]) -> str:
     """Return how much smaller the joint split makes the sets, on large tasks and on small ones."""
-    known = [result for result in results if result.has(EVEN, JOINT)]
-    savings = [_saving(result) for result in known if result.line(EVEN).feasible]
-    words = f"Our joint split makes the sets of the paper's even split smaller by {_range(savings)}"
+    known = [result for result in results if result.has(EVEN, JOINT) and result.line(EVEN).feasible]
+    savings = [_saving(result) for result in known if not count_zero(result, EVEN)]
+    parts = [f"by {_range(savings)}"] if savings else []
+    parts += [
+        f"by {_range([_saving(result)])} in *{result.title}*, where the even split keeps every "
+        f"label in {zero} of {result.seeds * result.draws} draws"
+        for result in known
+        if (zero := count_zero(result, EVEN))
+    ]
+    words = f"Our joint split makes the sets of the paper's even split smaller {', '.join(parts)}"
     by_size = [sizes_of_tasks(result) for result in has_small_tasks(results)]
     if by_size:
         count = min(min(evaluations) for evaluations in by_size)
         small = [_saving(each[count]) for each in by_size if count in each]
         words += f", and by {_range(small)} where a calibration task has only {count} examples"
     return f"{words}."
+
+
+def count_zero(result: Result, method: str, delta: float | None = None) -> int:
+    """Return in how many draws a threshold of zero keeps every label although data suffice."""
+    return sum(
+        len(np.unique(rows.draw[rows.feasible & (rows.threshold <= 0)]))
+        for rows in result.rows(method, delta)
+    )
 
 
 def _range(savings: Sequence[float]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,11 @@ def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
     if ids.dtype.kind in "iuU":
         return ids
     return _as_texts(ids, (datetime.date, np.datetime64, bool, np.bool_))
+
+
+def keep_tasks(tasks: ArrayLike | Iterable[object]) -> ArrayLike | Iterable[object]:
+    """Return task ids that can be read more than once: a generator becomes a list."""
+    return list(tasks) if isinstance(tasks, Iterator) else tasks
 
 
 def as_date_name(value: Any) -> str:

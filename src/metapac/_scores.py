@@ -13,9 +13,32 @@ from metapac._checks import brief, on_host
 from metapac._types import Array, Floats
 from metapac.exceptions import InvalidInput, Parameter
 
+# What to pass instead, what to do if one is missing, and what is taken for tasks.
+_SCORES = (
+    "Pass probabilities, log-probabilities or negative distances.",
+    "drop the example; in prediction, inf keeps the label.",
+    "scores",
+)
+
 
 def as_score_array(name: str, scores: ArrayLike) -> Floats:
     """Return ``scores`` as a NumPy array of the same precision; integers become float64."""
+    return _as_real_array(name, scores, *_SCORES)
+
+
+def as_number_array(name: str, values: ArrayLike, *, beside_tasks: bool = False) -> Floats:
+    """Return numbers that are not scores, such as predictions, as float64.
+
+    With ``beside_tasks``, texts may be tasks that were passed in the wrong place.
+    """
+    words = "Pass one number for each example.", "drop the example.", name if beside_tasks else ""
+    return _as_real_array(name, values, *words).astype(np.float64)
+
+
+def _as_real_array(
+    name: str, scores: ArrayLike, remedy: str, if_missing: str, swapped: str
+) -> Floats:
+    """Return numbers as an array; messages end with remedies for what these numbers are."""
     if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
         masked = int(np.ma.getmaskarray(scores).sum())
         raise InvalidInput(
@@ -30,11 +53,11 @@ def as_score_array(name: str, scores: ArrayLike) -> Floats:
             "Pass one flat array of scores and one task id for each."
         ) from error
     if array.dtype.kind == "O":
-        array = _objects_as_floats(name, array)
+        array = _objects_as_floats(name, array, if_missing, swapped)
     if array.dtype.kind not in "iuf":
         raise InvalidInput(
-            f"{name} must be real numbers, got {array.dtype}. Pass probabilities, "
-            f"log-probabilities or negative distances.{_swap_hint(array.dtype.kind in 'USO')}"
+            f"{name} must be real numbers, got {array.dtype}. {remedy}"
+            f"{_swap_hint(swapped, array.dtype.kind in 'USO')}"
         )
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -150,17 +173,16 @@ def get_precisions(values: Any) -> list[np.dtype[Any]]:
     return [as_score_array("task_thresholds", item).dtype for item in items]
 
 
-def _objects_as_floats(name: str, array: Array) -> Floats:
+def _objects_as_floats(name: str, array: Array, if_missing: str, swapped: str) -> Floats:
     for position, value in enumerate(array.ravel()):
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise InvalidInput(
                 f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}. Convert them to floats. Where one is missing, drop the "
-                "example; in prediction, inf keeps the label."
-                f"{_swap_hint(isinstance(value, str))}"
+                f"position {position}. Convert them to floats. Where one is missing, {if_missing}"
+                f"{_swap_hint(swapped, isinstance(value, str))}"
             )
     return array.astype(np.float64)
 
 
-def _swap_hint(suspected: bool) -> str:
-    return " Were scores and tasks swapped?" if suspected else ""
+def _swap_hint(name: str, suspected: bool) -> str:
+    return f" Were {name} and tasks swapped?" if name and suspected else ""

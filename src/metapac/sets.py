@@ -118,7 +118,7 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     array([-1., -0.])
     """
     _checks.check_same_index("y", y, "prediction", prediction)
-    target = _scores.as_score_array("y", y).astype(np.float64)
+    target = _scores.as_number_array("y", y)
     centre, width = _centre_and_scale(prediction, scale)
     _scores.check_finite("y", target)
     _checks.check_same_shape("y", target, "prediction", centre)
@@ -198,8 +198,8 @@ def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, floa
 
 
 def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, Floats]:
-    centre = _scores.as_score_array("prediction", prediction).astype(np.float64)
-    width = _scores.as_score_array("scale", scale).astype(np.float64)
+    centre = _scores.as_number_array("prediction", prediction)
+    width = _scores.as_number_array("scale", scale)
     _scores.check_finite("prediction", centre)
     _scores.check_finite("scale", width, positive=True)
     if width.ndim:

@@ -28,7 +28,9 @@ _SHOWN = 3  # classes
 _WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
 
 
-def explain_too_few_tasks(demands: Sequence[Demand], *, trivial: bool = True) -> Message:
+def explain_too_few_tasks(
+    demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
+) -> Message:
     """Return why tasks do not support a guarantee, or one for each class, and what would help.
 
     Parameters
@@ -37,6 +39,8 @@ def explain_too_few_tasks(demands: Sequence[Demand], *, trivial: bool = True) ->
         One demand, or one for each class, at least one of them infeasible.
     trivial : bool, default True
         Whether keeping every label is one of the options.
+    is_interval : bool, default False
+        Whether sets are intervals, so that there are numbers instead of labels.
 
     Returns
     -------
@@ -59,7 +63,8 @@ def explain_too_few_tasks(demands: Sequence[Demand], *, trivial: bool = True) ->
         more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
         reason = Message(" for {} of {} classes: {}{}", count, len(demands), reasons, more)
     what = Message("{} cannot be guaranteed with {}", Message.join(", ", asked), split)
-    return Message("{}{}. {}", what, reason, _options(_remedies(demands, infeasible), trivial))
+    options = _options(_remedies(demands, infeasible), trivial, is_interval)
+    return Message("{}{}. {}", what, reason, options)
 
 
 def add_clusters(message: Message, clusters: Clusters) -> Message:
@@ -395,9 +400,12 @@ def _are_tasks(count: int) -> str:
     return f"{'are' if count != 1 else 'is'} {_tasks(count)}"
 
 
-def _options(remedies: Sequence[str | Message], trivial: bool = True) -> Message:
+def _options(
+    remedies: Sequence[str | Message], trivial: bool = True, is_interval: bool = False
+) -> Message:
     if trivial:
-        keep_all = Message("pass {} to keep every label", Parameter("on_infeasible", "trivial"))
+        result = "for intervals of infinite width" if is_interval else "to keep every label"
+        keep_all = Message("pass {} {}", Parameter("on_infeasible", "trivial"), result)
         remedies = [*remedies, keep_all]
     if not remedies:
         return Message("Nothing else that was tried works.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +129,30 @@ def test_a_failed_call_changes_nothing() -> None:
     [
         ({"y": [1.0]}, r"y and prediction must have the same shape, got \(1,\) and \(2,\)"),
         ({"y": [1.0, math.nan]}, "y must be finite, got nan at position 1"),
-        ({"y": ["a", "b"]}, "y must be real numbers, got <U1"),
+        (
+            {"y": ["a", "b"]},
+            r"^y must be real numbers, got <U1\. Pass one number for each example\. Were y and "
+            r"tasks swapped\?$",
+        ),
+        (
+            {"prediction": pd.Series(["a", "b"], dtype=object)},
+            "^prediction must be real numbers, got 'a' of type str at position 0. Convert them to "
+            r"floats\. Where one is missing, drop the example\. Were prediction and tasks "
+            r"swapped\?$",
+        ),
+        ({"y": [], "prediction": [], "tasks": []}, "^y is empty; pass at least one labelled"),
+        (
+            {"prediction": [1.0], "scale": [1.0, 2.0]},
+            r"y and prediction must have the same shape, got \(2,\) and \(1,\)",
+        ),
         ({"tasks": [1, 2, 3]}, "y and tasks must have the same length, got 2 and 3"),
         ({"tasks": "ohio"}, "tasks must"),
         ({"scale": 0.0}, "scale must be finite and positive, got 0.0"),
-        ({"scale": [1.0]}, "prediction and scale must have the same shape"),
+        ({"scale": [1.0]}, r"y and scale must have the same shape, got \(2,\) and \(1,\)"),
+        (
+            {"y": pd.Series([1.0, 2.0]), "scale": pd.Series([1.0, 2.0], index=[5, 6])},
+            "y and scale are pandas columns with different indices",
+        ),
         ({"y": [[1.0], [2.0]], "prediction": [[1.0], [2.0]]}, r"y must be one-dim.* \(2, 1\)"),
         ({"y": 1.0, "prediction": 1.0}, r"y must be one-dimensional, got shape \(\)"),
         (
@@ -147,6 +167,41 @@ def test_numbers_that_do_not_match_are_named(change: dict[str, Any], message: st
     assert score_numbers(**given).tolist() == [0.0, -0.5]
     with pytest.raises(InvalidInput, match=message):
         MetaPS(**LEVELS).calibrate_intervals(**given | change)
+
+
+def test_too_few_tasks_may_have_infinite_intervals() -> None:
+    few = draw_sites(3)
+    remedy = "; or pass on_infeasible='trivial' for intervals of infinite width."
+    with pytest.raises(InfeasibleGuarantee, match=re.escape(remedy) + "$"):
+        calibrate(few)
+    with pytest.raises(InfeasibleGuarantee, match=re.escape(remedy) + "$"):
+        calibrate_table(few, task="site", prediction="guess", y="truth", **LEVELS)
+    method = MetaPS(**LEVELS, on_infeasible="trivial")
+    method.calibrate_intervals(few.truth, few.guess, few.site)
+    assert method.predict_interval([1.0]).tolist() == [[-math.inf, math.inf]]
+    scores = residual_scores(few.truth, few.guess)
+    with pytest.raises(InfeasibleGuarantee, match="on_infeasible='trivial' to keep every label"):
+        MetaPS(**LEVELS).calibrate(scores, few.site)
+
+
+def test_tasks_may_be_a_generator() -> None:
+    frame = draw_sites(60)
+    owners = {name: i // 2 for i, name in enumerate(frame.site.unique())}
+    scores = residual_scores(frame.truth, frame.guess)
+
+    def compare(clusters: Any, **tasks: Any) -> list[float]:
+        one, two = MetaPS(**LEVELS), MetaPS(**LEVELS)
+        one.calibrate_intervals(frame.truth, frame.guess, tasks["first"], clusters=clusters)
+        two.calibrate(scores, tasks["second"], clusters=clusters)
+        return [one.threshold_, two.threshold_]
+
+    for clusters in (None, owners):
+        expected = compare(clusters, first=frame.site, second=frame.site)
+        found = compare(clusters, first=iter(frame.site), second=(x for x in frame.site))
+        assert found == expected
+    grown = MetaPS(**LEVELS).calibrate(scores, frame.site)
+    new = (f"new {name}" for name in frame.site)
+    assert len(grown.add(scores + 1e-9, new).tasks_) == 120
 
 
 def test_numbers_have_no_classes() -> None:

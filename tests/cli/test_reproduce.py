@@ -152,7 +152,7 @@ def test_a_run_is_extended_and_never_mixed(tmp_path: Path) -> None:
     for control in summary["controls"]:
         assert control["seeds"] == 2
         assert control["title"]
-        shown = "Meta-CP" if control["name"] == "seen" else "Meta-PS tight"
+        shown = "Meta-CP" if control["name"] == "seen" else "Meta-PS joint"
         assert shown in {line["method"] for line in control["methods"]}
     fewer = metapac(*words)
     assert fewer.exit_code == 2
@@ -168,7 +168,7 @@ def test_a_run_is_extended_and_never_mixed(tmp_path: Path) -> None:
     text = " ".join(more.output.split())
     assert "Student's t over 3 seeds" in text
     assert (
-        "Control no-shift (new tasks from the calibration pool): Meta-PS tight, mean size" in text
+        "Control no-shift (new tasks from the calibration pool): Meta-PS joint, mean size" in text
     )
     title = "Meta-CP's predictor trained on what the learner was trained on"
     assert f"Control seen ({title}): Meta-CP, mean size" in text
@@ -184,6 +184,26 @@ def test_an_old_run_is_not_touched(tmp_path: Path) -> None:
         result.stderr.split()
     )
     assert [path.name for path in tmp_path.iterdir()] == ["evaluation.json"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_only_a_folder_of_a_run_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file.png").touch()
+    for name in "abcd":
+        (tmp_path / f"{name}.csv").touch()
+    before = sorted(tmp_path.iterdir())
+    cases = {
+        tmp_path / "file.png": f"--output must be a folder, got the file {tmp_path / 'file.png'}. "
+                               "Choose another name.",
+        tmp_path: "--output must be a new or empty folder, or that of a run: "
+                  f"{tmp_path} holds no seed, but a.csv, b.csv, c.csv and 2 more. Choose another "
+                  "folder.",
+    }  # fmt: skip
+    for output, message in cases.items():
+        result = metapac("reproduce", "glyphs", "-o", output)
+        assert result.exit_code == 2
+        assert "".join(result.stderr.split()) == f"metapac: {message}".replace(" ", "")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:

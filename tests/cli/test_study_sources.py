@@ -12,6 +12,7 @@ import pytest
 from metapac._types import ignore_progress
 from metapac.cli.study_sources import LearnerOptions, Source, TaskOptions, open_source
 from metapac.cli.vector_options import VectorOptions
+from metapac.tasks import class_reuse
 from tests.helpers.commands import metapac
 
 TASKS = TaskOptions(ways=3, shots=3, tasks=6, tests=4)
@@ -40,7 +41,8 @@ def test_each_seed_divides_vectors_anew(tmp_path: Path, learner: str | None) -> 
     assert len(one.calibration.names) == len(one.test.names) == 10
     assert not set(one.calibration.names) & set(one.test.names)
     assert one.test.names != two.test.names
-    assert one.notes == ()
+    (note,) = one.notes
+    assert note.startswith("6 tasks from 10 classes: a class is in 1.8 tasks on average, and two")
     assert len(one.sample(np.random.default_rng(0))[0]) == 6
 
 
@@ -120,6 +122,40 @@ def test_options_of_vectors_are_refused_elsewhere(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         opened("glyphs", tmp_path, **options)
+
+
+def test_tasks_that_need_not_share_a_class_get_no_note(tmp_path: Path) -> None:
+    few = TaskOptions(ways=3, shots=3, tasks=3, tests=4)  # 9 of 10 classes, if they are distinct
+    assert opened(vectors(tmp_path), tmp_path, few).make_study(0).notes == ()
+
+
+def test_the_counts_of_the_note_are_those_of_a_draw_on_average(tmp_path: Path) -> None:
+    study = opened(vectors(tmp_path), tmp_path, TaskOptions(ways=3, shots=3, tasks=500)).make_study(
+        0
+    )
+    reuse = class_reuse(study.sample(np.random.default_rng(0))[0])
+    assert reuse.per_class == 150
+    # Two tasks share 3 * 3 / 10 classes on average.
+    assert reuse.shared == pytest.approx(0.9, abs=0.05)
+    assert (
+        "500 tasks from 10 classes: a class is in 150 tasks on average, and two tasks share 0.9 "
+        in study.notes[0]
+    )
+
+
+def test_small_classes_are_left_out_of_a_training(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    keep = np.r_[0, 16:400]  # class 0 has one example
+    with np.load(vectors(tmp_path)) as stored:
+        x, y = stored["x"][keep], stored["y"][keep]
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    options: dict[str, Any] = {"learner": "protonet", "epochs": 1, "episodes_per_epoch": 8}
+    source = opened(str(tmp_path / "data.npz"), tmp_path, **options, device="cpu")
+    study = source.make_study(0)
+    assert 0 not in {*study.calibration.names, *study.test.names}
+    assert study.notes[-1].startswith(
+        "left out 1 class with fewer than 8 examples, the 3 shots + 5"
+    )
 
 
 def test_two_classes_are_too_few(tmp_path: Path) -> None:

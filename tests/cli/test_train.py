@@ -106,7 +106,7 @@ def test_a_run_gives_back_the_pools_that_it_was_trained_on(tmp_path: Path) -> No
     data = table(tmp_path)
     sizes = ["--pools", "8,2,4,6", "--ways", "2", "--rng", "3"]
     output = run(data, "-o", tmp_path / "run", *SHORT, *sizes)
-    assert f"next: metapac score {tmp_path / 'run'} -o calibration.parquet" in output
+    assert f"next: metapac score {tmp_path / 'run'} --queries 7 -o calibration.parquet" in output
     record = read_run(tmp_path / "run")
     assert [len(names) for names in record["pools"].values()] == [8, 2, 4, 6]
     pools = load_pools(tmp_path / "run").pools
@@ -169,6 +169,47 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     assert "--image-size is for a folder of images, got glyphs. Leave it out." in refusal
 
 
+@pytest.mark.parametrize("pool", ["train", "validation", "calibration", "test"])
+def test_a_class_that_is_too_small_is_in_no_pool(tmp_path: Path, pool: str) -> None:
+    sizes = {"train": 5, "validation": 5, "calibration": 5, "test": 5}
+    with np.load(table(tmp_path)) as stored:
+        x, y = stored["x"], stored["y"]
+    whole = load_pools(table(tmp_path), sizes=sizes).pools
+    rare = getattr(whole, pool).names[0]
+    keep = (y != rare) | (np.arange(len(y)) % 12 == 0)
+    x, y = np.concatenate([x[keep], x[:10]]), np.concatenate([y[keep], np.full(10, 20)])
+    np.savez(tmp_path / "table.npz", x=x, y=y)  # 20 large classes, and one example of another
+    data, folder = tmp_path / "table.npz", tmp_path / "run"
+    output = run(data, "-o", folder, *SHORT)
+    assert (
+        "warning: left out 1 class with fewer than 10 examples, the 5 shots + 5 queries of a "
+        f"training task: {rare} with 1."
+    ) in output
+    record = read_run(folder)
+    assert record["left_out"] == [rare]
+    assert {len(names) for names in record["pools"].values()} == {5}
+    assert rare not in set().union(*record["pools"].values())
+    pools = load_pools(folder).pools
+    assert {name: pool.names for name, pool in vars(pools).items()} == record["pools"]
+    # The command that is printed next works: 10 to 12 examples are too few for 15 queries.
+    command = re.search(rf"next: metapac (score {folder} --queries (\d+)) -o", output)
+    assert command is not None, output
+    assert int(command[2]) in (5, 7)
+    result = metapac(*command[1].split(), "--tasks", 3, "-o", tmp_path / "scores.parquet")
+    assert result.exit_code == 0, result.output
+
+
+def test_another_number_of_shots_is_named_and_not_taken_for_other_data(tmp_path: Path) -> None:
+    with np.load(table(tmp_path)) as stored:
+        x, y = stored["x"], stored["y"]
+    keep = np.r_[9:240]  # class 0 has three examples, and is only in tasks of few
+    np.savez(tmp_path / "table.npz", x=x[keep], y=y[keep])
+    options = [*SHORT, "--ways", "4", "--shots", "1", "--queries"]
+    run(tmp_path / "table.npz", "-o", tmp_path / "run", *options, "2")
+    message = "was made with --queries 2, and this call has --queries 3."
+    assert message in run(tmp_path / "table.npz", "-o", tmp_path / "run", *options, "3", code=2)
+
+
 def test_groups_are_tasks(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     y = (rng.random(240) < 0.3).astype(int)
@@ -216,7 +257,7 @@ def test_bad_files_and_options(tmp_path: Path) -> None:
         ((data, "--pools", "11,3,3,3"), r"--pools gives validation only 3 classes, and a task has"),
         (("fewrel", "--pools", "1,1,1,1"), r"--pools is not for fewrel, whose publishers divided"),
         ((data, "--lr", "-1"), r"--lr must be finite and positive, got -1\.0"),
-        ((data, "--shots", 9), r"at least --shots \+ --queries = 14 examples"),
+        ((data, "--shots", 9), r"has 0 classes with at least 14 examples; .* or lower --ways or"),
     ]:
         output = run(*map(str, arguments), "-o", folder, *SHORT, code=2)
         assert re.search(message, output), output

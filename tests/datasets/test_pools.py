@@ -80,6 +80,36 @@ def test_too_few_classes_are_refused(tmp_path: Path, ways: int) -> None:
     assert set(sizes.values()) == {ways}
 
 
+def test_small_classes_are_in_no_pool(tmp_path: Path) -> None:
+    y = np.repeat(np.arange(10), [4] * 9 + [3])
+    data = arrays(tmp_path, x=np.zeros((39, 2)), y=y)
+    loaded = load_pools(data, min_size=4)
+    assert loaded.left_out == {9: 3}
+    assert sum(pool_sizes(loaded.pools).values()) == 9
+    assert loaded.checksum == load_pools(data).checksum
+    assert load_pools(data, min_size=3).left_out == {}
+    sizes = {"train": 4, "validation": 2, "calibration": 2, "test": 2}
+    message = r"pools must ask for at most 9 classes with at least 4 examples, as many .*, got 10\."
+    with pytest.raises(ValueError, match=message):
+        load_pools(data, sizes=sizes, min_size=4)
+    message = r"has 0 classes with at least 5 examples; .* or lower ways or the examples of each"
+    with pytest.raises(ValueError, match=message):
+        load_pools(data, min_size=5)
+    short = arrays(tmp_path, x=np.zeros((38, 2)), y=y)
+    with pytest.raises(ValueError, match="y and x must have the same length, got 39 and 38"):
+        load_pools(short, min_size=4)
+
+
+def test_a_label_that_only_a_small_group_has_is_the_same_in_a_run(tmp_path: Path) -> None:
+    groups, y = np.repeat(np.arange(6), [8] * 5 + [2]), np.arange(42) % 2
+    y[41] = 2
+    data = arrays(tmp_path, x=np.zeros((42, 2)), y=y, groups=groups)
+    loaded = load_pools(data, min_size=3)
+    assert loaded.left_out == {5: 2}
+    folder = write_run(tmp_path / "run", data, loaded)
+    assert_same_pools(load_pools(folder).pools, loaded.pools)
+
+
 def test_a_pool_with_fewer_classes_than_ways_is_refused(tmp_path: Path) -> None:
     sizes = {"train": 5, "validation": 3, "calibration": 0, "test": 2}
     message = "pools gives test only 2 classes, and a task has 3. Give it more, or lower ways."

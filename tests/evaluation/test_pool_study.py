@@ -105,7 +105,11 @@ def slow_draw(study: PoolStudy, banks: Any, predictor: Any, rng: np.random.Gener
     return Draw(scores, names, tests, np.array([quantile(banks[0], task) for task in known]))
 
 
-@pytest.mark.parametrize("learner", [PrototypeLearner(), ProtoNet(torch.nn.Identity())], ids=repr)
+@pytest.mark.parametrize(
+    "learner",
+    [PrototypeLearner(), ProtoNet(torch.nn.Identity())],
+    ids=lambda learner: type(learner).__name__,
+)
 def test_rows_are_those_of_loops_over_tasks_and_methods(learner: Any) -> None:
     x, rng = np.float32, np.random.default_rng(0)
     pools = [ClassPool(p.x.astype(x), p.y) for p in (classes(0), classes(8, rng=1))]
@@ -134,7 +138,8 @@ def test_rows_are_those_of_loops_over_tasks_and_methods(learner: Any) -> None:
 
 def test_embedded_pools_are_shared_by_threads() -> None:
     pools = classes(), classes(8, rng=1)
-    assert make(PrototypeLearner(), *pools).preferred_backend == "threading"
+    for learner in (PrototypeLearner(), ProtoNet(torch.nn.Identity())):
+        assert make(learner, *pools).preferred_backend == "threading"
     assert make(CallableLearner(nearest), *pools).preferred_backend == "loky"
     banks = tuple(PrototypeLearner().bank(pool.x) for pool in pools)
     assert make(PrototypeLearner(), *pools, banks=banks).preferred_backend == "threading"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from metapac.reproduce.learner import (
 )
 from metapac.reproduce.stored import RunScores
 from metapac.scoring.stored import read_stored
+from metapac.tasks.pools import GroupPool
 from tests.helpers.experiments import (
     CLASSES,
     GROUPS,
@@ -74,6 +76,20 @@ def test_groups_are_measured_by_their_ranks_too() -> None:
     assert quality.pop("accuracy_tasks") == 10
     assert quality.keys() == {"accuracy", "auroc", "auroc_both_labels", "tasks_with_both_labels"}
     assert all(0.5 <= value <= 1 for value in quality.values())
+
+
+def test_without_both_labels_there_is_no_area() -> None:
+    data = group_pools()
+    learner = build_learner(GROUPS, data)
+    one_shot = measure_quality(replace(GROUPS, shots=1), learner, data)
+    assert 0 <= one_shot["auroc"] <= 1  # the queries have both labels
+    assert one_shot["tasks_with_both_labels"] == 0
+    assert "auroc_both_labels" not in one_shot
+    test = data.pools.test
+    same = GroupPool(test.x, np.zeros_like(test.y), test.groups, classes=2)
+    none = measure_quality(GROUPS, learner, replace(data, pools=replace(data.pools, test=same)))
+    assert none.keys() & {"auroc", "auroc_both_labels"} == set()
+    json.dumps(none, allow_nan=False)
 
 
 def test_each_seed_is_measured_on_tasks_of_its_own() -> None:

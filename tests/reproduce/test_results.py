@@ -21,7 +21,7 @@ from metapac.evaluation import read_rows
 from metapac.learners.training.recipes import recipe_for
 from metapac.reproduce.controls import list_controls
 from metapac.reproduce.experiments import EXPERIMENTS
-from metapac.reproduce.learner import build_backbone
+from metapac.reproduce.learner import ACCURACY_TASKS, build_backbone
 from metapac.reproduce.methods import STEP
 from tests.helpers.experiments import class_pools
 
@@ -116,6 +116,14 @@ def test_the_weights_of_every_seed_have_a_checksum(stored: list[Result]) -> None
         for settings, learner in zip(result.settings, result.learners, strict=True):
             assert settings["study"]["weights"] == learner["weights"]
             assert settings["study"]["data"] == learner["data"]
+
+
+def test_the_accuracy_of_every_seed_is_measured_on_many_tasks(stored: list[Result]) -> None:
+    for result in with_controls(stored):
+        for learner in result.learners:
+            low, high = learner["accuracy_interval"]
+            assert low < learner["accuracy"] < high
+            assert learner["accuracy_tasks"] == ACCURACY_TASKS
 
 
 def test_the_grid_of_the_research_code_is_within_its_step_in_every_draw(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -104,22 +105,34 @@ OTHERS: dict[str, Callable[[Path], SeedRun]] = {
 }
 
 
+CHANGES = {
+    "rng": "rng=0, but this one has rng=1",
+    "data": "data='sha256:classes', but this one has data='sha256:other'",
+    "epochs": "experiment.training.epochs=1, but this one has experiment.training.epochs=2",
+    "learning rate": "experiment.training.lr=0.001, but this one has experiment.training.lr=0.01",
+    "shots": "experiment.shots=3, but this one has experiment.shots=2",
+    "recipe": "recipe.epochs=None, but this one has recipe.epochs=2",
+}
+
+
 @pytest.mark.parametrize("change", OTHERS)
-def test_another_training_is_not_mistaken_for_this_one(
+def test_another_training_neither_replaces_this_one_nor_is_mistaken_for_it(
     tmp_path: Path, trainings: list[int], change: str
 ) -> None:
-    first = run(tmp_path).train("cpu")
+    run(tmp_path).train("cpu")
     shutil.rmtree(tmp_path / "training")
+    before = content(tmp_path)
     other = OTHERS[change](tmp_path)
-    second = other.train("cpu")
-    assert len(trainings) == 2
-    assert read_learner(tmp_path)["weights"] == weights_checksum(second)
-    assert read_learner(tmp_path)["rng"] == other.rng
-    assert read_learner(tmp_path)["data"] == other.data.checksum
+    message = re.escape(f"{tmp_path} holds a training with {CHANGES[change]}")
+    with pytest.raises(ValueError, match=message + ".* Use the same settings, or another folder"):
+        other.train("cpu")
+    assert trainings == [0]
+    assert content(tmp_path) == before
+    OTHERS[change](tmp_path / "other").train("cpu")
+    known = read_learner(tmp_path / "other")
+    assert (known["rng"], known["data"]) == (other.rng, other.data.checksum)
     if change in ("rng", "learning rate", "recipe"):  # else the same weights may come out
-        assert weights_checksum(first) != weights_checksum(second)
-    other.train("cpu")
-    assert len(trainings) == 2
+        assert known["weights"] != read_learner(tmp_path)["weights"]
 
 
 def test_a_training_by_another_recipe_is_not_mistaken_for_this_one(
@@ -127,13 +140,15 @@ def test_a_training_by_another_recipe_is_not_mistaken_for_this_one(
 ) -> None:
     run(tmp_path, STRONG).train("cpu")
     shutil.rmtree(tmp_path / "training")
+    before = content(tmp_path)
     monkeypatch.setattr(seed, "recipe_for", lambda backbone: OTHER_RECIPE)
     monkeypatch.setattr(strong, "recipe_for", lambda backbone: OTHER_RECIPE)
-    for _ in range(2):
-        learner = run(tmp_path, STRONG).train("cpu")
-        assert len(trainings) == 2
-        assert read_learner(tmp_path)["recipe"] == asdict(OTHER_RECIPE)
-        assert read_learner(tmp_path)["weights"] == weights_checksum(learner)
+    with pytest.raises(ValueError, match=r"recipe\.lr=0\.1, but this one has recipe\.lr=0\.05"):
+        run(tmp_path, STRONG).train("cpu")
+    assert trainings == [0]
+    assert content(tmp_path) == before
+    run(tmp_path / "other", STRONG).train("cpu")
+    assert read_learner(tmp_path / "other")["recipe"] == asdict(OTHER_RECIPE)
 
 
 def test_what_the_weights_do_not_depend_on_trains_nothing_anew(
@@ -253,6 +268,57 @@ def test_a_control_embeds_no_pool_again(tmp_path: Path, monkeypatch: pytest.Monk
         assert described == json.loads(json.dumps(controls[name].experiment.describe()))
     assert same_rows(own.evaluate(learner), rows)
     assert {name for name, _ in read_rows(tmp_path / "controls" / "seen").methods()} == {"Meta-CP"}
+
+
+def test_a_predictor_is_fitted_once_and_only_for_draws_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metapac.reproduce.controls.SMALL", (4, 6))
+    fitted: list[str] = []
+    fit = learning.train_predictor
+
+    def counted(experiment: Experiment, *parts: Any) -> Any:
+        fitted.append(experiment.predictor)
+        return fit(experiment, *parts)
+
+    monkeypatch.setattr(seed, "train_predictor", counted)
+
+    def work(draws: int) -> list[Any]:
+        own = run(tmp_path, replace(CLASSES, draws=draws))
+        learner = own.train("cpu")
+        controls = list_controls(own.experiment)
+        return [own.evaluate(learner), *(own.evaluate_control(learner, c) for c in controls)]
+
+    first = work(2)
+    assert fitted == ["validation", "train"]
+    fitted.clear()
+    again = work(2)
+    assert fitted == []
+    assert all(same_rows(*pair) for pair in zip(first, again, strict=True))
+    longer = work(3)
+    assert fitted == ["validation", "train"]
+    for rows, old in zip(longer, first, strict=True):
+        assert same_rows(rows.take(rows.draw < 2), old)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shots": 2},
+        {"evaluation_examples": 5},
+        {"guarantee": replace(CLASSES.guarantee, epsilon=0.2)},
+    ],
+)
+def test_another_predictor_is_not_shared(tmp_path: Path, change: dict[str, Any]) -> None:
+    learner = build_learner(CLASSES, DATA, 0)
+    predictors: dict[Any, Any] = {}
+    for experiment in (CLASSES, replace(CLASSES, tasks_from="bank", bank=(14, 5))):
+        seed.make_study(experiment, learner, DATA, tmp_path, None, predictors)
+    assert len(predictors) == 1
+    seed.make_study(replace(CLASSES, **change), learner, DATA, tmp_path, None, predictors)
+    other = build_learner(CLASSES, DATA, 1)
+    seed.make_study(CLASSES, other, DATA, tmp_path, None, predictors)
+    assert len(predictors) == 3
 
 
 def test_a_control_differs_in_what_it_controls(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import numpy as np
 
 from metapac.evaluation.draws import ScoredTask
 from metapac.reproduce.experiments import Experiment, Training
-from metapac.reproduce.studies import BankStudy
+from metapac.reproduce.studies import BankStudy, LazyStudy
 
 EXPERIMENT = Experiment(
     name="sites",
@@ -33,3 +36,25 @@ def test_a_bank_study_takes_no_task_twice() -> None:
     assert (
         len({int(test.true_scores[0]) for test in draw.tests if isinstance(test, ScoredTask)}) == 3
     )
+
+
+def test_a_lazy_study_is_made_before_its_first_draw_and_once() -> None:
+    scores = np.arange(40, dtype=np.float64).reshape(8, 5)
+    tests = [ScoredTask(np.ones(2), np.full(3, i), np.full((3, 2), i), 0.5) for i in range(1, 7)]
+    study = BankStudy(EXPERIMENT, scores, np.arange(8.0), tests)
+    stages: list[str] = []
+
+    def make(progress: Any) -> BankStudy:
+        progress("making", 0, None)
+        return study
+
+    lazy = LazyStudy({"name": "sites"}, make)
+    assert lazy.describe() == {"name": "sites"}
+    assert stages == []
+    for _ in range(2):
+        lazy.prepare(lambda stage, done, total: stages.append(stage))
+    assert stages == ["making"]
+    assert lazy.preferred_backend == "loky"
+    for each in (lazy, LazyStudy({}, make), pickle.loads(pickle.dumps(lazy))):
+        drawn, expected = (one.draw(np.random.default_rng(0)) for one in (each, study))
+        np.testing.assert_array_equal(drawn.scores, expected.scores)

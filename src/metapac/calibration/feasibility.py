@@ -46,7 +46,8 @@ def check_feasible(guarantee: Guarantee, evidence: Evidence, on_infeasible: str)
     demands = [part.demand() for part in evidence.parts(guarantee)]
     feasible = [demand.is_feasible() for demand in demands]
     if on_infeasible == "raise" and not all(feasible):
-        message = shortage.explain_too_few_tasks(demands)
+        is_interval = "prediction" in (evidence.columns or {})
+        message = shortage.explain_too_few_tasks(demands, is_interval=is_interval)
         if evidence.clusters is not None:
             message = shortage.add_clusters(message, evidence.clusters)
         raise InfeasibleGuarantee(message)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from numpy.typing import ArrayLike
 
-from metapac import _checks, _ids
+from metapac import _checks, _ids, _scores
 from metapac._columns import find_names
 from metapac._types import Floats
 from metapac.exceptions import InvalidInput, Parameter
@@ -42,16 +42,24 @@ def score_numbers(
     InvalidInput
         If the arrays do not match.
     """
-    scores = residual_scores(y, prediction, 1.0 if scale is None else scale)
-    if scores.ndim != 1:
+    scales = 1.0 if scale is None else scale
+    target = _scores.as_number_array("y", y, beside_tasks=True)
+    if target.ndim != 1:
         raise InvalidInput(
             "{} must be one-dimensional, got shape {}. Pass one number for each example.",
             Parameter("y"),
-            scores.shape,
+            target.shape,
         )
+    if not len(target):
+        raise InvalidInput("{} is empty; pass at least one labelled example.", Parameter("y"))
+    for name, values in (("prediction", prediction), ("scale", scales)):
+        array = _scores.as_number_array(name, values, beside_tasks=True)
+        if array.ndim or name == "prediction":
+            _checks.check_same_shape("y", target, name, array)
+        _checks.check_same_index("y", y, name, values)
     _checks.check_same_index("y", y, "tasks", tasks)
-    _checks.check_same_length("y", scores, "tasks", _ids.as_task_ids(tasks))
-    return scores
+    _checks.check_same_length("y", target, "tasks", _ids.as_task_ids(tasks))
+    return residual_scores(y, prediction, scales)
 
 
 def name_columns(

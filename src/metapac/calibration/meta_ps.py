@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import sentences
 from metapac._checks import reject_foreign_keywords
+from metapac._ids import keep_tasks
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.calibration.arrays import collect_from_arrays, draw_from_clusters
@@ -181,7 +182,7 @@ class MetaPS(ThresholdSets):
         InfeasibleGuarantee
             If the tasks are too few or too small; the message says what would work.
         """
-        guarantee = self._make_guarantee()
+        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
         evidence = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
         if clusters is not None:
             evidence = draw_from_clusters(evidence, tasks, clusters, rng, context)
@@ -250,9 +251,13 @@ class MetaPS(ThresholdSets):
                 "calibrate_intervals is for numbers, which have no classes. Leave out {}.",
                 Parameter("per_class", True),
             )
+        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
         scores = score_numbers(y, prediction, tasks, scale)
-        self.calibrate(scores, tasks, clusters=clusters, rng=rng, context=context, allow=allow)
-        return self._name_columns(name_columns(y, prediction, tasks, scale))
+        evidence = collect_from_arrays(guarantee, scores, tasks, None, None, allow)
+        if clusters is not None:
+            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context)
+        names = {**(evidence.columns or {}), **name_columns(y, prediction, tasks, scale)}
+        return self._calibrate_across(guarantee, evidence._replace(columns=names), context)
 
     @classmethod
     def from_evidence(
@@ -336,7 +341,7 @@ class MetaPS(ThresholdSets):
             If the tasks are too few or too small; the message says what would work.
         """
         self.check_calibrated()
-        guarantee = self._make_guarantee()
+        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
         if classes is not None or np.ndim(scores) == 2:
             self._check_order(scores, classes)
         new = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)

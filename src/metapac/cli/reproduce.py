@@ -22,6 +22,7 @@ from metapac.reproduce.experiments import EXPERIMENTS, Experiment, find_experime
 from metapac.reproduce.figures import COLOURS, draw_figures
 
 _Controls = list[tuple[Any, Summary]]
+_SHOWN = "Meta-PS joint"  # the library's default split
 
 
 def _describe_default(field: str) -> str:
@@ -37,7 +38,7 @@ def reproduce(
         str, typer.Argument(metavar="NAME", help=f"Experiment: {', '.join(EXPERIMENTS)}.")
     ],
     *,
-    output: Annotated[
+    folder: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", metavar="FOLDER", help="Folder of the run. By default NAME."
@@ -106,7 +107,7 @@ def reproduce(
     """
     experiment = _with_options(find_experiment(name), draws, epochs)
     _require_extras()
-    folder = output or Path(name)
+    folder = folder or Path(name)
     from metapac.reproduce.run import read_accuracies, read_controls
     from metapac.reproduce.run import reproduce as run
 
@@ -187,14 +188,14 @@ def _print_text(
         print_line(f"{claim.status}: {claim.claim}")
     print_line("")
     for control, result in controls:
-        print_line(_describe_control(control, result, f"Meta-PS {g.split}"))
+        print_line(_describe_control(control, result))
     if controls:
         print_line("")
 
 
-def _describe_control(control: Any, summary: Summary, method: str) -> str:
-    """Return a line about one method of a control: the one that is named, or the first."""
-    line = next((line for line in summary if line.method == method), summary[0])
+def _describe_control(control: Any, summary: Summary) -> str:
+    """Return a line about Meta-PS in a control, or about its first method if it has none."""
+    line = next((line for line in summary if line.method == _SHOWN), summary[0])
     return (
         f"Control {control.name} ({control.title}): {line.method}, mean size {line.size:.2f}, "
         f"{line.tasks_within:.1%} of tasks within: {line.verdict}"

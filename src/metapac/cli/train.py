@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from metapac.cli.learner import build_learner, weights_checksum
 from metapac.cli.options import Device, Home, Rng
 from metapac.cli.progress import progress_bar
 from metapac.cli.recipes import Fit, choose_recipe
+from metapac.cli.scoring.pool_sizes import most_queries
+from metapac.cli.scoring.tasks import QUERIES
 from metapac.cli.train_options import EpisodeOptions, TrainingOptions
 from metapac.cli.training_data import load_training_pools
 from metapac.datasets.pools import LoadedPools
@@ -137,6 +140,8 @@ def train(
         options |= {"image_size": loaded.image_size} if loaded.image_size else {}
         _write(output, model, data, loaded, history, reached, options)
         _print_text(output, training.recipe, tasks, loaded.pools, history, reached)
+        if loaded.pools.calibration is not None:
+            _print_next(output, loaded.pools.calibration, shape)
 
 
 def _show_epoch(progress: Progress, fit: Fit, epoch: Epoch) -> None:
@@ -234,8 +239,13 @@ def _print_text(
         "validation tasks"
     )
     print_line(f"weights written to {folder / 'model.safetensors'}")
-    if pools.calibration is not None:
-        print_line(f"next: metapac score {folder} -o calibration.parquet")
+
+
+def _print_next(folder: Path, pool: Any, shape: Mapping[str, int]) -> None:
+    """Print how to score, with fewer queries than by default if classes are small."""
+    queries = most_queries(pool, shape["ways"], shape["shots"]) if pool.unit == "class" else QUERIES
+    more = f" --queries {queries}" if queries < QUERIES else ""
+    print_line(f"next: metapac score {folder}{more} -o calibration.parquet")
 
 
 def _name_epoch(recipe: str, epoch: int, epochs: int) -> str:

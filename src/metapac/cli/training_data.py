@@ -41,7 +41,7 @@ def load_training_pools(
     noun = ("class", "classes") if loaded.pools.train.unit == "class" else ("group",)
     found = [f"{name!r} with {size}" for name, size in loaded.left_out.items()]
     note = (
-        f"{format_count(len(found), *noun)} with fewer than {minimum} examples, {shots} support + "
-        f"{queries} query examples of a training task, left out: {listed(found)}."
+        f"left out {format_count(len(found), *noun)} with fewer than {minimum} examples, the "
+        f"{shots} shots + {queries} queries of a training task: {listed(found)}."
     )
     return loaded, (note,)

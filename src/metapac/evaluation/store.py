@@ -154,7 +154,9 @@ class EvaluationFolder:
         return self._draws / f"{number:05d}.csv.gz"
 
 
-def check_settings(path: PathLike, old: dict[str, Any], new: dict[str, Any]) -> None:
+def check_settings(
+    path: PathLike, old: dict[str, Any], new: dict[str, Any], what: str = "an evaluation"
+) -> None:
     """Raise if two evaluations differ in a setting other than the number of draws.
 
     Parameters
@@ -165,6 +167,8 @@ def check_settings(path: PathLike, old: dict[str, Any], new: dict[str, Any]) -> 
         Its settings, or some of them.
     new : dict
         The same settings of the new one.
+    what : str, default "an evaluation"
+        What the folder holds, for the message.
 
     Raises
     ------
@@ -175,7 +179,7 @@ def check_settings(path: PathLike, old: dict[str, Any], new: dict[str, Any]) -> 
     for name in [*wanted, *known]:
         if name != "draws" and known.get(name) != wanted.get(name):
             raise InvalidInput(
-                f"{path} holds an evaluation with {name}={known.get(name)!r}, but this one "
+                f"{path} holds {what} with {name}={known.get(name)!r}, but this one "
                 f"has {name}={wanted.get(name)!r}. Use the same settings, or another folder."
             )
 

@@ -133,7 +133,7 @@ def measure_quality(
     """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks.
 
     If the support set has only one label, all examples score the same and AUROC is 1/2. So it is
-    also reported for the tasks that have both labels.
+    also reported for the tasks that have both labels, if there are any.
 
     Parameters
     ----------
@@ -165,8 +165,10 @@ def measure_quality(
         tasks = list(pool.tasks(RANKED_TASKS, **shape, queries=queries, rng=rng))
         areas = np.array([_auroc(bank.predict_proba(task)[:, 1], task.query_y) for task in tasks])
         both = np.array([len(np.unique(task.support_y)) == pool.classes for task in tasks])
-        metrics["auroc"] = float(np.nanmean(areas))
-        metrics["auroc_both_labels"] = float(np.nanmean(areas[both]))
+        known = ~np.isnan(areas)
+        for name, chosen in (("auroc", known), ("auroc_both_labels", known & both)):
+            if chosen.any():
+                metrics[name] = float(areas[chosen].mean())
         metrics["tasks_with_both_labels"] = float(both.mean())
     return metrics
 

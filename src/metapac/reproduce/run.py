@@ -11,7 +11,7 @@ from metapac._types import PathLike, Progress, ignore_progress
 from metapac.evaluation import Summary, read_rows, summarise
 from metapac.evaluation.seeds import check_seeds, find_seeds, seed_folder
 from metapac.evaluation.store import SETTINGS
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import InvalidInput, Parameter
 from metapac.reproduce.controls import Control, list_controls
 from metapac.reproduce.data import load
 from metapac.reproduce.experiments import Experiment
@@ -49,8 +49,8 @@ def reproduce(
     experiment : Experiment
         The experiment.
     folder : str or path
-        Folder of the run, with a folder ``seed-i`` for each seed. ``learner.json`` in that says
-        how the learner was trained and how good it is.
+        Folder of the run, new or empty or that of a run to resume, with a folder ``seed-i`` for
+        each seed. ``learner.json`` in that says how the learner was trained and how good it is.
     seeds : int, optional
         Number of training seeds; by default the experiment's.
     controls : bool, default False
@@ -76,8 +76,8 @@ def reproduce(
     Raises
     ------
     InvalidInput
-        If the folder holds another experiment, more seeds or more draws; or if another process is
-        using it.
+        If the folder holds another experiment, more seeds or more draws, or files that are not of
+        a run; or if another process is using it.
     """
     seeds = experiment.seeds if seeds is None else _checks.as_whole_number("seeds", seeds)
     rng = _checks.as_whole_number("rng", rng, minimum=0)
@@ -156,10 +156,22 @@ def _notes(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _check_folder(folder: Path, rng: int, seeds: int) -> None:
-    """Raise if the folder holds a run of one seed, or seeds that are not asked for."""
+    """Raise if the folder holds a run of one seed, seeds not asked for, or something else."""
+    if folder.exists() and not folder.is_dir():
+        text = "{} must be a folder, got the file {}. Choose another name."
+        raise InvalidInput(text, Parameter("folder"), folder)
     if any((folder / name).exists() for name in (SETTINGS, LEARNER_FILE)):
         raise InvalidInput(
             f"{folder} holds a run of a single seed, as metapac wrote it before runs had several; "
             "it is left as it is. Choose another folder, or read it with read_rows."
+        )
+    held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if held and not any(path.is_dir() for path in folder.glob("seed-*")):
+        raise InvalidInput(
+            "{} must be a new or empty folder, or that of a run: {} holds no seed, but {}. Choose "
+            "another folder.",
+            Parameter("folder"),
+            folder,
+            _checks.listed(held, shown=3),
         )
     check_seeds(folder, rng, seeds)

@@ -89,12 +89,13 @@ class SeedRun:
         ------
         InvalidInput
             If the folder holds an evaluation of another experiment, of other data or of other
-            weights, whose learner would be lost.
+            weights, or a finished training with other settings, whose learner would be lost.
         """
         found = self._read_trained(device)
         if found is not None:
             return found
         self._check_evaluation()
+        self._check_training()
         learner, history = train_learner(
             self.experiment,
             self.data,
@@ -191,6 +192,20 @@ class SeedRun:
         facts = {"experiment": self.experiment.describe(), "data": self.data.checksum}
         wanted = _document.as_json("experiment", facts | more)
         check_settings(self.folder, {name: known.get(name) for name in wanted}, wanted)
+
+    def _check_training(self) -> None:
+        """Raise if the folder holds the learner of another training."""
+        try:
+            known = read_learner(self.folder)
+        except (FileNotFoundError, BadArtefact):
+            return
+        wanted = self._identity(build_learner(self.experiment, self.data, self.rng))
+        names = [name for name in wanted if name not in ("training", "weights")]
+        old, new = (
+            {"experiment": each["training"], **{name: each.get(name) for name in names}}
+            for each in (known, wanted)
+        )
+        check_settings(self.folder, old, new, what="a training")
 
     def _read_trained(self, device: str | None) -> ProtoNet | None:
         """Return the learner whose training ended in this folder, if that was this training."""
@@ -347,7 +362,8 @@ def make_study(
     description = _describe_study(e, learner, data)
     checksums = {name: description[name] for name in ("data", "weights")}
     stored = RunScores(Path(folder), checksums)
-    key = (*checksums.values(), e.predictor, e.ways, e.shots, e.evaluation_examples, e.guarantee)
+    shape = e.ways, e.shots, e.evaluation_examples, e.guarantee.miss_rate
+    key = (*checksums.values(), e.predictor, *shape)
     if key not in known:
         known[key] = train_predictor(e, learner, data, stored, report)
     report("embedding the pools", 0, None)
@@ -355,9 +371,7 @@ def make_study(
     return make_bank_study(*parts, report) if e.tasks_from == "bank" else make_pool_study(*parts)
 
 
-def _describe_study(
-    experiment: Experiment, learner: ProtoNet, data: LoadedPools
-) -> dict[str, Any]:
+def _describe_study(experiment: Experiment, learner: ProtoNet, data: LoadedPools) -> dict[str, Any]:
     """Return everything that the draws of an experiment depend on, but their seed."""
     checksums = {"data": data.checksum, "weights": weights_checksum(learner)}
     return {"experiment": experiment.describe(), **checksums}

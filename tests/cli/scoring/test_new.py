@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from metapac import InvalidInput, load
 from metapac.cli.scoring.embeddings import EmbeddingOptions
@@ -98,6 +99,45 @@ def test_vectors_need_no_run(folder: Path) -> None:
     assert provenance.model == f"clip, ridge (penalty 2.0, temperature 1.0) {size}"
     with pytest.raises(InvalidInput, match="support does not go with new vectors: .*labelled.npz"):
         score_new_vectors(folder / "labelled.npz", tasks, options, examples(folder))
+
+
+def paint(path: Path, colour: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (20, 24), colour).save(path)
+
+
+def test_folders_of_images_are_read_as_in_training(folder: Path, tmp_path: Path) -> None:
+    for i in range(8):
+        for j in range(4):
+            paint(tmp_path / "birds" / f"bird {i}" / f"{j}.png", 30 * i + j)
+    size = ["--ways", "2", "--shots", "2", "--queries", "2", "--image-size", "16"]
+    command("train", tmp_path / "birds", "-o", tmp_path / "run", *SHORT, *size)
+    for name, colour in (("owl", 10), ("jay", 200)):
+        paint(tmp_path / "labelled" / name / "1.png", colour)
+        paint(tmp_path / "labelled" / name / "2.png", colour + 1)
+    for name, colour in (("b.png", 12), ("a.png", 202), ("notes.png", 11)):
+        paint(tmp_path / "ward.7" / name, colour)
+    folders = NewOptions(new=tmp_path / "ward.7", support=tmp_path / "labelled")
+    table, _, _ = of_run(tmp_path, folders)
+    assert table["task"].tolist() == ["ward.7"] * 3
+    assert table["example"].tolist() == ["a.png", "b.png", "notes.png"]
+    assert table["classes"][0] == ["jay", "owl"]
+    grey = np.array([200, 201, 10, 11, 202, 12, 11], np.uint8)  # labelled, then new
+    x = np.broadcast_to(grey[:, None, None, None], (7, 16, 16, 3))
+    np.savez(tmp_path / "labelled.npz", x=x[:4], y=["jay", "jay", "owl", "owl"])
+    np.save(tmp_path / "ward 7.npy", x[4:])
+    expected, _, _ = of_run(tmp_path, examples(tmp_path))
+    np.testing.assert_array_equal(np.array(table["scores"]), np.array(expected["scores"]))
+    with pytest.raises(
+        InvalidInput, match=r"labelled has no images in it\. Put the new images dir"
+    ):
+        of_run(tmp_path, NewOptions(new=tmp_path / "labelled", support=tmp_path / "labelled"))
+    for other in (
+        NewOptions(new=folders.new, support=folder / "labelled.npz"),
+        NewOptions(new=folder / "ward 7.npy", support=folders.support),
+    ):
+        with pytest.raises(InvalidInput, match="is a folder, and the learner was not trained on a"):
+            of_run(folder, other)
 
 
 def test_a_new_group_has_the_labels_of_training(tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ def test_the_accuracy_is_the_share_of_queries_whose_highest_score_is_theirs() ->
     assert provenance.details["accuracy"] == right / len(table["task"]) < 0.6
 
 
+def test_small_classes_are_recorded() -> None:
+    rows = np.r_[0:101]  # class 5 has one example
+    with pytest.warns(UserWarning, match="left out 1 class of calibration .*: 5 with 1"):
+        table, provenance, _ = run(ClassPool(X[rows], Y[rows], name="calibration"), tasks=30)
+    assert provenance.details["left_out"] == [5]
+    assert provenance.details["units"] == 5
+    assert {*table["label"].tolist()} == {*range(5)}
+    np.testing.assert_array_equal(Y[table["example"]], table["label"])
+    assert "left_out" not in run(tasks=3).provenance.details
+
+
 def test_bad_sizes_are_named() -> None:
     with pytest.raises(InvalidInput, match="ways"):
         run(ways="7")

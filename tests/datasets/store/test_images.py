@@ -63,8 +63,8 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     for words in (
         f"{cut} (image file is truncated",
         f"{empty} (it has zero bytes)",
-        f"{text} (cannot identify image file",
-        f"{paths[4]} ([Errno 2]",
+        f"{text} (it is not an image)",
+        f"{paths[4]} (No such file or directory)",
         "Copy those files again from their source, or remove them.",
     ):
         assert words in message

@@ -69,7 +69,11 @@ def slow_block(maps: NDArray[Any], state: dict[str, NDArray[Any]]) -> NDArray[An
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.zeros((2, 28, 28), np.uint8), r"images of 3 channels, got shape \(2, 28, 28\)\. Build"),
+        (
+            np.zeros((2, 28, 28), np.uint8),
+            r"images of 3 channels \(RGB\), like those that the backbone was built for, got shape "
+            r"\(2, 28, 28\)\. Convert the images, or build",
+        ),
         (np.zeros((2, 28, 28, 3), np.uint8), "images of 84 x 84, got 28 x 28. Build Conv4"),
         (np.zeros((2, 84, 84, 3), np.int64), "uint8 or float, got torch.int64. Convert pixels"),
     ],

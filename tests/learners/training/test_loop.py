@@ -254,14 +254,14 @@ def test_a_backbone_that_takes_floats_says_so_of_bytes(make: Callable[..., Any])
 
 
 class Failing(nn.Linear):
-    """A backbone that converts bytes, and fails at the batch sizes of training or always."""
+    """A backbone that takes bytes, and fails on batches of at least this size."""
 
     def __init__(self, error: Exception, at_least: int) -> None:
         super().__init__(8, 4)
         self.error, self.at_least = error, at_least
 
     def forward(self, x: Tensor) -> Tensor:
-        if len(x) >= self.at_least or not x.is_floating_point() and self.at_least == 0:
+        if len(x) >= self.at_least:
             raise self.error
         return super().forward(x.float())
 
@@ -271,7 +271,7 @@ BYTES = ClassPool((8 * np.abs(TRAIN.x)).astype(np.uint8), TRAIN.y)
 
 @pytest.mark.parametrize("error", [RuntimeError, torch.OutOfMemoryError])
 def test_a_fault_of_large_batches_is_not_blamed_on_the_type(error: type[Exception]) -> None:
-    episode = 5 * 15  # queries: fewer than in a step
+    episode = 5 * (5 + 15)  # examples; a step has four times as many
     learner = ProtoNet(Failing(error("too much"), episode + 1))
     with pytest.raises(error, match="too much"):
         train(learner, BYTES, BYTES, **SMALL)

@@ -17,6 +17,7 @@ from torch import nn
 from metapac.exceptions import BadArtefact, InvalidInput
 from metapac.learners import Conv4, Epoch, ProtoNet, Recipe, Sphere
 from metapac.learners.training import checkpoints, strong, strong_loop
+from metapac.learners.training.loss import count_correct
 from metapac.learners.training.stages import Pretraining, Stage, Tuning
 from metapac.learners.training.strong_loop import StrongConfig
 from metapac.tasks import ClassPool, Pools
@@ -122,7 +123,6 @@ def test_the_last_accuracy_is_that_of_the_returned_weights(
     pools: Pools[ClassPool], monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     measured = []
-    count_correct = strong_loop.count_correct
 
     def record(learner: ProtoNet, *parts: Any) -> torch.Tensor:
         counts = count_correct(learner, *parts)
@@ -136,6 +136,19 @@ def test_the_last_accuracy_is_that_of_the_returned_weights(
     assert identical(weights, state_of(learner))
     assert history.epochs[-1].accuracy == accuracy
     assert len(measured) == len(history.epochs)
+
+
+def test_a_finished_run_ends_with_the_average_whatever_weights_were_stored(
+    pools: Pools[ClassPool], tmp_path: Path
+) -> None:
+    straight, again = sphere_learner(), sphere_learner(rng=5)
+    fit_strong(straight, pools, checkpoint=tmp_path)
+    stored = checkpoints.read(tmp_path)
+    assert stored is not None
+    last = {name: tensor + 1 for name, tensor in stored.weights.items()}
+    checkpoints.write(tmp_path, replace(stored, weights=last))
+    fit_strong(again, pools, checkpoint=tmp_path)
+    assert identical(state_of(again), state_of(straight))
 
 
 def test_tuning_starts_from_the_averaged_weights(

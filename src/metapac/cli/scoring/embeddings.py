@@ -11,6 +11,7 @@ import numpy as np
 from metapac import _document
 from metapac._checks import check_one_of
 from metapac._types import Array, Progress
+from metapac.cli.scoring.pool_sizes import leave_out_small
 from metapac.cli.scoring.tasks import Scored, TaskOptions, choose_shape, score_pool
 from metapac.cli.vector_options import VectorOptions, build_vector_learner, embeddings_option
 from metapac.cli.vectors import Vectors, read_vectors
@@ -165,7 +166,9 @@ def _fit_temperature(
 
     pool, _ = _make_pool(vectors, "validation")
     count = None if pool.unit == "group" else _FIT_TASKS
-    drawn = pool.tasks(count, **choose_shape(pool.unit, tasks), rng=0)
+    shape = choose_shape(pool.unit, tasks)
+    pool, _ = leave_out_small(pool, shape)
+    drawn = pool.tasks(count, **shape, rng=0)
     temperature = float(f"{fit_temperature(learner, drawn).temperature:.3g}")
     units = "groups" if pool.unit == "group" else "classes"
     note = (

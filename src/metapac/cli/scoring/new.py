@@ -19,6 +19,7 @@ from metapac.cli.scoring.run import RunOptions, load_run_learner
 from metapac.cli.scoring.tasks import Scored, TaskOptions, choose_shape, name_sizes, show_choice
 from metapac.cli.vector_options import build_vector_learner
 from metapac.cli.vectors import read_examples, read_vectors
+from metapac.datasets.store.images import image_files, image_folder, read_images
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.scoring.provenance import Provenance
 
@@ -33,23 +34,23 @@ class NewOptions:
     Attributes
     ----------
     new : Path or None
-        File of the new examples.
+        File of the new examples, or folder of images.
     support : Path or None
-        File of the labelled examples of their task.
+        File of the labelled examples of their task, or folder of images.
     """
 
     new: Annotated[
         Path | None,
         _new_option(
-            help="New examples without labels: an .npy file, or an .npz file with an array x. "
-            "No tasks are drawn then.",
+            help="New examples without labels: an .npy file, an .npz file with an array x or, for "
+            "a run on a folder of images, another folder of images. No tasks are drawn then.",
         ),
     ] = None
     support: Annotated[
         Path | None,
         _new_option(
             help="For a run: the labelled examples of the same task, an .npz file with arrays x "
-            "and y. For embeddings, SOURCE holds them.",
+            "and y, or images with one folder per class. For embeddings, SOURCE holds them.",
         ),
     ] = None
 
@@ -83,21 +84,17 @@ def score_new_of_run(
             Parameter("support"),
         )
     record, learner, model = load_run_learner(folder, options.device)
-    found = read_examples(new.support)
-    if "y" not in found:
-        raise InvalidInput(
-            f"{new.support} must hold arrays x and y; it has: {', '.join(found)}. Write it with "
-            "np.savez(path, x=x, y=y)."
-        )
+    size = record["options"].get("image_size")
     shape = {key: record["options"][key] for key in ("ways", "shots")}
     return _score_new(
         learner,
-        (found["x"], np.asarray(found["y"])),
+        _read_labelled(new.support, size),
         new,
         tasks,
         model=model,
         details={"kind": "run", "support": new.support.name},
         classes=record.get("classes"),
+        image_size=size,
         **shape,
     )
 
@@ -158,6 +155,7 @@ def _score_new(
     model: str,
     details: Mapping[str, Any],
     classes: int | None = None,
+    image_size: int | None = None,
     **defaults: int,
 ) -> Scored:
     """Return a table with a row for each new example, without labels."""
@@ -169,7 +167,7 @@ def _score_new(
     shape = choose_shape("class" if classes is None else "group", tasks, **defaults)
     names, codes = _code_labels(support[1], classes)
     _check_size(codes, names, shape, classes, str(details["support"]))
-    x = read_examples(file)["x"]
+    x, ids = _read_new(file, image_size)
     if np.shape(x)[1:] != np.shape(support[0])[1:]:
         raise InvalidInput(
             f"{file} must hold examples like the labelled ones, of shape "
@@ -177,8 +175,8 @@ def _score_new(
         )
     scores = score_examples(learner, support[0], codes, x, classes=len(names), score=function)
     table = {
-        "task": np.full(len(x), file.stem),
-        "example": np.arange(len(x)),
+        "task": np.full(len(x), file.resolve().name if file.is_dir() else file.stem),
+        "example": ids,
         "scores": list(scores),
         "classes": [names] * len(x),
     }
@@ -191,6 +189,42 @@ def _score_new(
         details={**details, **facts},
     )
     return Scored(table, provenance)
+
+
+def _read_labelled(path: Path, size: int | None) -> tuple[Any, Array]:
+    """Return the labelled examples of a task, from a file or a folder of images."""
+    if path.is_dir():
+        x, y, names = image_folder(path, size=_require_size(path, size))
+        return x, np.array(names)[y]
+    found = read_examples(path)
+    if "y" not in found:
+        raise InvalidInput(
+            f"{path} must hold arrays x and y; it has: {', '.join(found)}. Write it with "
+            "np.savez(path, x=x, y=y)."
+        )
+    return found["x"], np.asarray(found["y"])
+
+
+def _read_new(path: Path, size: int | None) -> tuple[Any, Array]:
+    """Return new examples, and the row of each in its file or the name of its image."""
+    if not path.is_dir():
+        x = read_examples(path)["x"]
+        return x, np.arange(len(x))
+    size, files = _require_size(path, size), image_files(path)
+    if not files:
+        raise InvalidInput(f"{path} has no images in it. Put the new images directly into it.")
+    return np.concatenate([*read_images(files, size)]), np.array([file.name for file in files])
+
+
+def _require_size(path: Path, size: int | None) -> int:
+    """Return the size of the images of a run; raise InvalidInput if it had none."""
+    if size is None:
+        raise InvalidInput(
+            f"{path} is a folder, and the learner was not trained on a folder of images. Pass a "
+            "file with examples like those it was trained on, written with np.savez(path, x=x), "
+            "and y=y for the labelled ones."
+        )
+    return size
 
 
 def _reject_drawing(tasks: TaskOptions) -> None:

@@ -11,12 +11,14 @@ import numpy as np
 import typer
 
 from metapac._types import Progress
+from metapac.cli.scoring.pool_sizes import leave_out_small
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.scoring.provenance import Provenance
 from metapac.tasks.task import Task
 
 _task_option = partial(typer.Option, rich_help_panel="Tasks")
-_TASKS, _WAYS, _SHOTS, _QUERIES = 500, 5, 5, 15
+_TASKS, _WAYS, _SHOTS = 500, 5, 5
+QUERIES = 15
 _SHAPE = ("ways", "shots", "queries")
 
 
@@ -150,6 +152,7 @@ def score_pool(
 
     function = as_score_function(options.score)
     shape = choose_shape(pool.unit, options, ways, shots)
+    pool, left_out = leave_out_small(pool, shape)
     tasks = _draw(pool, options, shape)
     progress("scoring tasks", 0, None)
     table = tabulate(learner, tasks, score=function, progress=progress)
@@ -158,6 +161,7 @@ def score_pool(
     facts = {"unit": pool.unit, "units": len(pool.names), "rng": options.rng}
     facts |= {"tasks": len(tasks), "examples": len(table["task"]), "accuracy": _accuracy(table)}
     facts |= {name: list(x) if isinstance(x, Sequence) else x for name, x in shape.items()}
+    facts |= {"left_out": left_out} if left_out else {}
     reuse = class_reuse(tasks) if "classes" in table else None
     if reuse is not None and reuse.per_class > 1:
         facts["drawn_from"] = f"{len(pool.names)} classes"
@@ -209,7 +213,7 @@ def choose_shape(
             )
         defaults: dict[str, Any] = {"shots": shots, "queries": None}
     else:
-        defaults = {"ways": ways, "shots": shots, "queries": _QUERIES}
+        defaults = {"ways": ways, "shots": shots, "queries": QUERIES}
     return defaults | {name: value for name, value in given.items() if value is not None}
 
 

@@ -171,9 +171,19 @@ def _decode(paths: Sequence[Path], size: int) -> tuple[Pixels, list[str]]:
         except MemoryError:
             raise
         except Exception as error:  # a broken or huge file can fail in any way
-            empty = path.is_file() and not path.stat().st_size
-            faults.append(f"{path} ({'it has zero bytes' if empty else error})")
+            faults.append(f"{path} ({_reason(path, error)})")
     return pixels, faults
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """Return why an image cannot be read, without its path."""
+    from PIL import UnidentifiedImageError
+
+    if path.is_file() and not path.stat().st_size:
+        return "it has zero bytes"
+    if isinstance(error, UnidentifiedImageError):
+        return "it is not an image"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _image(path: Path, size: int) -> Any:

@@ -145,10 +145,11 @@ class Pixels(nn.Module):
             return x.permute(0, 3, 1, 2)
         if x.ndim == 3 and self.channels == 1:
             return x.unsqueeze(1)
-        unit = "channel" if self.channels == 1 else "channels"
+        kinds = {1: "1 channel (grey)", 3: "3 channels (RGB)"}
         raise InvalidInput(
-            f"x must hold images of {self.channels} {unit}, got shape {tuple(x.shape)}. "
-            "Build the backbone with channels= those of the images."
+            f"x must hold images of {kinds.get(self.channels, f'{self.channels} channels')}, like "
+            f"those that the backbone was built for, got shape {tuple(x.shape)}. Convert the "
+            "images, or build the backbone with their number of channels."
         )
 
 

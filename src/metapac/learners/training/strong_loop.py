@@ -163,7 +163,7 @@ class StrongTrainer:
         self.head.load_state_dict(_part("head", stored.weights))
         self.stage.average.load_state_dict(dict(stored.best))
         checkpoints.set_optimiser_state(self.stage.optimiser, stored.optimiser)
-        if len(stored.history) == self.config.epochs:
+        if len(stored.history) == self.config.epochs:  # earlier versions stored other weights
             self.take_average(self.config.epochs)
         return History(tuple(Epoch(**epoch) for epoch in stored.history))
 
