@@ -96,7 +96,7 @@ def _two_lines(title: str) -> str:
 
 
 def draw_small_tasks(results: Sequence[Result], path: Path) -> None:
-    """Draw the mean set size of each split over the number of calibration examples a task."""
+    """Draw the mean set size of each split over the number of calibration examples per task."""
     shown = has_small_tasks(results)
     if not shown:
         return
@@ -108,7 +108,7 @@ def draw_small_tasks(results: Sequence[Result], path: Path) -> None:
     for axes in panels[len(shown) :]:
         axes.set_visible(False)
     for axes in panels[-columns:]:
-        axes.set_xlabel("calibration examples a task")
+        axes.set_xlabel("calibration examples per task")
     for axes in panels[::columns]:
         axes.set_ylabel("mean set size")
     handles = [_handle(name) for name in SPLITS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from experiments.results_page.stored import Result
+from experiments.results_page.stored import Evaluation, Result
 from metapac.evaluation import MethodSummary
 from metapac.evaluation.intervals import Interval
 from metapac.guarantee import Guarantee
@@ -105,6 +105,12 @@ def link(title: str) -> str:
 def all_or(count: int, total: int) -> str:
     """Return a count out of a total: "all 7", "5 of 7" or "none of 7"."""
     return f"all {total}" if count == total else f"{count or 'none'} of {total}"
+
+
+def first_draws(controls: Sequence[Evaluation]) -> str:
+    """Return which draws of an experiment its controls have: "the first 10 draws of each seed"."""
+    counts = sorted({control.draws for control in controls})
+    return f"the first {enumerate_names([str(n) for n in counts], 'or')} draws of each seed"
 
 
 def percent(value: float, form: str = ".0%") -> str:

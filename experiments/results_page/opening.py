@@ -45,6 +45,7 @@ def opening(results: Sequence[Result]) -> str:
             bullets(_findings(results)),
             "![Tasks within epsilon, with a dashed line at 1 - alpha, and mean set size of PS, "
             f"Meta-CP and the splits of Meta-PS, for each experiment](figures/{FIGURE})",
+            _caption(results),
             _main_table(results),
             _legend(results),
             _how_to_read(results),
@@ -67,6 +68,14 @@ def _what_was_tested(results: Sequence[Result]) -> str:
         "writes this page and its figures from the rows in `experiments/results`; a test checks "
         "that they agree."
     )
+
+
+def _caption(results: Sequence[Result]) -> str:
+    """Return what the marks of the figure do not show."""
+    without = [f"*{result.title}*" for result in results if not result.has(JOINT)]
+    words = f"Bars are {percent(CONFIDENCE)} intervals. Hollow marks: too few data, so every label "
+    words += "is kept."
+    return words + (f" {enumerate_names(without)}: {JOINT} was not run." if without else "")
 
 
 def _main_table(results: Sequence[Result]) -> str:

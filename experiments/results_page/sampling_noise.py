@@ -27,7 +27,7 @@ BASELINES = ("PS", "Meta-CP")
 
 
 def remove_noise(rows: Rows) -> NDArray[np.float64]:
-    """Return the errors, shrunk towards their mean until their variance is that of miss rates.
+    """Return the errors, shrunk towards their mean to the variance of the miss rates.
 
     An error counted on n examples varies around its miss rate r with the variance r (1 - r) / n,
     of which e (1 - e) / (n - 1) is an unbiased estimate.
@@ -97,8 +97,8 @@ def section(results: Sequence[Result]) -> str:
             "given these learners, and its lower end decides (see [how to read this "
             "page](#how-to-read-this-page)). So *cannot tell yet* may stand beside an error well "
             "above epsilon. In the column *without noise*, the noise is estimated instead and "
-            "taken out: the errors of each seed are shrunk towards their mean until their variance "
-            "is that of the miss rates.",
+            "taken out: the errors of each seed are shrunk towards their mean, so that their "
+            "variance equals the estimated variance of the true miss rates.",
             table(header, rows),
         ]
     )

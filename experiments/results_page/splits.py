@@ -10,6 +10,7 @@ from experiments.results_page.markdown import (
     NONE,
     SHORT,
     enumerate_names,
+    first_draws,
     interval_of,
     join,
     link,
@@ -68,7 +69,7 @@ def _saving(evaluation: Evaluation) -> float:
 
 
 def sizes_of_tasks(result: Result) -> dict[int, Evaluation]:
-    """Return the evaluations with each number of calibration examples a task, in order."""
+    """Return the evaluations with each number of calibration examples per task, in order."""
     found: dict[int, Evaluation] = {
         int(name.removeprefix("n-")): control
         for name, control in result.controls.items()
@@ -146,13 +147,17 @@ def _small_tasks(results: Sequence[Result]) -> str:
         for result in shown
         for i, (n, evaluation) in enumerate(sizes_of_tasks(result).items())
     ]
-    header = ["experiment", "examples a task", "even", "tight", "joint", "tasks within, joint"]
+    small = [
+        each for result in shown for each in sizes_of_tasks(result).values() if each is not result
+    ]
+    header = ["experiment", "examples per task", "even", "tight", "joint", "tasks within, joint"]
     return join(
         [
             "### Small calibration tasks",
-            "The same learners and test tasks, with fewer examples in each calibration task.",
+            "The same learners and test tasks, with fewer examples in each calibration task, in "
+            f"{first_draws(small)}; the last row of each experiment has all draws.",
             table(header, rows),
-            "![Mean set size over the number of calibration examples a task, one panel for each "
+            "![Mean set size over the number of calibration examples per task, one panel for each "
             "experiment, one line for each split of Meta-PS, and the oracle as a dotted line]"
             f"(figures/{FIGURE})",
         ]

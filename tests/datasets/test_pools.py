@@ -106,8 +106,9 @@ def test_a_label_that_only_a_small_group_has_is_the_same_in_a_run(tmp_path: Path
     data = arrays(tmp_path, x=np.zeros((42, 2)), y=y, groups=groups)
     loaded = load_pools(data, min_size=3)
     assert loaded.left_out == {5: 2}
-    folder = write_run(tmp_path / "run", data, loaded)
-    assert_same_pools(load_pools(folder).pools, loaded.pools)
+    found = load_pools(write_run(tmp_path / "run", data, loaded)).pools
+    assert_same_pools(found, loaded.pools)
+    assert found.train.classes == loaded.pools.train.classes == 2
 
 
 def test_a_pool_with_fewer_classes_than_ways_is_refused(tmp_path: Path) -> None:
@@ -245,13 +246,14 @@ def write_run(folder: Path, data: str, loaded: LoadedPools, **options: Any) -> P
     """Write what ``metapac train`` records of its data."""
     folder.mkdir()
     pools = {name: pool for name, pool in vars(loaded.pools).items() if pool is not None}
-    body = {
+    body: dict[str, Any] = {
         "data": data,
         "data_checksum": loaded.checksum,
         "options": {"rng": 0, **options},
         "architecture": {"class": "ProtoNet", "weights": 1},
         "accuracy": 0.5,
         "pools": {name: list(pool.names) for name, pool in pools.items()},
+        "classes": getattr(loaded.pools.train, "classes", None),
         "history": [],
     }
     _document.write(folder / "run.json", body, RUN)

@@ -122,6 +122,17 @@ def test_two_trivial_methods_cannot_be_compared() -> None:
     assert claims(*rows)["PS-Test"] == "cannot be checked"
 
 
+def test_a_baseline_that_keeps_every_label_is_no_evidence_against_the_paper() -> None:
+    for name in ("PS", "Meta-CP"):
+        assert claims(table(LOW, method=name, feasible=False)) == {name: "cannot be checked"}
+
+
+def test_ps_test_that_keeps_every_label_is_conservative() -> None:
+    errors, sizes = np.zeros((4, 2)), np.full((4, 2), 2.0)
+    trivial = table(errors, sizes + 3, method="PS-Test", feasible=False)
+    assert claims(trivial, table(errors, sizes, method="Meta-PS even"))["PS-Test"] == "holds"
+
+
 def test_a_claim_has_its_numbers_and_its_source() -> None:
     (result,) = check(table([[0.0, 0.3], [0.3, 0.3]], [[1, 2], [3, 4]]))
     assert result.claim == "PS: the 80 % quantile of error is above epsilon = 0.1"

@@ -38,7 +38,7 @@ def test_a_control_changes_one_thing_and_keeps_the_learner(experiment: Experimen
         if name == "n":
             examples = int(count) // 5
             assert differences(experiment, variant) == {"calibration_examples": examples}
-            assert control.title == f"{count} calibration examples a task"
+            assert control.title == f"{count} calibration examples per task"
         else:
             change = {"seen": {"predictor": "train"}, "no": {"new_tasks": "calibration"}}[name]
             assert differences(experiment, variant) == change

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from metapac.evaluation import Rows, evaluate, paper_methods
 from metapac.plots import INK, LIMIT
@@ -49,7 +50,8 @@ def names(axes: Any) -> list[str]:
     return [label.get_text() for label in axes.get_xticklabels()]
 
 
-SHOWN = ["PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle"]
+SPLITS = ["Meta-PS even", "Meta-PS tight", "Meta-PS joint"]
+SHOWN = ["PS", "PS-Test", "Meta-CP", *SPLITS, "oracle"]
 
 
 def test_error_whiskers_end_at_the_10th_and_90th_percentile(rows: Rows, drawn: list[Any]) -> None:
@@ -70,7 +72,7 @@ def test_error_whiskers_follow_alpha(rows: Rows, drawn: list[Any]) -> None:
     (axes,) = drawn[0].axes
     expected = [tuple(np.percentile(rows.select(name).error, [3, 97])) for name in SHOWN]
     np.testing.assert_allclose(whiskers(axes), expected)
-    assert axes.get_xlabel().endswith("whiskers: 3rd and 97th percentile of tasks")
+    assert "whiskers: 3rd and 97th percentile of tasks" in axes.get_xlabel()
 
 
 def test_size_whiskers_end_at_smallest_and_largest(rows: Rows, drawn: list[Any]) -> None:
@@ -89,29 +91,52 @@ def test_a_violated_guarantee_is_red(drawn: list[Any]) -> None:
     colours = {text.get_text(): text.get_color() for text in drawn[0].axes[0].texts}
     assert colours["0.0%"] == LIMIT
     assert colours["100.0%"] == INK
+    assert drawn[0].axes[0].get_xlabel().endswith("\nred: below 1 - alpha = 0.6")
+    figures.draw_error(replace(rows, error=0 * rows.error), GUARANTEE, title="", path="error.png")
+    assert "red" not in drawn[1].axes[0].get_xlabel()
 
 
 def legend(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
+def legend_colours(axes: Any) -> list[str]:
+    return [to_hex(patch.get_facecolor()) for patch in axes.get_legend().get_patches()]
+
+
 def test_errors_per_set_are_those_of_each_set(rows: Rows, drawn: list[Any]) -> None:
     figures.draw_error_per_set(rows, GUARANTEE, title="", path="sets.png")
-    for axes, meta in zip(drawn[0].axes, ("Meta-PS even", "Meta-PS tight"), strict=True):
+    for axes, meta in zip(drawn[0].axes, SPLITS, strict=True):
         assert legend(axes) == [meta, "Meta-CP"]
+        assert legend_colours(axes) == [figures.COLOURS[meta], figures.COLOURS["Meta-CP"]]
         result = whiskers(axes)
         assert len(result) == 2 * 20
         for number in range(20):
             for name, ends in zip((meta, "Meta-CP"), result[2 * number :], strict=False):
                 selected = rows.select(name).error[rows.select(name).draw == number]
                 assert ends == pytest.approx(tuple(np.percentile(selected, [10, 90])))
-    assert names(drawn[0].axes[1])[-1] == "20"
+    assert names(drawn[0].axes[-1])[-1] == "20"
+
+
+def test_sets_with_a_threshold_of_zero_are_counted_among_those_shown(
+    rows: Rows, drawn: list[Any]
+) -> None:
+    zero = (rows.method == "Meta-PS even") & np.isin(rows.draw, [1, 2, 21])
+    one_task = (rows.method == "Meta-CP") & (rows.task == 0)
+    kept = replace(rows, threshold=np.where(zero | one_task, 0.0, rows.threshold))
+    figures.draw_error_per_set(kept, GUARANTEE, title="", path="sets.png")
+    name = "Meta-PS even (keeps every label in 2 of 20 sets: threshold zero)"
+    assert legend(drawn[0].axes[0]) == [name, "Meta-CP"]
 
 
 def test_errors_per_delta_are_those_of_each_delta(rows: Rows, drawn: list[Any]) -> None:
     figures.draw_error_per_delta(rows, GUARANTEE, title="", path="deltas.png", sets=3)
-    for axes, meta in zip(drawn[0].axes, ("Meta-PS even", "Meta-PS tight"), strict=True):
+    *both, joint = drawn[0].axes
+    assert legend(joint) == ["Meta-PS joint, delta = 0.2"]  # which was run at one delta
+    assert legend_colours(joint) == [figures.COLOURS["Meta-PS joint"]]
+    for axes, meta in zip(both, SPLITS[:2], strict=True):
         assert legend(axes) == [f"{meta}, delta = 0.1", f"{meta}, delta = 0.2"]
+        assert legend_colours(axes) == [figures._LOOSE, figures.COLOURS[meta]]
         expected = [
             tuple(np.percentile(selected.error[selected.draw == number], [10, 90]))
             for number in range(3)
@@ -125,21 +150,21 @@ def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
     for draw in (figures.draw_error, figures.draw_size):
         draw(rows, STRICT, title="", path="some.png")
         result = texts(drawn.pop().axes[0])
-        assert "keeps every label: 110 labels needed" in result  # PS-Test
-        assert "keeps every label: 52 tasks of 16 labels needed" in result  # Meta-PS even
-        assert "keeps every label: more tasks or labels needed" in result  # Meta-CP
+        assert "keeps every label: needs 110 labels" in result  # PS-Test
+        assert "keeps every label: needs 52 tasks of 16 examples" in result  # Meta-PS even
+        assert "keeps every label: needs more tasks or examples" in result  # Meta-CP
         assert sum(text.startswith("keeps") for text in result) == 5
     figures.draw_error_per_set(rows, STRICT, title="", path="some.png")
     assert legend(drawn[0].axes[0]) == [
-        "Meta-PS even (keeps every label: 52 tasks of 16 labels needed)",
-        "Meta-CP (keeps every label: more tasks or labels needed)",
+        "Meta-PS even (keeps every label: needs 52 tasks of 16 examples)",
+        "Meta-CP (keeps every label: needs more tasks or examples)",
     ]
 
 
 def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:
     half = replace(rows, feasible=(rows.method != "PS") | (rows.task < 3))
     figures.draw_error(half, GUARANTEE, title="", path="some.png")
-    assert "keeps every label on 50% of tasks: 5 labels needed" in texts(drawn[0].axes[0])
+    assert "keeps every label on 50% of tasks: needs 5 labels" in texts(drawn[0].axes[0])
     other = replace(rows, method=np.where(rows.method == "PS", "mine", rows.method))
     figures.draw_error(
         replace(other, feasible=other.method != "mine"), GUARANTEE, title="", path="p.png"
@@ -150,14 +175,14 @@ def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:
 def test_without_meta_cp_meta_ps_stands_alone(drawn: list[Any]) -> None:
     rows = evaluate(SmallStudy(quantiles=False), guarantee=GUARANTEE, draws=2)
     figures.draw_error_per_set(rows, GUARANTEE, title="", path="sets.png")
-    assert [legend(axes) for axes in drawn[0].axes] == [["Meta-PS even"], ["Meta-PS tight"]]
+    assert [legend(axes) for axes in drawn[0].axes] == [[name] for name in SPLITS]
 
 
 def test_rows_that_a_figure_cannot_show_are_refused(rows: Rows) -> None:
     with pytest.raises(ValueError, match="rows hold no method at delta=1e-05. Pass the guarantee"):
         figures.draw_error(rows, STRICT, title="", path="never.png")
     for draw in (figures.draw_error_per_set, figures.draw_error_per_delta):
-        with pytest.raises(ValueError, match="neither Meta-PS even nor Meta-PS tight at delta=0.2"):
+        with pytest.raises(ValueError, match="none of Meta-PS even, .*joint at delta=0.2"):
             draw(rows.select("PS"), GUARANTEE, title="", path="never.png")
     assert not Path("never.png").exists()
 
@@ -212,7 +237,10 @@ def test_colours_are_distinguishable_without_red_or_green() -> None:
     )
     colours = {figures.COLOURS[name] for name in SHOWN}
     assert len(colours) == len(SHOWN)
-    for pair in [*combinations(colours, 2), (figures._STRICT, figures._LOOSE)]:
+    for pair in [
+        *combinations(colours, 2),
+        *((figures.COLOURS[name], figures._LOOSE) for name in SPLITS),
+    ]:
         rgb = [np.array([int(hexa[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for hexa in pair]
         for simulate in simulations:
             one, two = (np.linalg.solve(to_lms, simulate(to_lms @ each**2.2)) for each in rgb)

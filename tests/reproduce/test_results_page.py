@@ -192,6 +192,15 @@ def test_a_row_has_size_error_and_share() -> None:
     assert TIGHT in opening._main_table([result]).splitlines()[-1]
 
 
+def test_the_caption_says_where_a_split_was_not_run() -> None:
+    result = make_result()
+    assert "not run" not in opening._caption([result])
+    del result.by_seed[0][JOINT, result.delta]
+    assert opening._caption([result, make_result(FEWREL)]).endswith(
+        "every label is kept. *mini-ImageNet, Conv4*: Meta-PS joint was not run."
+    )
+
+
 def test_the_rule_of_a_violation_is_that_of_the_verdicts() -> None:
     """The share that the page prints is the one beyond which a verdict is *violated*."""
     text = opening._how_to_read([make_result()])
@@ -287,6 +296,9 @@ def test_the_control_without_shift_is_compared_with_the_test_pool() -> None:
         controls.section([result])
     )
     assert controls.find([make_result()]) == ""
+    rows = [row.split(" | ") for row in controls._shift([result]).splitlines()[-4:]]
+    assert [row[1] for row in rows] == ["PS", EVEN, TIGHT, JOINT]  # all that are counted
+    assert "without a shift in the first 4 draws of each seed." in controls._shift([result])
 
 
 def test_predictors_are_compared_on_the_draws_of_the_control() -> None:
@@ -299,7 +311,17 @@ def test_predictors_are_compared_on_the_draws_of_the_control() -> None:
     unseen, control = controls._predictor_lines(result)
     assert unseen.error_mean == pytest.approx(0.01)
     assert control.error_mean == pytest.approx(HIGH)
-    assert "more tasks are within epsilon in all 1 experiments" in controls.section([result])
+    text = controls.section([result])
+    assert "more tasks are within epsilon in all 1 experiments and fewer in none of 1" in text
+    assert "Both are evaluated on the first 2 draws of each seed" in text
+
+
+def test_predictors_whose_intervals_overlap_do_not_differ() -> None:
+    result = make_result(CONV4, ran={"seen": make_evaluation(CONV4)})
+    assert (
+        "There is no clear difference: the intervals of *tasks within* overlap in all 1 "
+        "experiments. The criterion of Meta-PS holds for Meta-CP in all 1."
+    ) in controls.section([result])
 
 
 def test_ps_test_is_compared_at_the_second_delta() -> None:
@@ -308,6 +330,7 @@ def test_ps_test_is_compared_at_the_second_delta() -> None:
 
     text = controls.section([make_result(change=smaller)])
     assert "smaller than those of Meta-PS joint in all 1 experiments" in text
+    assert "### PS-Test at delta = 0.1\n" in text
 
 
 # Sampling noise
@@ -495,6 +518,18 @@ def test_claims_of_one_sentence_are_in_one_row() -> None:
     assert row.count("**does not agree** (0.050, 100.0%)") == 2
     assert "The experiments *mini-ImageNet, Conv4, strong recipe* are not in the paper" in text
     assert "not in the paper" not in sections.claims_section(results[::2])
+
+
+def test_a_claim_about_a_method_that_keeps_every_label_is_marked() -> None:
+    def all_labels(method: str, delta: float) -> dict[str, Any]:
+        return {"feasible": False, "size": 5.0} if method == "PS-Test" else {}
+
+    assert "agrees (5.00 † against 2.01)" in sections.claims_section(
+        [make_result(CONV4, all_labels)]
+    )
+    both = sections.claims_section([make_result(CONV4, lacks_data("PS-Test", EVEN))])
+    assert "cannot be checked (2.01 † against 2.01 †)" in both
+    assert "cannot be checked (0.050, 100.0% †)" in both
 
 
 def test_a_section_says_what_a_reader_must_know() -> None:

@@ -375,7 +375,7 @@ def _build_study(
         calibration = test = join_groups(calibration, test)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_QUIET)
-        study = PoolStudy(
+        return PoolStudy(
             learner,
             calibration,
             test,
@@ -383,14 +383,12 @@ def _build_study(
             distinct=is_grouped,
             predictor=pools.validation,
             epsilon=epsilon,
+            notes=(*_describe_reuse(calibration, sizes["tasks"], tasks.ways), *notes),
         )
-    study.notes = (*study.notes, *_describe_reuse(study, tasks.ways), *notes)
-    return study
 
 
-def _describe_reuse(study: PoolStudy, ways: int) -> tuple[str, ...]:
+def _describe_reuse(pool: Any, tasks: int, ways: int) -> tuple[str, ...]:
     """Return a note if calibration tasks share classes, with the counts that are expected."""
-    pool, tasks = study.calibration, study.tasks
     classes, draws = len(pool.names), tasks * ways
     if pool.unit == "group" or pool.transform is not None or draws <= classes:
         return ()

@@ -48,7 +48,7 @@ class Chosen:
 
 # A named function, since a rule travels to other processes and a lambda cannot be pickled.
 def _more_data(g: Guarantee) -> str:
-    return "more tasks or labels"
+    return "more tasks or examples"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Rule:
     >>> from metapac import Guarantee
     >>> from metapac.evaluation.methods import META_PS
     >>> META_PS.requirement(Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight"))
-    '116 tasks of 29 labels'
+    '116 tasks of 29 examples'
     """
 
     choose: Callable[[Draw, Guarantee], Chosen]
@@ -245,7 +245,7 @@ def _labels(g: Guarantee) -> str:
 
 def _tasks(g: Guarantee) -> str:
     needed = plan(epsilon=g.miss_rate, alpha=g.alpha, delta=g.delta, split=g.split)
-    return f"{needed.tasks} tasks of {needed.examples_per_task} labels"
+    return f"{needed.tasks} tasks of {needed.examples_per_task} examples"
 
 
 PS = Rule(_ps, _labels)

@@ -87,6 +87,8 @@ class PoolStudy:
     banks : tuple, optional
         Embeddings of both pools, from ``learner.bank``; by default they are computed. Studies of
         the same pools with other ways or shots may share them.
+    notes : sequence of str, default ()
+        Further remarks on the results, put after those of the study.
     description : dict, optional
         Everything that the draws depend on, as JSON can hold it; by default it is collected. A
         function inside a learner is described by its name alone.
@@ -145,6 +147,7 @@ class PoolStudy:
         predictor: Any = None,
         epsilon: float = 0.1,
         banks: tuple[Any, Any] | None = None,
+        notes: Sequence[str] = (),
         description: dict[str, Any] | None = None,
     ) -> None:
         self.calibration, self.test = calibration, test
@@ -163,10 +166,10 @@ class PoolStudy:
         obstacle = self._find_obstacle(predictor)
         self._predictor = predictor if obstacle is None else None
         self.epsilon = _predicted_epsilon(self._predictor, epsilon)
-        notes = [] if obstacle is None else [f"Meta-CP is left out: {obstacle}."]
+        own_notes = [] if obstacle is None else [f"Meta-CP is left out: {obstacle}."]
         if test is calibration and not distinct:
-            notes.append("New tasks are drawn from the pool that was calibrated on.")
-        self.notes = tuple(notes)
+            own_notes.append("New tasks are drawn from the pool that was calibrated on.")
+        self.notes = (*own_notes, *notes)
         self._description = self._describe() if description is None else description
 
     @property

@@ -92,7 +92,8 @@ class Claim:
         that is so for our splits, and for data that it does not have.
     status : {"holds", "does not hold", "cannot tell yet", "cannot be checked"}
         What the rows say. "cannot tell yet": few tasks or few examples could explain either
-        answer. "cannot be checked": the method kept every label because there were too few data.
+        answer. "cannot be checked": the method, or the split that PS-Test is compared with, kept
+        every label because there were too few data.
     numbers : dict from str to float
         The numbers that decide.
     """
@@ -191,7 +192,9 @@ def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Cla
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is above epsilon = {g.miss_rate:g}",
         _cite(source, "invalid", "a"),
-        {HOLDS: FAILS, VIOLATED: HOLDS}.get(line.verdict, UNDECIDED),
+        {HOLDS: FAILS, VIOLATED: HOLDS}.get(line.verdict, UNDECIDED)
+        if line.feasible
+        else UNCHECKED,
         _numbers(line),
     )
 
@@ -199,6 +202,7 @@ def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Cla
 def _is_larger(
     sizes: SizeComparison, ps_test: MethodSummary, meta: MethodSummary, source: Source | None
 ) -> Claim:
+    """Return the claim that PS-Test is conservative, which keeping every label agrees with."""
     status = HOLDS if sizes.low > 0 else FAILS if sizes.high < 0 else UNDECIDED
     return Claim(
         f"{PS_TEST}: its sets are larger on average than those of {meta.method}",

@@ -66,6 +66,6 @@ def list_controls(experiment: Experiment) -> list[Control]:
             if count >= (e.calibration_examples or 0):
                 break
             small, n = replace(e, calibration_examples=count), e.ways * count
-            title = f"{n} calibration examples a task"
+            title = f"{n} calibration examples per task"
             controls.append(Control(f"n-{n}", title, small, split_methods))
     return controls

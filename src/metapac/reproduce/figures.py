@@ -29,8 +29,8 @@ COLOURS = {
     "Meta-PS joint": "#009e73",
     "oracle": "#bbbbbb",
 }
-_OTHER, _STRICT, _LOOSE = "#dddddd", "#3a86c8", "#f0e442"
-_META = ("Meta-PS even", "Meta-PS tight")
+_OTHER, _LOOSE = "#dddddd", "#f0e442"
+_META = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 _FAINT = "#555555"
 _PER_TASK = "box: quartiles; circle: mean; whiskers: "
 _SUFFIX = {1.0: "st", 2.0: "nd", 3.0: "rd"}
@@ -148,11 +148,13 @@ def _error_boxes(axes: Axes, methods: Sequence[Rows], guarantee: Guarantee) -> N
     _limit(axes, guarantee.miss_rate)
     _columns(axes, methods, [rows.error for rows in methods], _whiskers(guarantee))
     axes.set_ylabel("error on a new task")
-    _note(axes, _PER_TASK + _describe_whiskers(guarantee))
+    above = [float(np.mean(rows.error > guarantee.miss_rate)) for rows in methods]
+    red = f"\nred: below 1 - alpha = {1 - guarantee.alpha:.4g}"
+    note = _PER_TASK + _describe_whiskers(guarantee)
+    _note(axes, note + (red if max(above) > guarantee.alpha else ""))
     _write_before(axes, "tasks within\nepsilon:")
-    for i, rows in enumerate(methods, start=1):
-        violated = float(np.mean(rows.error > guarantee.miss_rate))
-        _write_above(axes, i, f"{1 - violated:.1%}", LIMIT if violated > guarantee.alpha else INK)
+    for i, (rows, share) in enumerate(zip(methods, above, strict=True), start=1):
+        _write_above(axes, i, f"{1 - share:.1%}", LIMIT if share > guarantee.alpha else INK)
         if text := _describe_shortage(rows, guarantee):
             top = float(np.quantile(rows.error, 1 - guarantee.alpha))
             _write_along(axes, i, top, text, up=True)
@@ -216,15 +218,19 @@ def draw_error_per_delta(
         Number of calibration sets shown.
     """
     available = rows.methods()
-    colours = {SECOND_DELTA: _LOOSE, guarantee.failure_probability: _STRICT}
+    own = guarantee.failure_probability
     panels = [
         [
-            _Series(rows.select(meta, delta), f"{meta}, delta = {delta:g}", colours[delta])
-            for delta in sorted(colours)
+            _Series(
+                rows.select(meta, delta),
+                f"{meta}, delta = {delta:g}",
+                COLOURS[meta] if delta == own else _LOOSE,
+            )
+            for delta in sorted({SECOND_DELTA, own})
             if (meta, delta) in available
         ]
         for meta in _META
-        if (meta, guarantee.failure_probability) in available
+        if (meta, own) in available
     ]
     _per_set(panels, guarantee, title, path, sets)
 
@@ -242,11 +248,11 @@ def _per_set(
 ) -> None:
     if not panels:
         raise InvalidInput(
-            f"rows hold neither {' nor '.join(_META)} at delta="
+            f"rows hold none of {', '.join(_META)} at delta="
             f"{guarantee.failure_probability:g}, which this figure shows. Evaluate with "
             "paper_methods(guarantee)."
         )
-    figure, stacked = create_figure(1, rows=len(panels), width=11, height=0.8 + 3 * len(panels))
+    figure, stacked = create_figure(1, rows=len(panels), width=11, height=0.8 + 2.7 * len(panels))
     for axes, panel in zip(stacked, panels, strict=True):
         _grouped(axes, panel, guarantee, sets)
         _limit(axes, guarantee.miss_rate)
@@ -275,13 +281,21 @@ def _grouped(axes: Axes, panel: Sequence[_Series], guarantee: Guarantee, sets: i
         )
     axes.set_xticks(range(1, len(numbers) + 1), [str(number + 1) for number in numbers])
     axes.set_xlim(0.4, len(numbers) + 0.6)
-    handles = [Patch(facecolor=s.colour, edgecolor=INK, label=_label(s, guarantee)) for s in panel]
+    handles = [
+        Patch(facecolor=s.colour, edgecolor=INK, label=_label(s, numbers, guarantee)) for s in panel
+    ]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
 
 
-def _label(series: _Series, guarantee: Guarantee) -> str:
-    text = _describe_shortage(series.rows, guarantee)
+def _label(series: _Series, shown: Sequence[int], guarantee: Guarantee) -> str:
+    text = _describe_shortage(series.rows, guarantee) or _count_zero(series.rows, shown)
     return f"{series.name} ({text})" if text else series.name
+
+
+def _count_zero(rows: Rows, shown: Sequence[int]) -> str:
+    """Return in how many sets a threshold of zero keeps every label although data suffice."""
+    zero = sum(bool(np.all(rows.threshold[rows.draw == number] <= 0)) for number in shown)
+    return f"keeps every label in {zero} of {len(shown)} sets: threshold zero" if zero else ""
 
 
 def _at_delta(rows: Rows, delta: float) -> list[Rows]:
@@ -327,7 +341,7 @@ def _describe_shortage(rows: Rows, guarantee: Guarantee) -> str:
     where = f" on {np.mean(~rows.feasible):.0%} of tasks" if rows.feasible.any() else ""
     for method in paper_methods(guarantee, second_delta=SECOND_DELTA):
         if (method.name, method.guarantee.delta) == (name, delta):
-            return f"keeps every label{where}: {method.rule.requirement(method.guarantee)} needed"
+            return f"keeps every label{where}: needs {method.rule.requirement(method.guarantee)}"
     return f"keeps every label{where}"
 
 

@@ -74,6 +74,8 @@ def test_too_few_large_classes_are_refused_with_a_remedy() -> None:
         leave_out_small(pool([9, 6, 4]), shape())
     with pytest.raises(InvalidInput, match=r"got 1 in calibration\. Lower shots\."):
         leave_out_small(pool([9, 3, 2]), shape())
+    with pytest.raises(InvalidInput, match=r"got 2 in calibration\. Pass ways=2 or fewer\."):
+        leave_out_small(pool([9, 9, 1]), shape(ways=3))
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=8), st.integers(1, 5))

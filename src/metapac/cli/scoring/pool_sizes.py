@@ -64,6 +64,8 @@ def _check_enough(pool: Any, shape: Mapping[str, Any], needed: int) -> None:
     lower = Message("Lower {}", Parameter("shots"))
     if shape["queries"] and spare > 0:
         lower = Message("Pass {} or fewer", Parameter("queries", spare))
+    elif large > 1:
+        lower = Message("Pass {} or fewer", Parameter("ways", large))
     raise InvalidInput(
         "a task needs {} with at least {} + {} = {} examples, got {} in {}. {}.",
         format_count(ways, pool.unit, "classes" if pool.unit == "class" else None),
