@@ -231,7 +231,7 @@ def _compare_predictors(pairs: Sequence[tuple[MethodSummary, MethodSummary]]) ->
     if more or fewer:
         words = (
             f"With data held out, more tasks are within epsilon in {all_or(more, len(pairs))} "
-            f"experiments and fewer in {all_or(fewer, len(pairs))}, beyond their intervals."
+            f"experiments and fewer in {all_or(fewer, len(pairs))}; elsewhere intervals overlap."
         )
     else:
         words = "There is no clear difference: the intervals of *tasks within* overlap in all "

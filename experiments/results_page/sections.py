@@ -70,10 +70,9 @@ def claims_section(results: Sequence[Result]) -> str:
             "## The claims of the paper",
             "Each claim cites the figure and the sentence of the paper that make it, and is "
             f"checked as the verdicts are, at {percent(CONFIDENCE)} confidence. *Cannot be "
-            f"checked* means that the method, or the {PAPER_SPLIT} that {PS_TEST} is compared "
-            "with, had too few data and kept every label. Where only "
-            f"{PS_TEST} did, its sets are the largest there are, and that agrees with the paper: "
-            "it is too conservative. In brackets: "
+            f"checked* means that the method, or {PAPER_SPLIT} where {PS_TEST} is compared with "
+            f"it, had too few data and kept every label. Where {PS_TEST} alone did, its sets are "
+            "as large as can be, which agrees with the paper: it is conservative. In brackets: "
             f"{error_name(known[0].guarantee)} and tasks within, or the mean set sizes of the two "
             f"methods ({SHORT} keeps every label).{_beyond_paper(known)}",
             "\n".join(lines),

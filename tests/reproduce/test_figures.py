@@ -43,7 +43,7 @@ def whiskers(axes: Any) -> list[tuple[float, float]]:
 
 
 def texts(axes: Any) -> list[str]:
-    return [text.get_text() for text in axes.texts]
+    return [text.get_text().replace("\n", " ") for text in axes.texts]
 
 
 def names(axes: Any) -> list[str]:
@@ -159,6 +159,19 @@ def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
         "Meta-PS even (keeps every label: needs 52 tasks of 16 examples)",
         "Meta-CP (keeps every label: needs more tasks or examples)",
     ]
+
+
+def test_what_a_method_needs_is_written_within_the_axes(drawn: list[Any]) -> None:
+    guarantee = replace(STRICT, alpha=0.01)
+    rows = evaluate(SmallStudy(), guarantee=guarantee, draws=2)
+    figures.draw_error_and_size(rows, guarantee, title="", path="some.png")
+    drawn[0].draw_without_rendering()
+    for axes in drawn[0].axes:
+        written = [text for text in axes.texts if text.get_text().startswith("keeps")]
+        assert len(written) == 5
+        for text in written:
+            inside, outside = text.get_window_extent(), axes.get_window_extent()
+            assert outside.y0 < inside.y0 < inside.y1 < outside.y1
 
 
 def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:

@@ -25,6 +25,7 @@ from metapac.reproduce.demo import (
     GUARANTEE,
     METHODS,
     SYNTHETIC_TITLE,
+    TRAINING,
     draw_sets,
     prepare_glyphs,
     write_results,
@@ -205,7 +206,7 @@ def _require_extras(data: str) -> None:
 
 
 def _train(rng: int) -> GlyphDemo:
-    epochs = EXPERIMENT.training.epochs
+    epochs = TRAINING.epochs
     with progress_bar() as progress:
         progress("drawing characters", 0, epochs)
         return prepare_glyphs(

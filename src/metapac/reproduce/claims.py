@@ -189,12 +189,11 @@ def _is_valid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim
 
 
 def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
+    status = {HOLDS: FAILS, VIOLATED: HOLDS}.get(line.verdict, UNDECIDED)
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is above epsilon = {g.miss_rate:g}",
         _cite(source, "invalid", "a"),
-        {HOLDS: FAILS, VIOLATED: HOLDS}.get(line.verdict, UNDECIDED)
-        if line.feasible
-        else UNCHECKED,
+        status if line.feasible else UNCHECKED,
         _numbers(line),
     )
 

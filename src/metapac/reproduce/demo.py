@@ -34,14 +34,15 @@ METHODS = (
     Method("Meta-PS joint", META_PS, GUARANTEE),
 )
 CHARACTERS = {"train": 240, "validation": 40, "calibration": 60, "test": 60}
+TRAINING = Training(
+    lr=1e-3, episodes_per_epoch=60, epochs=12, episodes_per_step=2, validation_tasks=50
+)
 EXPERIMENT = Experiment(
     name="demo",
     title="Unseen characters, 5 ways, 5 shots: 250 calibration tasks of 250 examples",
     data="glyphs",
     backbone="conv4",
-    training=Training(
-        lr=1e-3, episodes_per_epoch=60, epochs=12, episodes_per_step=2, validation_tasks=50
-    ),
+    training=TRAINING,
     calibration_examples=50,
     evaluation_examples=30,
     labelled_examples=20,
@@ -96,11 +97,10 @@ def prepare_glyphs(rng: int, on_epoch: Callable[[Epoch], None] | None = None) ->
     from metapac.learners.training.train import train
 
     e = EXPERIMENT
-    assert e.training is not None  # the demo trains on episodes
     x, y, names = glyphs(characters=sum(CHARACTERS.values()), rng=rng)
     pools = split_classes(x, y, **CHARACTERS, rng=rng)
     learner = ProtoNet(Conv4(channels=1, size=28, rng=rng))
-    settings = {**e.task_shape, **asdict(e.training)}
+    settings = {**e.task_shape, **asdict(TRAINING)}
     train(
         learner, pools.train, pools.validation, **settings, device="cpu", rng=rng, on_epoch=on_epoch
     )

@@ -373,9 +373,9 @@ def _write_before(axes: Axes, text: str) -> None:
 
 
 def _write_along(axes: Axes, x: float, y: float, text: str, *, up: bool) -> None:
-    """Explain a flat box by a text along its column."""
+    """Explain a flat box by a text along its column, in two lines so that it fits."""
     axes.annotate(
-        text,
+        text.replace(": ", ":\n", 1),
         (x, y),
         (0, 9 if up else -9),
         textcoords="offset points",
