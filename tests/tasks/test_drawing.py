@@ -75,7 +75,7 @@ def test_every_row_is_filled_once(count: int) -> None:
 
     fill_in_threads(fill, count)
     assert (filled == 1).all()
-    assert len(parts) == min(3, max(1, -(-count // 64)))
+    assert len(parts) == min(2, max(1, -(-count // 64)))
 
 
 def test_what_goes_wrong_in_a_thread_is_raised() -> None:

@@ -21,7 +21,7 @@ from metapac.tasks.task import Task
 Ids = ArrayLike | Iterable[object]
 
 # Half of the time of drawing a task goes into Python itself, so that more threads only wait.
-_THREADS = 3
+_THREADS = 2  # more were no faster on two cores
 _LEAST = 64  # tasks that are worth a thread
 
 
