@@ -1,4 +1,4 @@
-"""Training and scoring on a GPU: episodes per second, time to accuracy, a calibration draw.
+"""Training and scoring on a GPU: episodes and images per second, accuracy, a calibration draw.
 
     python benchmarks/learners.py OUTPUT.json [TRAIN.npz VALIDATION.npz]
 
@@ -12,7 +12,8 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ import torch
 
 from metapac.learners.bank import PrototypeBank
 from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD, Conv4
+from metapac.learners.networks.resnets import ResNet50
 from metapac.learners.protonet import ProtoNet
 from metapac.learners.training.episodes import EpisodeSampler
 from metapac.learners.training.history import Epoch
 from metapac.learners.training.train import train
 from metapac.scoring import score_tasks
 from metapac.tasks.pools import ClassPool
+from metapac.tasks.task import Task
 
 WAYS, SHOTS, QUERIES = 5, 5, 5
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -139,8 +142,8 @@ def calibration_draw(pool: ClassPool) -> dict[str, float]:
     float(bank.embeddings[0, 0])
     gram = time.perf_counter() - start
 
-    def draw() -> list[Any]:
-        return list(pool.tasks(500, ways=5, shots=5, queries=500, rng=1))
+    def draw() -> Sequence[Task]:
+        return pool.tasks(500, ways=5, shots=5, queries=500, rng=1).draw()
 
     tasks = draw()
 
@@ -162,6 +165,21 @@ def calibration_draw(pool: ClassPool) -> dict[str, float]:
     }
 
 
+def embedding_speed(images: int) -> dict[str, float]:
+    """Return images per second of ResNet-50 on 32 x 32 images, as CIFAR10-C has them."""
+    x = torch.randint(256, (images, 3, 32, 32), dtype=torch.uint8, device=DEVICE)
+    learner = ProtoNet(ResNet50(rng=0).to(DEVICE))
+    speeds = {}
+    for layout in ("channels first", "channels last"):
+        if layout == "channels last":
+            learner.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for fast in (False, True):
+            learner.embed(x[:1024], fast=fast)
+            seconds = best_of(partial(learner.embed, x, fast=fast), 3)
+            speeds[f"{layout}{', fast' * fast}"] = images / seconds
+    return speeds
+
+
 def main(output: str, data: list[str]) -> None:
     device = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
     results: dict[str, Any] = {"device": device, "torch": torch.__version__}
@@ -172,6 +190,8 @@ def main(output: str, data: list[str]) -> None:
     print(json.dumps(results), flush=True)
     results["calibration draw"] = calibration_draw(random_pool(16, 1))
     print(json.dumps(results["calibration draw"]), flush=True)
+    results["images per second"] = embedding_speed(8192 if DEVICE == "cuda" else 64)
+    print(json.dumps(results["images per second"]), flush=True)
     if data:
         results["time to accuracy"] = time_to_accuracy((load(data[0]), load(data[1])), 0.64)
         print(json.dumps(results["time to accuracy"]), flush=True)

@@ -27,6 +27,7 @@ from metapac.binomial import allowed_errors_in_task
 from metapac.guarantee import Guarantee
 from metapac.plots import INK, create_figure, save
 from metapac.ranks import expectation_rank
+from metapac.reproduce.figures import COLOURS
 from metapac.tasks.synthetic import NormalFamily
 
 EPSILON = ALPHA = 0.1
@@ -415,10 +416,11 @@ def simulate_uneven(tasks: int, draws: int, spread: float = 0.5) -> dict[int, Ce
     }
 
 
+# Colours and marks of the splits are those of all figures: see docs/results.md.
 _LINES = {
-    "even": ("#56b4e9", "-", "s", 1.5),
-    "tight": ("#d55e00", "-", "^", 1.5),
-    "joint": ("#009e73", "-", "o", 2.6),
+    "even": (COLOURS["Meta-PS even"], "-", "^", 1.5),
+    "tight": (COLOURS["Meta-PS tight"], "-", "v", 1.5),
+    "joint": (COLOURS["Meta-PS joint"], "-", "D", 2.6),
     BEST: (INK, ":", "", 1.6),
 }
 _LABELS = {BEST: "best single level in hindsight", "joint": "joint (default)"}

@@ -18,6 +18,7 @@ from scipy import stats
 
 from metapac import Context, MetaPS, evaluate, load
 from metapac.clusters import Clusters, as_cluster, draw_tasks, match_clusters
+from metapac.evidence.encoding import encode_evidence
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
 
 FALSE_ALARM = 1e-6
@@ -190,7 +191,7 @@ def test_new_clusters_are_added_as_if_from_scratch() -> None:
     whole = MetaPS(**PROMISE).calibrate(frame.score, frame.task, clusters=frame.alphabet, rng=7)
     assert (grown.threshold_, grown.tasks_.tolist()) == (whole.threshold_, whole.tasks_.tolist())
     assert grown.promise_ == whole.promise_
-    assert grown._evidence.to_json() == whole._evidence.to_json()
+    assert encode_evidence(grown._evidence) == encode_evidence(whole._evidence)
     more = {"more": [0.5] * 20}
     with pytest.raises(InvalidInput, match="clusters holds 'a3', which was calibrated already"):
         grown.add(more["more"], ["new"] * 20, clusters=["a3"] * 20, allow=["duplicates"])

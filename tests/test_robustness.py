@@ -127,6 +127,10 @@ def test_bad_numbers_are_rejected() -> None:
 def test_sentence() -> None:
     expected = "Of 90 sites, 3 dishonest ones can force every label into every set; 88 can empty"
     assert describe_liars(Liars(3, 88), 90).startswith(expected)
+    assert describe_liars(Liars(1, 88), 90, is_interval=True) == (
+        "Of 90 sites, 1 dishonest one can make every interval infinite; 88 can shrink every "
+        "interval to its prediction."
+    )
 
 
 def test_only_sites_that_count_are_counted() -> None:

@@ -12,10 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac import MetaPS, _scores
+from metapac import PS, MetaPS, _scores
 from metapac.exceptions import InvalidInput
 from metapac.grouping import group
 
@@ -146,3 +146,60 @@ def test_the_largest_bfloat16_not_above_a_value(value: float) -> None:
     assert torch.tensor(floor).to(torch.bfloat16).float().item() == floor or math.isinf(floor)
     rounded = torch.tensor(value).to(torch.bfloat16).float().item()
     assert floor <= rounded
+
+
+def nearest(value: float) -> torch.Tensor:
+    return torch.tensor([value], dtype=torch.float32).to(torch.bfloat16)
+
+
+@settings(max_examples=300)
+@given(st.floats(-(2.0**127), 2.0**127, width=32), st.floats(-1, 1))
+def test_no_score_that_rounds_to_the_same_bfloat16_is_lost(value: float, away: float) -> None:
+    stored = nearest(value)
+    result = PS(epsilon=0.5, delta=0.5).calibrate(stored.expand(9))
+    # Any float32 that rounds to it is kept, and so is the bfloat16 itself.
+    step = max(abs(float(stored)) * 2.0**-8, 2.0**-134)
+    other = np.float32(float(stored) + away * step)
+    if nearest(float(other)) == stored:
+        assert result.predict_set(np.array([other])).all()
+    assert result.predict_set(stored).all()
+    assert result.predict_set(np.array([value], dtype=np.float32)).all()
+    # A score a few steps below is not kept.
+    below = float(stored) - 4 * step
+    if below > -3e38:
+        assert not result.predict_set(np.array([below], dtype=np.float32)).any()
+
+
+def test_a_bfloat16_score_at_the_threshold_is_kept() -> None:
+    result = PS(epsilon=0.1, delta=0.05)
+    result.calibrate(torch.full((100,), 0.1, dtype=torch.bfloat16))
+    assert result.predict_set(np.array([0.1], np.float32)).all()
+    tasks = np.repeat(np.arange(40), 60)
+    whole = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(
+        torch.full((2400,), 0.1, dtype=torch.bfloat16), tasks
+    )
+    assert whole.predict_set(np.array([0.1], np.float32)).all()
+    for edge in (-math.inf, math.inf):  # no finite score rounds to it
+        same = PS(epsilon=0.5, delta=0.5).calibrate(torch.full((9,), edge, dtype=torch.bfloat16))
+        assert same.threshold_ == edge
+
+
+@given(score=st.floats(-1e30, 1e30), wide=st.booleans())
+def test_a_score_deployed_in_bfloat16_is_kept(score: float, wide: bool) -> None:
+    kind = np.float64 if wide else np.float32
+    result = PS(epsilon=0.1, delta=0.05).calibrate(np.full(100, score, kind))
+    deployed = torch.tensor([score], dtype=torch.float64).to(torch.bfloat16)
+    assert result.predict_set(deployed).all()
+    lower = torch.tensor([float(deployed) - 0.02 * abs(float(deployed)) - 1e-30])
+    assert not result.predict_set(lower.to(torch.bfloat16)).any() or score == 0
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_precisions_of_scores(name: str) -> None:
+    assert _scores.as_precision(name) == _scores.as_precision(np.dtype(name)) == np.dtype(name)
+
+
+@pytest.mark.parametrize("name", ["int8", "bool", "S1", "O", "longdouble", "", 8, None, np.float64])
+def test_other_types_are_no_precision(name: object) -> None:
+    with pytest.raises(InvalidInput, match="precision must be float16, float32 or float64, got"):
+        _scores.as_precision(name)

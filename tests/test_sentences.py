@@ -131,6 +131,18 @@ def test_remarks() -> None:
     assert "-3.0 is the lowest calibration score, so class 'yes' may be kept whatever" in text
 
 
+def test_remarks_on_intervals() -> None:
+    assert (
+        sentences.describe_trivial(is_interval=True)
+        == "Every interval is infinite, so the guarantee holds trivially."
+    )
+    assert sentences.describe_uninformative(-4.0, 3, 40, is_interval=True) == (
+        "The threshold -4.0 is the lowest calibration score, so intervals are wide enough for "
+        "every true number in the calibration tasks, and the guarantee says little: in 3 of 40 "
+        "tasks (8%) more true numbers lie that far from their prediction than may be missed."
+    )
+
+
 @pytest.mark.parametrize(
     ("fraction", "shown"),
     [

@@ -13,6 +13,7 @@ from experiments.results_page.markdown import (
     first_draws,
     join,
     link,
+    name_titles,
     percent,
     size,
     span,
@@ -21,7 +22,7 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import JOINT, SPLITS
 from experiments.results_page.stored import Evaluation, Result
-from metapac.evaluation import MethodSummary, summarise
+from metapac.evaluation import MethodSummary
 from metapac.evaluation.intervals import CONFIDENCE
 from metapac.evaluation.methods import SECOND_DELTA
 from metapac.verdict.wording import HOLDS
@@ -34,10 +35,8 @@ POOLS = ("test pool", "no shift")
 def find(results: Sequence[Result]) -> str:
     """Return what the control without shift says."""
     known = [result for result in results if NO_SHIFT in result.controls]
-    if not known:
-        return ""
     same = [result.controls[NO_SHIFT] for result in known]
-    lines = [line for each in same for name in SPLITS if (line := each.line(name)).feasible]
+    lines = [each.line(name) for each in same for name in SPLITS]
     held = sum(line.verdict == HOLDS for line in lines)
     return (
         "On new tasks of the calibration pool, where there is no shift, the criterion of Meta-PS "
@@ -67,8 +66,6 @@ def section(results: Sequence[Result]) -> str:
 
 def _shift(results: Sequence[Result]) -> str:
     known = [result for result in results if NO_SHIFT in result.controls]
-    if not known:
-        return ""
     methods = (PS, *SPLITS)
     rows = [
         [link(result.title) if i == 0 else "", method, *_with_and_without(result, method)]
@@ -79,15 +76,22 @@ def _shift(results: Sequence[Result]) -> str:
     return join(
         [
             "### New tasks without a shift",
-            "Test tasks come from other classes, relations or state-years than calibration tasks, "
-            "as in the paper. The guarantee assumes that both come from one distribution. So the "
-            "same learners were also evaluated on new tasks of the calibration pool, where a "
-            "method must keep its guarantee; what it loses on the test pool is due to the shift. "
-            f"{_state_shift(known)} The table has the tasks within epsilon: of the test pool in "
-            f"all draws, without a shift in {draws}.",
+            "In these experiments, test tasks come from other classes, relations or state-years "
+            "than calibration tasks, as in the paper. The guarantee assumes that both come from "
+            "one distribution. So the same learners were also evaluated on new tasks of the "
+            "calibration pool, where a method must keep its guarantee. What a method loses on the "
+            "test pool beyond chance is then due to the shift. "
+            f"{_state_shift(known)} The table shows *tasks within*: for the test pool in all "
+            f"draws, without a shift in {draws}.",
             table(["experiment", "method", *POOLS], rows, aligned="ll"),
+            f"There is no such control for {_name_others(results, NO_SHIFT)}: there, calibration "
+            "tasks and test tasks are drawn alike.",
         ]
     )
+
+
+def _name_others(results: Sequence[Result], control: str) -> str:
+    return name_titles([result for result in results if control not in result.controls])
 
 
 def _with_and_without(result: Result, name: str) -> list[str]:
@@ -114,12 +118,7 @@ def _state_shift(known: Sequence[Result]) -> str:
 
 
 def _chance(results: Sequence[Result]) -> str:
-    lines = [
-        line
-        for result in results
-        for line in result.lines()
-        if line.feasible and line.method in SPLITS
-    ]
+    lines = [line for result in results for line in result.lines() if line.method in SPLITS]
     gaps = [line.draws_within - line.draws_expected for line in lines]
     return join(
         [
@@ -130,59 +129,48 @@ def _chance(results: Sequence[Result]) -> str:
             "the share to expect if all thresholds were equally good: the binomial probability, "
             "given the share of all tasks within. Over all splits, deltas and experiments, the "
             "share of draws within differs from it by "
-            f"{span([100 * gap for gap in gaps], '+.1f')} points.",
+            f"{span([100 * gap for gap in gaps], '+.1f')} points. A large difference "
+            "would mean that some draws have worse thresholds than others.",
         ]
     )
 
 
 def _ps_test(results: Sequence[Result]) -> str:
-    known = [result for result in results if result.has(PS_TEST, JOINT, delta=SECOND_DELTA)]
-    if not known:
-        return ""
-    at, lines = f"delta = {SECOND_DELTA:g}", [_at_second_delta(result) for result in known]
+    at = f"delta = {SECOND_DELTA:g}"
+    sizes = [result.compare(PS_TEST, JOINT, SECOND_DELTA) for result in results]
     header = ["experiment", "labels", "PS-Test at the guarantee's delta", f"PS-Test, {at}"]
     header += ["tasks within", f"{JOINT}, {at}", "tasks within"]
-    smaller = sum(test.size < joint.size for test, joint in lines)
+    smaller, larger = sum(each.high < 0 for each in sizes), sum(each.low > 0 for each in sizes)
     return join(
         [
             f"### {PS_TEST} at {at}",
             "PS-Test calibrates on labels of the new task itself. At the paper's delta it often "
             f"has too few of them and keeps every label ({SHORT}), which makes it look worse than "
             f"it is. At {at} it promises that each new task is within epsilon with probability "
-            f"{1 - SECOND_DELTA:g} over its labels. Its sets are then smaller than those of "
-            f"{JOINT} in {all_or(smaller, len(lines))} experiments, but Meta-PS needs none of "
-            "these labels.",
-            table(header, [_ps_test_row(result) for result in known]),
+            f"{1 - SECOND_DELTA:g} over its labels. Compared draw by draw, its sets are then "
+            f"smaller than those of {JOINT}, at {percent(CONFIDENCE)} confidence, in "
+            f"{all_or(smaller, len(sizes))} experiments, and larger in "
+            f"{all_or(larger, len(sizes))}. Meta-PS needs none of these labels.",
+            table(header, [_ps_test_row(result) for result in results]),
         ]
     )
 
 
-def _at_second_delta(result: Result) -> tuple[MethodSummary, MethodSummary]:
-    return result.line(PS_TEST, SECOND_DELTA), result.line(JOINT, SECOND_DELTA)
-
-
 def _ps_test_row(result: Result) -> list[str]:
-    strict, e = result.line(PS_TEST), result.experiment
-    loose, joint = _at_second_delta(result)
+    loose, joint = (result.line(name, SECOND_DELTA) for name in (PS_TEST, JOINT))
     return [
         link(result.title),
-        f"{e.labelled_examples * (e.ways or 1)}",
-        _size(strict),
-        _size(loose),
+        f"{result.experiment.labelled_examples * (result.experiment.ways or 1)}",
+        size(result.line(PS_TEST)),
+        size(loose),
         within(loose),
-        _size(joint),
+        size(joint),
         within(joint),
     ]
 
 
-def _size(line: MethodSummary) -> str:
-    return size(line) if line.feasible else f"{line.size:.2f} {SHORT}"
-
-
 def _predictor(results: Sequence[Result]) -> str:
     known = [result for result in results if SEEN in result.controls]
-    if not known:
-        return ""
     pairs = [_predictor_lines(result) for result in known]
     columns = ["mean size", error_name(known[0].guarantee), "tasks within"]
     header = ["experiment", *(f"{pool}: {c}" for pool in ("held out", "seen") for c in columns)]
@@ -202,20 +190,15 @@ def _predictor(results: Sequence[Result]) -> str:
             f"{draws}, so that the numbers *held out* differ a little from those of all draws in "
             "the other tables.",
             table(header, rows),
-            _compare_predictors(pairs) + _not_run(results, known),
+            f"{_compare_predictors(pairs)} The control was not run for "
+            f"{_name_others(results, SEEN)}.",
         ]
     )
 
 
-def _not_run(results: Sequence[Result], known: Sequence[Result]) -> str:
-    titles = [f"*{result.title}*" for result in results if result not in known]
-    return f" The control was not run for {enumerate_names(titles)}." if titles else ""
-
-
 def _predictor_lines(result: Result) -> tuple[MethodSummary, MethodSummary]:
     seen = result.controls[SEEN]
-    same = [rows.take(rows.draw < seen.draws) for rows in result.rows(META_CP)]
-    return summarise(same, result.guarantee)[0], seen.line(META_CP)
+    return result.first_draws(seen.draws).line(META_CP), seen.line(META_CP)
 
 
 def _cells(line: MethodSummary) -> list[str]:

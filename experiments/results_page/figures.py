@@ -40,8 +40,6 @@ def draw_overview(results: Sequence[Result], path: Path) -> None:
     figure, (left, right) = create_figure(2, width=10, height=height)
     for i, result in enumerate(results):
         for j, method in enumerate(SHOWN):
-            if not result.has(method):
-                continue
             y, line = i + 0.15 * (j - 2), result.line(method)
             within = 100 * np.array([line.tasks_within, *line.tasks_within_interval])
             _point(left, y, within, line)
@@ -98,8 +96,6 @@ def _two_lines(title: str) -> str:
 def draw_small_tasks(results: Sequence[Result], path: Path) -> None:
     """Draw the mean set size of each split over the number of calibration examples per task."""
     shown = has_small_tasks(results)
-    if not shown:
-        return
     rows = -(-len(shown) // 2)
     columns = min(2, len(shown))
     figure, panels = create_figure(columns, rows=rows, width=10, height=0.8 + 2.9 * rows)

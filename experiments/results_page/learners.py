@@ -11,15 +11,15 @@ from experiments.results_page.markdown import (
     enumerate_names,
     join,
     link,
+    percent,
     span,
     table,
     with_interval,
 )
 from experiments.results_page.stored import Result
-from metapac.evaluation.intervals import mean_interval
+from metapac.evaluation.intervals import CONFIDENCE, MIN_SEEDS, mean_interval
 
 BEST = "Meta-PS joint"  # the split shown for each seed: the library's default
-FEWER_TASKS = 400  # on which accuracy was measured before learner.json named their number
 
 
 def accuracy(result: Result) -> str:
@@ -31,14 +31,12 @@ def accuracy(result: Result) -> str:
 def published(result: Result) -> str:
     """Return the range of the published accuracies."""
     values = [each.accuracy for each in result.experiment.published]
-    return span(values, ".1%").replace(" %", "%") if values else NONE
+    return span(values, ".1%").replace(" %", "%")
 
 
 def find(results: Sequence[Result]) -> str:
     """Return how far the accuracies are from the published ones."""
     known = [result for result in results if result.experiment.published]
-    if not known:
-        return ""
     return (
         "The accuracy of the learners differs from the published accuracy that is nearest in kind "
         "(and from the highest and the lowest that is published) by "
@@ -86,25 +84,15 @@ def section(results: Sequence[Result]) -> str:
 
 def _count_tasks(results: Sequence[Result]) -> str:
     """Return on how many tasks accuracy is measured, and how exactly that tells it."""
-    counts = {result.title: _accuracy_tasks(result) for result in results}
-    usual = max(counts.values())
-    fewer = [f"{count:,} in *{title}*" for title, count in counts.items() if count < usual]
-    words = f"Accuracy is measured on {usual:,} new tasks of the test pool for each seed"
-    words += f" ({enumerate_names(fewer)})" if fewer else ""
-    intervals = [
-        learner["accuracy_interval"]
-        for result in results
-        for learner in result.learners
-        if "accuracy_interval" in learner
-    ]
-    if intervals:
-        half = 100 * max(high - low for low, high in intervals) / 2
-        words += f"; they tell that of one seed to \N{PLUS-MINUS SIGN}{half:.1f} points or better"
-    return f"{words}. Its interval is Student's t over the seeds."
-
-
-def _accuracy_tasks(result: Result) -> int:
-    return min(int(learner.get("accuracy_tasks", FEWER_TASKS)) for learner in result.learners)
+    learners = [learner for result in results for learner in result.learners]
+    count = min(learner["accuracy_tasks"] for learner in learners)
+    half = max(high - low for low, high in (each["accuracy_interval"] for each in learners)) / 2
+    return (
+        f"Accuracy is measured on {count:,} new tasks of the test pool for each seed, which gives "
+        f"that of one seed to within \N{PLUS-MINUS SIGN}{100 * half:.1f} points, at "
+        f"{percent(CONFIDENCE)} confidence. The interval beside a mean is Student's t "
+        f"over the seeds; fewer than {MIN_SEEDS} seeds have none."
+    )
 
 
 def state_first_epochs(result: Result) -> str:
@@ -122,9 +110,9 @@ def state_first_epochs(result: Result) -> str:
         for name in ("validation_accuracy", "accuracy")
     ]
     return (
-        f"In *{result.title}*, the best was the first {seeds}. Validation accuracy, which chooses "
-        f"the epoch, is {pairs[0]} in the other seeds, and accuracy on new tasks {pairs[1]}. That "
-        "is why the intervals over these seeds are wide."
+        f"In *{result.title}*, validation accuracy, which chooses the epoch, was highest after the "
+        f"first {seeds}. It is {pairs[0]} in the other seeds, and accuracy on new tasks "
+        f"{pairs[1]}. That is why the intervals over these seeds are wide."
     )
 
 
@@ -138,13 +126,11 @@ def _published_table(results: Sequence[Result]) -> str:
             rows.append([*ours, known, f"{gap:+.1f}", each.learner, each.source])
             ours, bold = ["", ""], ""
     header = ["experiment", "accuracy", "published", "gap", "published learner", "source"]
-    return table(header, rows, aligned="lrrrll") if rows else ""
+    return table(header, rows, aligned="lrrrll")
 
 
 def _without_published(results: Sequence[Result]) -> str:
     others = [result for result in results if not result.experiment.published]
-    if not others:
-        return ""
     words = [f"{link(result.title)} {_quality(result)}" for result in others]
     return (
         "No accuracy is published for tasks like those of the other experiments: "
@@ -195,9 +181,6 @@ def _seeds_table(results: Sequence[Result]) -> str:
 
 
 def _seed(result: Result, seed: int) -> str:
-    known = f"{result.learners[seed]['accuracy']:.1%}"
-    if not result.has(BEST):
-        return known
     rows = result.rows(BEST)[seed]
     share = np.mean(rows.error <= result.guarantee.miss_rate)
-    return f"{known}, {np.mean(rows.size):.2f}, {share:.1%}"
+    return f"{result.learners[seed]['accuracy']:.1%}, {np.mean(rows.size):.2f}, {share:.1%}"

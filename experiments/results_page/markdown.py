@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from experiments.results_page.stored import Evaluation, Result
 from metapac.evaluation import MethodSummary
 from metapac.evaluation.intervals import Interval
+from metapac.evaluation.summary import TOO_FEW
 from metapac.guarantee import Guarantee
 from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 
 NONE = "\N{EN DASH}"
-MARKS = {HOLDS: "✓", VIOLATED: "✗", UNDECIDED: "?"}
 SHORT, SPACE = "†", "\N{NO-BREAK SPACE}"
+MARKS = {HOLDS: "✓", VIOLATED: "✗", UNDECIDED: "?", TOO_FEW: SHORT}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, aligned: str = "l") -> str:
@@ -39,21 +40,33 @@ def enumerate_names(names: Sequence[str], link: str = "and") -> str:
     return f"{', '.join(first)} {link} {last}" if first else last
 
 
+def name_titles(results: Iterable[Result]) -> str:
+    """Return the titles of experiments as a phrase."""
+    return enumerate_names([f"*{result.title}*" for result in results])
+
+
+def either(numbers: Iterable[float]) -> str:
+    """Return different numbers as a phrase, in order: "2 or 3"."""
+    return enumerate_names([f"{number:g}" for number in sorted(set(numbers))], "or")
+
+
 def with_interval(value: float, interval: Interval, form: str) -> str:
-    """Return a number and its interval in brackets; the number alone if that is unbounded."""
+    """Return a number and its interval; the number alone if that is unbounded."""
     if not all(map(math.isfinite, interval)):
         return format(value, form)
-    low, high = (format(end, form).removesuffix("%") for end in interval)
-    return f"{value:{form}} {interval_of(low, high)}"
+    return f"{value:{form}} {brackets(interval, form)}"
 
 
-def interval_of(low: str, high: str) -> str:
+def brackets(interval: Interval, form: str) -> str:
     """Return an interval in brackets, which no line break divides."""
+    low, high = (format(end, form).removesuffix("%") for end in interval)
     return f"[{low},{SPACE}{high}]"
 
 
 def size(line: MethodSummary) -> str:
-    """Return the mean set size of a method."""
+    """Return the mean set size of a method, marked if it kept every label for want of data."""
+    if not line.feasible:
+        return f"{line.size:.2f} {SHORT}"
     return with_interval(line.size, line.size_interval, ".2f")
 
 
@@ -64,26 +77,23 @@ def error(line: MethodSummary) -> str:
 
 def within(line: MethodSummary) -> str:
     """Return the share of tasks within epsilon, with the mark of the verdict."""
-    share, *interval = with_interval(line.tasks_within, line.tasks_within_interval, ".1%").split(
-        " "
-    )
-    return " ".join([f"{share}{SPACE}{mark(line)}", *interval])
+    share, ends = f"{line.tasks_within:.1%}", brackets(line.tasks_within_interval, ".1%")
+    return f"{share}{SPACE}{MARKS[line.verdict]} {ends}"
 
 
 def method_rows(result: Result, methods: Sequence[str], facts: Sequence[str]) -> list[list[str]]:
-    """Return a row for each method that was run; ``facts`` stand in the first column, in order."""
-    shown = [method for method in methods if result.has(method)]
-    beside = [*facts, *[""] * (len(shown) - len(facts))]
-    lines = [result.line(method) for method in shown]
+    """Return a row for each method; ``facts`` stand in the first column, in order."""
+    beside = [*facts, *[""] * (len(methods) - len(facts))]
+    lines = [result.line(method) for method in methods]
     return [
         [fact, line.method, size(line), error(line), within(line)]
         for fact, line in zip(beside, lines, strict=True)
     ]
 
 
-def mark(line: MethodSummary) -> str:
-    """Return the mark of a verdict; another if the method kept every label for want of data."""
-    return MARKS[line.verdict] if line.feasible else SHORT
+def full_name(result: Result, line: MethodSummary) -> str:
+    """Return the name of a method, with its delta if that is not the guarantee's."""
+    return line.method if line.delta == result.delta else f"{line.method}, delta = {line.delta:g}"
 
 
 def error_name(guarantee: Guarantee) -> str:
@@ -109,8 +119,7 @@ def all_or(count: int, total: int) -> str:
 
 def first_draws(controls: Sequence[Evaluation]) -> str:
     """Return which draws of an experiment its controls have: "the first 10 draws of each seed"."""
-    counts = sorted({control.draws for control in controls})
-    return f"the first {enumerate_names([str(n) for n in counts], 'or')} draws of each seed"
+    return f"the first {either(control.draws for control in controls)} draws of each seed"
 
 
 def percent(value: float, form: str = ".0%") -> str:

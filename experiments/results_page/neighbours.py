@@ -20,42 +20,31 @@ from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 NOBODY = "none of them"
 
 
-def _known(results: Sequence[Result]) -> list[Result]:
-    return [result for result in results if result.has(*PROMISES, JOINT)]
-
-
 def find(results: Sequence[Result]) -> str:
     """Return how often Meta-PS's criterion holds for each of the related methods."""
-    known = _known(results)
-    if not known:
-        return ""
     return (
-        f"Related methods promise less. Of {len(known)} experiments, the criterion of Meta-PS is "
-        f"violated by {_counts(known, VIOLATED)}; it holds for {_counts(known, HOLDS)}"
-        f"{_state_undecided(known)}."
+        f"Related methods promise less. Of the {len(results)} experiments, the criterion of "
+        f"Meta-PS is violated by {_counts(results, VIOLATED)}; it holds for "
+        f"{_counts(results, HOLDS)}{_state_undecided(results)}."
     )
 
 
-def _state_undecided(known: Sequence[Result]) -> str:
-    counts = _counts(known, UNDECIDED)
+def _state_undecided(results: Sequence[Result]) -> str:
+    counts = _counts(results, UNDECIDED)
     return "" if counts == NOBODY else f", and we cannot tell yet for {counts}"
 
 
-def _counts(known: Sequence[Result], verdict: str) -> str:
+def _counts(results: Sequence[Result], verdict: str) -> str:
     """Return the methods with a verdict, and in how many experiments they have it."""
     parts = []
     for name in PROMISES:
-        lines = [result.line(name) for result in known]
-        count = sum(line.verdict == verdict and line.feasible for line in lines)
+        count = sum(result.line(name).verdict == verdict for result in results)
         parts += [f"{name} in {count}"] if count else []
     return enumerate_names(parts) if parts else NOBODY
 
 
 def section(results: Sequence[Result]) -> str:
     """Return the promises of the related methods, and their results."""
-    known = _known(results)
-    if not known:
-        return ""
     promises = [[name, _sentence(promise)] for name, promise in PROMISES.items()]
     promises.insert(
         0,
@@ -66,8 +55,8 @@ def section(results: Sequence[Result]) -> str:
         ],
     )
     names = (*PROMISES, JOINT)
-    rows = [row for each in known for row in method_rows(each, names, [link(each.title)])]
-    quantile = error_name(known[0].guarantee)
+    rows = [row for each in results for row in method_rows(each, names, [link(each.title)])]
+    quantile = error_name(results[0].guarantee)
     return join(
         [
             "## Related methods",

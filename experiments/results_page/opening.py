@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from experiments.results_page import (
     controls,
     learners,
+    narrow_intervals,
     neighbours,
+    rare_class,
     research_code,
     sampling_noise,
     splits,
@@ -17,6 +19,7 @@ from experiments.results_page.markdown import (
     SHORT,
     all_or,
     bullets,
+    either,
     enumerate_names,
     error_name,
     join,
@@ -25,11 +28,12 @@ from experiments.results_page.markdown import (
     percent,
     table,
 )
-from experiments.results_page.splits import EVEN, JOINT, SPLITS, TIGHT
+from experiments.results_page.splits import EVEN, JOINT, SPLITS, TIGHT, state_zero
 from experiments.results_page.stored import Result
 from metapac.evaluation.intervals import CONFIDENCE, MIN_SEEDS
 from metapac.evaluation.neighbours import PROMISES
 from metapac.evaluation.noise import LEVEL
+from metapac.evaluation.summary import TOO_FEW
 from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 
 FIGURE = "overview.png"
@@ -42,12 +46,15 @@ def opening(results: Sequence[Result]) -> str:
             "# Results on the paper's data sets",
             _what_was_tested(results),
             "**What is found**",
-            bullets(_findings(results)),
+            bullets(filter(None, _findings(results))),
             "![Tasks within epsilon, with a dashed line at 1 - alpha, and mean set size of PS, "
             f"Meta-CP and the splits of Meta-PS, for each experiment](figures/{FIGURE})",
-            _caption(results),
+            f"Bars are {percent(CONFIDENCE)} intervals: over seeds, but over draws in "
+            f"{narrow_intervals.name_over_draws(results)}. Hollow marks: too few data, so every "
+            "label is kept.",
             _main_table(results),
             _legend(results),
+            narrow_intervals.find(results),
             _how_to_read(results),
         ]
     )
@@ -55,71 +62,65 @@ def opening(results: Sequence[Result]) -> str:
 
 def _what_was_tested(results: Sequence[Result]) -> str:
     data = {result.experiment.data for result in results}
-    seeds = sorted({result.seeds for result in results})
+    seeds = either(result.seeds for result in results)
     draws = sum(result.seeds * result.draws for result in results)
-    tasks = sum(len(rows) for result in results for rows in result.rows(EVEN))
+    tests = either(result.experiment.test_tasks for result in results)
     return (
         "Meta-PS promises: with probability 1 - delta over the calibration data, at least "
-        "1 - alpha of new tasks have prediction sets that miss at most epsilon of their examples. "
-        f"Here that share is measured on the paper's data ({len(data)} data sets, {len(results)} "
-        f"experiments) with {enumerate_names([str(count) for count in seeds], 'or')} trained "
-        f"learners each, {draws:,} calibration draws and {tasks:,} new tasks in all, beside the "
-        f"paper's baselines and {len(PROMISES)} related methods. `python experiments/page.py` "
-        "writes this page and its figures from the rows in `experiments/results`; a test checks "
-        "that they agree."
+        "1 - alpha of new tasks are *within epsilon*: their prediction sets miss the true label of "
+        "at most a share epsilon of the examples. Here the share of such tasks is measured on the "
+        f"paper's {len(data)} data sets, in {len(results)} experiments with {seeds} trained "
+        f"learners each and {draws:,} calibration draws in all, each with {tests} new tasks, "
+        f"beside the paper's baselines and {len(PROMISES)} related methods. The section of an "
+        "experiment says where it differs from the paper. `python experiments/page.py` writes this "
+        "page and its figures from the rows in `experiments/results`; a test checks that they "
+        "agree."
     )
-
-
-def _caption(results: Sequence[Result]) -> str:
-    """Return what the marks of the figure do not show."""
-    without = [f"*{result.title}*" for result in results if not result.has(JOINT)]
-    words = f"Bars are {percent(CONFIDENCE)} intervals. Hollow marks: too few data, so every label "
-    words += "is kept."
-    return words + (f" {enumerate_names(without)}: {JOINT} was not run." if without else "")
 
 
 def _main_table(results: Sequence[Result]) -> str:
     header = ["experiment", "method", "mean size", error_name(results[0].guarantee), "tasks within"]
-    rows = []
-    for result in results:
-        ours = JOINT if result.has(JOINT) else TIGHT
-        rows += method_rows(result, ("PS", "Meta-CP", EVEN, ours), _facts(result))
+    methods = ("PS", "Meta-CP", EVEN, JOINT)
+    rows = [row for result in results for row in method_rows(result, methods, _facts(result))]
     return table(header, rows, aligned="ll")
 
 
 def _facts(result: Result) -> list[str]:
     """Return what stands beside the methods of an experiment."""
-    known = result.experiment.published
+    levels = f"epsilon {result.guarantee.miss_rate:g}, delta {result.delta:g}"
+    units = "" if result.has_seed_intervals else ", intervals over draws"
     return [
         f"**{link(result.title)}**",
-        f"epsilon {result.guarantee.miss_rate:g}, delta {result.delta:g}; {_count_seeds(result)}",
+        f"{levels}; {result.seeds} seeds{units}",
         f"accuracy {learners.accuracy(result)}",
-        f"published: {learners.published(result)}" if known else "",
+        f"published: {learners.published(result)}" if result.experiment.published else "",
     ]
-
-
-def _count_seeds(result: Result) -> str:
-    return f"{result.seeds} seed{'s' if result.seeds > 1 else ''}"
 
 
 def _legend(results: Sequence[Result]) -> str:
     quantile = error_name(results[0].guarantee)
-    alphas = [f"{alpha:g}" for alpha in sorted({result.guarantee.alpha for result in results})]
     return (
-        f"The *{quantile}* is the 1 - alpha quantile of the error over new tasks; the guarantee "
-        "needs it to be at most epsilon. *Tasks within* is the share of new tasks whose error is "
-        "at most epsilon; the guarantee needs 1 - alpha. Alpha is "
-        f"{enumerate_names(alphas, 'or')}. Brackets are {percent(CONFIDENCE)} intervals. "
-        f"At {percent(CONFIDENCE)} confidence, {MARKS[HOLDS]} the criterion of Meta-PS holds, "
-        f"{MARKS[VIOLATED]} it is violated, {MARKS[UNDECIDED]} cannot tell yet; {SHORT} too few "
-        "data, so every label is kept. Meta-PS even is the paper's method; tight and joint are our "
-        "splits, and joint is the default of the library."
+        "The *error* of a new task is the share of its evaluation examples whose true label is "
+        "not in the prediction set. *Tasks within* is the share of new tasks whose error is at "
+        f"most epsilon. The *{quantile}*: {quantile.removesuffix(' error')} of the new tasks have "
+        "at most this error. The criterion of Meta-PS is that *tasks within* is at least "
+        f"1 - alpha or, which is the same, that the {quantile} is at most epsilon. Alpha is "
+        f"{either(result.guarantee.alpha for result in results)}. Brackets are "
+        f"{percent(CONFIDENCE)} intervals. At {percent(CONFIDENCE)} confidence, {MARKS[HOLDS]} the "
+        f"criterion holds, {MARKS[VIOLATED]} it is violated, {MARKS[UNDECIDED]} cannot tell yet; "
+        f"{SHORT} too few data, so every label is kept. {MARKS[UNDECIDED]} may stand beside an "
+        "interval below 1 - alpha: errors are counted on "
+        f"{either(result.test_examples for result in results)} examples, and "
+        f"{MARKS[VIOLATED]} needs more than their [sampling noise](#sampling-noise) can explain. "
+        "Meta-PS even is the paper's method; tight and joint are our splits, and joint is the "
+        "default of the library."
     )
 
 
 def _findings(results: Sequence[Result]) -> list[str]:
-    found = [
+    return [
         _state_meta_ps(results),
+        rare_class.find(results),
         f"{_state_baselines(results)} {sampling_noise.find(results)}",
         splits.find(results),
         controls.find(results),
@@ -127,58 +128,77 @@ def _findings(results: Sequence[Result]) -> list[str]:
         neighbours.find(results),
         learners.find(results),
     ]
-    return [sentence for sentence in found if sentence]
 
 
 def _verdicts(results: Sequence[Result], method: str) -> dict[str, list[str]]:
-    """Return the titles of the experiments with each verdict, and those with too few data."""
-    found: dict[str, list[str]] = {HOLDS: [], VIOLATED: [], UNDECIDED: [], SHORT: []}
+    """Return the titles of the experiments with each verdict."""
+    found: dict[str, list[str]] = {verdict: [] for verdict in MARKS}
     for result in results:
-        if not result.has(method):
-            continue
         line = result.line(method)
-        share = f", {percent(line.tasks_within, '.1%')} within" if line.verdict != HOLDS else ""
-        found[line.verdict if line.feasible else SHORT].append(f"*{result.title}*{share}")
+        is_open = line.verdict in (UNDECIDED, VIOLATED)
+        share = f", {percent(line.tasks_within, '.1%')} within" if is_open else ""
+        found[line.verdict].append(f"*{result.title}*{share}")
     return found
 
 
 def _state_meta_ps(results: Sequence[Result]) -> str:
-    parts: list[str] = []
-    for method in SPLITS:
-        found = _verdicts(results, method)
-        judged = sum(map(len, found.values())) - len(found[SHORT])
-        words = all_or(len(found[HOLDS]), judged)
-        words += "" if parts else " experiments with enough data"
-        words += f" for the {method.split()[-1]} split"
-        parts.append(words + _exceptions(found, (UNDECIDED, VIOLATED, SHORT)))
+    held = sum(result.line(JOINT).verdict == HOLDS for result in results)
+    others = [words for result in results if (words := _state_open(result, JOINT))]
     return (
-        "**Meta-PS** keeps at least 1 - alpha of new tasks within epsilon, at "
-        f"{percent(CONFIDENCE)} confidence, in {enumerate_names(parts)}. So few draws cannot test "
-        "delta: see [what a mark does not say](#what-a-mark-does-not-say)."
+        "**With Meta-PS and our default, the joint split, at least "
+        f"{percent(1 - results[0].guarantee.alpha)} of the new tasks were within epsilon in "
+        f"{all_or(held, len(results))} experiments**, at {percent(CONFIDENCE)} confidence"
+        f"{''.join(f'; {words}' for words in others)}. With the paper's even split they were in "
+        f"{_count_held(results, EVEN)}, and with the tight split in "
+        f"{_count_held(results, TIGHT)}. So few draws cannot test delta: see [what a mark does not "
+        "say](#what-a-mark-does-not-say)."
     )
+
+
+def _state_open(result: Result, method: str) -> str:
+    """Return why the criterion is not said to hold; nothing if it is."""
+    line = result.line(method)
+    where = f"in *{result.title}*"
+    share = ("" if line.satisfied else "only ") + percent(line.tasks_within, ".1%")
+    words = {
+        HOLDS: "",
+        UNDECIDED: f"{where}, {share} were, but {result.seeds} seeds are too few to be sure",
+        VIOLATED: f"{where}, {share} were, which is a violation",
+        TOO_FEW: f"{where}, there were too few data",
+    }
+    return words[line.verdict]
+
+
+def _count_held(results: Sequence[Result], method: str) -> str:
+    """Return in how many experiments a split holds, and where it does not or keeps every label."""
+    found = _verdicts(results, method)
+    words = all_or(len(found[HOLDS]), len(results) - len(found[TOO_FEW]))
+    words += " with enough data" if found[TOO_FEW] else ""
+    parts = _list_exceptions(found, (UNDECIDED, VIOLATED, TOO_FEW))
+    parts += [
+        f"every label kept in {draws} of *{result.title}*"
+        for result in results
+        if (draws := state_zero(result, method))
+    ]
+    return words + (f" ({'; '.join(parts)})" if parts else "")
 
 
 def _state_baselines(results: Sequence[Result]) -> str:
     parts = []
     for method in ("PS", "Meta-CP"):
         found = _verdicts(results, method)
-        words = f"{all_or(len(found[VIOLATED]), len(results))} by **{method}**"
-        parts.append(words + _exceptions(found, (UNDECIDED, HOLDS)))
+        words = f"by **{method}** in {all_or(len(found[VIOLATED]), len(results))}"
+        others = _list_exceptions(found, (UNDECIDED, HOLDS, TOO_FEW))
+        parts.append(words + (f" ({'; '.join(others)})" if others else ""))
     return (
-        f"The same criterion is violated, at {percent(CONFIDENCE)} confidence, in "
+        f"The same criterion is violated, at {percent(CONFIDENCE)} confidence, "
         f"{enumerate_names(parts)}."
     )
 
 
-def _exceptions(found: dict[str, list[str]], verdicts: Sequence[str]) -> str:
-    """Return the other verdicts in brackets: where, if they are few, or how many."""
-    names = {SHORT: "too few data"}
-    parts = [
-        f"{names.get(verdict, verdict)}: {_few(found[verdict])}"
-        for verdict in verdicts
-        if found[verdict]
-    ]
-    return f" ({'; '.join(parts)})" if parts else ""
+def _list_exceptions(found: dict[str, list[str]], verdicts: Sequence[str]) -> list[str]:
+    """Return the other verdicts: where, if they are few, or how many."""
+    return [f"{verdict}: {_few(found[verdict])}" for verdict in verdicts if found[verdict]]
 
 
 def _few(titles: Sequence[str], most: int = 2) -> str:
@@ -186,81 +206,83 @@ def _few(titles: Sequence[str], most: int = 2) -> str:
 
 
 def _how_to_read(results: Sequence[Result]) -> str:
-    g = results[0].guarantee
     return join(
         [
             "## How to read this page",
             "In each calibration draw, every method sees the same calibration tasks and is "
             "evaluated on the same new tasks.",
-            bullets(
-                [
-                    "**PS** takes one threshold from the pooled examples of all calibration tasks.",
-                    "**PS-Test** takes one from labelled examples of the new task itself.",
-                    "**Meta-CP** is the baseline of Fisch et al. (2021) in the variant of the "
-                    'paper (`over="examples"`).',
-                    "**Meta-PS** has the even split of the paper, or our [tight or joint "
-                    "split](guarantee.md#the-splits).",
-                    "The **oracle** takes the largest threshold whose error on the new task's own "
-                    "examples is at most epsilon. It is not a method but a reference for the set "
-                    "size.",
-                    "*Draws within* is the share of draws in which at least 1 - alpha of the new "
-                    "tasks have an error of at most epsilon; see [draws within, by "
-                    "chance](#draws-within-by-chance).",
-                    "The *verdict* is *holds* if the lower end of the interval of *tasks within* "
-                    f"is at least 1 - alpha = {percent(1 - g.alpha)}.",
-                    "It is *violated* if neither few tasks nor few examples can explain what is "
-                    "seen. Here a task counts only if it is *clearly above* epsilon: the lower "
-                    f"Clopper-Pearson limit of its miss rate, at the level {LEVEL:g}, exceeds "
-                    "epsilon. If the guarantee holds, alpha of the tasks may be above epsilon, and "
-                    f"of the others a share of {LEVEL:g} may be counted by chance. So the lower "
-                    "end of the interval of the share *clearly above* must exceed alpha + "
-                    f"{LEVEL:g} (1 - alpha) = {sampling_noise.state_allowed(results)}. This "
-                    "interval is given these learners: Student's t over their draws, not over the "
-                    "seeds, since a guarantee is about one learner.",
-                    "Otherwise the verdict is *cannot tell yet*.",
-                    f"Intervals have {percent(CONFIDENCE)} confidence: Student's t over the "
-                    "training seeds. They cover what a seed changes (training, calibration draws, "
-                    "new tasks), not other classes, relations or state-years than those of the "
-                    "pools. "
-                    f"With fewer than {MIN_SEEDS} seeds they are Student's t over the draws, given "
-                    "these learners. Intervals of shares are at least as wide as the "
-                    "Clopper-Pearson interval of as many independent tasks. That of the "
-                    f"{error_name(g)} follows from them: it has every error x for which the "
-                    "interval of the share of tasks up to x contains 1 - alpha.",
-                ]
-            ),
+            bullets(_explain_methods()),
+            "The verdicts and intervals:",
+            bullets(_explain_verdicts(results)),
             _what_marks_do_not_say(results),
         ]
     )
 
 
+def _explain_methods() -> list[str]:
+    return [
+        "**PS** takes one threshold from the pooled examples of all calibration tasks.",
+        "**PS-Test** takes one from labelled examples of the new task itself.",
+        "**Meta-CP** is the baseline of Fisch et al. (2021) in the variant of the paper "
+        '(`over="examples"`).',
+        "**Meta-PS** has the even split of the paper, or our [tight or joint "
+        "split](guarantee.md#the-splits).",
+        "The **oracle** takes the largest threshold whose error on the new task's own examples is "
+        "at most epsilon. It is not a method but a reference for the set size.",
+    ]
+
+
+def _explain_verdicts(results: Sequence[Result]) -> list[str]:
+    g = results[0].guarantee
+    return [
+        "The *verdict* is *holds* if the lower end of the interval of *tasks within* is at least "
+        f"1 - alpha = {percent(1 - g.alpha)}. Here a task on which the method had too few data, so "
+        "that it kept every label, counts as above epsilon: its error is zero whatever the scores, "
+        "which says nothing for the method.",
+        "It is *violated* if neither few tasks nor few examples can explain what is seen. Here a "
+        "task counts only if it is *clearly above* epsilon: even the lower Clopper-Pearson limit "
+        f"of its miss rate, one-sided at {percent(1 - LEVEL)} confidence, exceeds epsilon. If the "
+        "guarantee holds, a share alpha of the tasks may be above epsilon, and of the others a "
+        f"share {LEVEL:g} may be counted by chance. So the lower end of the interval of the share "
+        f"*clearly above* must exceed alpha + {LEVEL:g} (1 - alpha) = "
+        f"{sampling_noise.state_allowed(results)}. This interval is over draws, for these "
+        "learners alone, since a guarantee is about one learner.",
+        "It is *too few data* if the tasks with too few data decide: counted by their error, they "
+        "would lift *tasks within*, or its whole interval, to 1 - alpha.",
+        "Otherwise it is *cannot tell yet*.",
+        *narrow_intervals.explain_verdicts(results),
+        "*Draws within* is the share of draws in which at least 1 - alpha of the new tasks have an "
+        "error of at most epsilon; see [draws within, by chance](#draws-within-by-chance).",
+        f"Intervals have {percent(CONFIDENCE)} confidence: Student's t over the training seeds. "
+        "They cover what a seed changes (training, calibration draws, new tasks), not other "
+        "classes, relations or state-years than those of the pools. With fewer than "
+        f"{MIN_SEEDS} seeds they are Student's t over the draws, for these learners alone, and do "
+        "not cover the training.",
+        "Intervals of shares are at least as wide as the Clopper-Pearson interval of as many "
+        f"independent tasks. That of the {error_name(g)} follows from them: it has every error x "
+        "for which the interval of the share of tasks up to x contains 1 - alpha.",
+    ]
+
+
 def _what_marks_do_not_say(results: Sequence[Result]) -> str:
     """Return what a verdict leaves open: the number of verdicts, and delta."""
-    judged = sum(
-        result.line(method).feasible
-        for result in results
-        for method in SPLITS
-        if result.has(method)
-    )
-    freedom = sorted({result.seeds - 1 for result in results if result.seeds >= MIN_SEEDS})
-    counts = sorted({result.seeds * result.draws for result in results})
-    deltas = sorted({result.delta for result in results})
+    lines = [result.line(method) for result in results for method in SPLITS]
+    judged = sum(line.verdict != TOO_FEW for line in lines)
+    seeds = [result.seeds for result in results if result.has_seed_intervals]
+    counts = {result.seeds * result.draws for result in results}
     missed = max(1 - (1 - CONFIDENCE) ** (1 / count) for count in counts)
-    words = f"A mark stands for one interval at {percent(CONFIDENCE)} confidence. "
-    if freedom:
-        words += (
-            "An interval over seeds has "
-            f"{enumerate_names([str(count) for count in freedom], 'or')} degrees of freedom. "
-        )
     return join(
         [
             "### What a mark does not say",
-            words
-            + f"The {judged} verdicts on Meta-PS, one for each split and experiment with enough "
-            "data, are not corrected for their number. And no mark tests delta: even if none of "
-            f"the {enumerate_names([str(count) for count in counts], 'or')} draws of an experiment "
-            f"failed, its probability of failure could be as high as {percent(missed, '.1%')}, and "
-            f"delta is {enumerate_names([f'{delta:g}' for delta in deltas], 'or')}. That delta "
-            "holds is [proven](guarantee.md), not measured.",
+            f"A mark stands for one interval at {percent(CONFIDENCE)} confidence. Over "
+            f"{either(seeds)} seeds, that interval has {either(count - 1 for count in seeds)} "
+            "degrees of freedom: it is wide, and relies on seeds that vary as a normal "
+            f"distribution does. The {judged} verdicts on Meta-PS, one for each split and "
+            "experiment with enough data, are not corrected for their number. And no mark tests "
+            f"delta. Even if the {either(counts)} draws of an experiment were independent and none "
+            f"failed, a failure probability of up to {percent(missed, '.1%')} could not be ruled "
+            f"out at {percent(CONFIDENCE)} confidence, and delta is "
+            f"{either(result.delta for result in results)}. That delta holds is "
+            "[proven](guarantee.md) under the assumptions of the guarantee, not measured.",
         ]
     )

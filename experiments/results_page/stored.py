@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import csv
 
 from metapac.evaluation import (
@@ -21,12 +22,15 @@ from metapac.evaluation import (
     read_settings,
     summarise,
 )
+from metapac.evaluation.intervals import MIN_SEEDS
 from metapac.evaluation.seeds import find_seeds, seed_folder
 from metapac.evaluation.store import TABLE
+from metapac.evaluation.summary import TOO_FEW
 from metapac.guarantee import Guarantee
 from metapac.reproduce.controls import list_controls
 from metapac.reproduce.experiments import EXPERIMENTS, Experiment
 from metapac.reproduce.seed import control_folder, read_learner
+from metapac.verdict.wording import HOLDS, VIOLATED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -46,11 +50,15 @@ class Evaluation:
         What the rows depend on, for each seed.
     by_seed : list of dict
         For each seed, the rows of each method and delta.
+    tasks : list of ndarray, optional
+        For each seed, the test task of each row of a method, if draws have them in common. Then
+        verdicts count each task once, and each seed by itself.
     """
 
     guarantee: Guarantee
     settings: list[dict[str, Any]]
     by_seed: list[dict[Key, Rows]]
+    tasks: list[NDArray[np.intp]] | None = None
     _lines: dict[Key, MethodSummary] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -73,11 +81,6 @@ class Evaluation:
         """The methods with their deltas, in the order in which they were run."""
         return list(self.by_seed[0])
 
-    def has(self, *methods: str, delta: float | None = None) -> bool:
-        """Return whether all these methods were run, by default at the guarantee's delta."""
-        at = self.delta if delta is None else delta
-        return all((method, at) in self.by_seed[0] for method in methods)
-
     def rows(self, method: str, delta: float | None = None) -> list[Rows]:
         """Return the rows of a method for each seed, by default at the guarantee's delta."""
         key = (method, self.delta if delta is None else delta)
@@ -87,12 +90,41 @@ class Evaluation:
         """Return the summary of a method, by default at the guarantee's delta."""
         key = (method, self.delta if delta is None else delta)
         if key not in self._lines:
-            (self._lines[key],) = summarise(self.rows(*key), self.guarantee)
+            self._lines[key] = self._summarise(self.rows(*key))
         return self._lines[key]
+
+    def _summarise(self, by_seed: list[Rows]) -> MethodSummary:
+        """Return the summary of a method; its verdict is the one that the page shows."""
+        (line,) = summarise(by_seed, self.guarantee)
+        if self.tasks is None:
+            return line
+        verdicts = {
+            summarise(replace(rows, draw=tasks), self.guarantee)[0].verdict
+            for rows, tasks in zip(by_seed, self.tasks, strict=True)
+        }
+        return replace(
+            line,
+            holds=verdicts == {HOLDS},
+            violated=verdicts == {VIOLATED},
+            too_few=verdicts == {TOO_FEW},
+        )
 
     def lines(self) -> Iterator[MethodSummary]:
         """Yield the summary of each method."""
         return (self.line(*key) for key in self.keys)
+
+    def first_draws(self, count: int) -> Evaluation:
+        """Return the evaluation of the first draws of each seed."""
+        by_seed = [
+            {key: rows.take(rows.draw < count) for key, rows in methods.items()}
+            for methods in self.by_seed
+        ]
+        settings = [{**each, "draws": count} for each in self.settings]
+        tasks = self.tasks and [
+            each[next(iter(methods.values())).draw < count]
+            for each, methods in zip(self.tasks, self.by_seed, strict=True)
+        ]
+        return Evaluation(self.guarantee, settings, by_seed, tasks)
 
     def compare(self, first: str, second: str, delta: float | None = None) -> SizeComparison:
         """Return the paired difference of two methods in mean set size."""
@@ -140,6 +172,16 @@ class Result(Evaluation):
         return None if count is None else count * (self.experiment.ways or 1)
 
     @property
+    def test_examples(self) -> int:
+        """Number of examples that the error of a new task is counted on."""
+        return self.experiment.evaluation_examples * (self.experiment.ways or 1)
+
+    @property
+    def has_seed_intervals(self) -> bool:
+        """Whether intervals are over the seeds, so that they cover the training."""
+        return self.seeds >= MIN_SEEDS
+
+    @property
     def has_shared_draws(self) -> bool:
         """Whether different draws have tasks in common, because there are few tasks to draw."""
         return self.experiment.tasks_from != "pools" or self.experiment.ways is None
@@ -149,17 +191,12 @@ class Result(Evaluation):
         return int(self.learners[0]["pools"][name][0])
 
 
-def _finished_seeds(folder: Path) -> list[Path]:
-    seeds = [seed_folder(folder, seed) for seed in find_seeds(folder)]
-    return [seed for seed in seeds if (seed / TABLE).exists()]
-
-
 def read_results(folder: Path = RESULTS) -> list[Result]:
     """Return the stored results, in the order of the experiments."""
     return [
-        read_result(experiment, seeds)
+        read_result(experiment, [seed_folder(folder / experiment.name, seed) for seed in seeds])
         for experiment in EXPERIMENTS.values()
-        if (seeds := _finished_seeds(folder / experiment.name))
+        if (seeds := find_seeds(folder / experiment.name))
     ]
 
 
@@ -171,14 +208,27 @@ def read_result(experiment: Experiment, seeds: Sequence[Path]) -> Result:
         if all((each / TABLE).exists() for each in folders):
             controls[control.name] = read_evaluation(folders)
     main = read_evaluation(seeds)
+    if experiment.tasks_from == "bank":
+        main.tasks = [find_tasks(methods["oracle", main.delta]) for methods in main.by_seed]
+        for each in controls.values():
+            each.tasks = main.first_draws(each.draws).tasks
     return Result(
         main.guarantee,
         main.settings,
         main.by_seed,
+        main.tasks,
         experiment=experiment,
         learners=[read_learner(seed) for seed in seeds],
         controls=controls,
     )
+
+
+def find_tasks(oracle: Rows) -> NDArray[np.intp]:
+    """Return the test task of each row, as a number.
+
+    Rows do not name the tasks of a bank, but the oracle's threshold depends on the task alone.
+    """
+    return np.unique(oracle.threshold, return_inverse=True)[1]
 
 
 def read_evaluation(folders: Sequence[Path]) -> Evaluation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ _SCORES = (
     "drop the example; in prediction, inf keeps the label.",
     "scores",
 )
+_PRECISIONS = ("float16", "float32", "float64")
 
 
 def as_score_array(name: str, scores: ArrayLike) -> Floats:
@@ -171,6 +172,21 @@ def get_precisions(values: Any) -> list[np.dtype[Any]]:
     """
     items = [values] if hasattr(values, "dtype") or not len(values) else values
     return [as_score_array("task_thresholds", item).dtype for item in items]
+
+
+def as_precision(precision: Any) -> np.dtype[Any]:
+    """Return a precision that scores can have; no other type compares them safely."""
+    name = precision.name if isinstance(precision, np.dtype) else precision
+    if not isinstance(name, str) or name not in _PRECISIONS:
+        raise InvalidInput(
+            f"precision must be {', '.join(_PRECISIONS[:2])} or {_PRECISIONS[2]}, got {name!r}."
+        )
+    return np.dtype(name)
+
+
+def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the coarsest precision, at which no label certified at a finer one is lost."""
+    return min(precisions, key=lambda dtype: dtype.itemsize)
 
 
 def _objects_as_floats(name: str, array: Array, if_missing: str, swapped: str) -> Floats:

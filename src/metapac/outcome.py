@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import demands, sentences
+from metapac import sentences
 from metapac._types import Counts, Floats
+from metapac.demands import Demand
 from metapac.guarantee import Guarantee
+from metapac.sample_size import min_sample_size
 
 UNKNOWN = -1  # the size of a task whose site did not send it
 
@@ -43,7 +45,7 @@ class Part(NamedTuple):
     lowest: float
     highest: float
 
-    def demand(self) -> demands.Demand:
+    def demand(self) -> Demand:
         """Return the demand on these tasks; an unknown size is inferred from the thresholds.
 
         A threshold above ``-inf`` shows that its task was large enough for that level.
@@ -55,10 +57,10 @@ class Part(NamedTuple):
         """
         g, sizes, unknown = self.guarantee, self.sizes, self.sizes == UNKNOWN
         if unknown.any():
-            needs = [demands.min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
+            needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
-        return demands.Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
+        return Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
 
     def outcome(self) -> Outcome:
         """Take the second step: a threshold across tasks at each level, and their maximum.
@@ -113,8 +115,13 @@ class Outcome(NamedTuple):
     threshold: float
     at_bottom: int
 
-    def remark(self) -> str:
+    def remark(self, *, is_interval: bool = False) -> str:
         """Return what makes the guarantee uninformative.
+
+        Parameters
+        ----------
+        is_interval : bool, default False
+            Whether sets are intervals.
 
         Returns
         -------
@@ -122,8 +129,11 @@ class Outcome(NamedTuple):
             A sentence; empty if the guarantee is informative.
         """
         if self.threshold == -np.inf:
-            return sentences.describe_trivial(self.label)
-        if not self.at_bottom:
+            return sentences.describe_trivial(self.label, is_interval=is_interval)
+        # The score of a residual is at most 0: an interval of no width is the most informative.
+        if not self.at_bottom or (is_interval and self.threshold == 0):
             return ""
         tasks = int(np.count_nonzero(self.used))
-        return sentences.describe_uninformative(self.threshold, self.at_bottom, tasks, self.label)
+        return sentences.describe_uninformative(
+            self.threshold, self.at_bottom, tasks, self.label, is_interval=is_interval
+        )

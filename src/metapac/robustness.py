@@ -132,7 +132,7 @@ def summarise_liars(predictor: Any) -> dict[str, int]:
     return {"sites": sites, **count_liars_among(parts)._asdict()}
 
 
-def describe_liars(liars: Liars, tasks: int) -> str:
+def describe_liars(liars: Liars, tasks: int, *, is_interval: bool = False) -> str:
     """Return in one sentence what dishonest sites can do.
 
     Parameters
@@ -141,6 +141,8 @@ def describe_liars(liars: Liars, tasks: int) -> str:
         How many it takes.
     tasks : int
         Number of sites.
+    is_interval : bool, default False
+        Whether sets are intervals.
 
     Returns
     -------
@@ -154,10 +156,10 @@ def describe_liars(liars: Liars, tasks: int) -> str:
     'Of 29 sites, 1 dishonest one can force every label into every set; 29 can empty every set.'
     """
     ones = "1 dishonest one" if liars.to_keep_all == 1 else f"{liars.to_keep_all} dishonest ones"
-    return (
-        f"Of {tasks} sites, {ones} can force every label into every set; {liars.to_empty} can "
-        "empty every set."
-    )
+    widen, narrow = "force every label into every set", "empty every set"
+    if is_interval:
+        widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
+    return f"Of {tasks} sites, {ones} can {widen}; {liars.to_empty} can {narrow}."
 
 
 def failure_probability(guarantee: Guarantee, tasks: int, liars: int = 0) -> float:

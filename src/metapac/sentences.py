@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from metapac.guarantee import Guarantee
 
 TRIVIAL = "Every label is kept, so the guarantee holds trivially."
+_TRIVIAL_INTERVAL = "Every interval is infinite, so the guarantee holds trivially."
 _SHOWN = 20  # classes whose miss rates are listed in a sentence
 _SHOWN_THRESHOLDS = 3
 _FIXED = (
@@ -144,13 +145,15 @@ def describe_example_guarantee(
     )
 
 
-def describe_trivial(label: object = None) -> str:
+def describe_trivial(label: object = None, *, is_interval: bool = False) -> str:
     """Return the remark on a threshold of ``-inf``.
 
     Parameters
     ----------
     label : object, optional
         The class whose threshold it is; by default, that of all classes.
+    is_interval : bool, default False
+        Whether sets are intervals.
 
     Returns
     -------
@@ -158,12 +161,17 @@ def describe_trivial(label: object = None) -> str:
         The remark.
     """
     if label is None:
-        return TRIVIAL
+        return _TRIVIAL_INTERVAL if is_interval else TRIVIAL
     return f"Class {label!r} is always kept, so its guarantee holds trivially."
 
 
 def describe_uninformative(
-    threshold: float, at_bottom: int, tasks: int, label: object = None
+    threshold: float,
+    at_bottom: int,
+    tasks: int,
+    label: object = None,
+    *,
+    is_interval: bool = False,
 ) -> str:
     """Return the remark on a threshold that equals the lowest calibration score.
 
@@ -177,6 +185,8 @@ def describe_uninformative(
         Number of calibration tasks.
     label : object, optional
         The class whose threshold it is; by default, that of all classes.
+    is_interval : bool, default False
+        Whether sets are intervals.
 
     Returns
     -------
@@ -184,12 +194,21 @@ def describe_uninformative(
         The remark.
     """
     what = "every label" if label is None else f"class {label!r}"
-    start = f"The threshold {threshold!r} is the lowest calibration score, so {what} may be kept"
-    if threshold == 0:
-        start = f"The threshold is 0.0, so, if scores are probabilities, {what} is kept"
+    lowest = f"The threshold {threshold!r} is the lowest calibration score"
+    start = f"{lowest}, so {what} may be kept whatever its score"
+    excess = "more true labels score that low"
+    if is_interval:
+        wide = "intervals are wide enough for every true number in the calibration tasks"
+        start = f"{lowest}, so {wide}"
+        excess = "more true numbers lie that far from their prediction"
+    elif threshold == 0:
+        start = (
+            f"The threshold is 0.0, so, if scores are probabilities, {what} is kept whatever its "
+            "score"
+        )
     return (
-        f"{start} whatever its score, and the guarantee says little: in {at_bottom} of {tasks} "
-        f"tasks ({at_bottom / tasks:.0%}) more true labels score that low than may be missed."
+        f"{start}, and the guarantee says little: in {at_bottom} of {tasks} tasks "
+        f"({at_bottom / tasks:.0%}) {excess} than may be missed."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from metapac import (
     Context,
+    Guarantee,
     InfeasibleGuarantee,
     InvalidInput,
     MetaPS,
@@ -21,9 +23,12 @@ from metapac import (
     residual_scores,
 )
 from metapac.calibration.intervals import name_columns, score_numbers
-from metapac.tables import calibrate_table, evaluate_table, predict_table
+from metapac.meaning import CheckWarning
+from metapac.sites import Site, combine_sites
+from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+TRIVIAL = "Every interval is infinite, so the guarantee holds trivially."
 
 
 def draw_sites(sites: int = 40, rng: int = 0) -> pd.DataFrame:
@@ -179,9 +184,76 @@ def test_too_few_tasks_may_have_infinite_intervals() -> None:
     method = MetaPS(**LEVELS, on_infeasible="trivial")
     method.calibrate_intervals(few.truth, few.guess, few.site)
     assert method.predict_interval([1.0]).tolist() == [[-math.inf, math.inf]]
+    table = calibrate_table(
+        few, task="site", prediction="guess", y="truth", **LEVELS, on_infeasible="trivial"
+    )
+    for promise in (method, table):
+        assert promise.remarks_ == [TRIVIAL]
+        assert promise.promise_.endswith(f" {TRIVIAL}")
+        assert "it gives an interval: all numbers" in promise.explain()
+        assert "label" not in promise.promise_ + promise.explain()
     scores = residual_scores(few.truth, few.guess)
     with pytest.raises(InfeasibleGuarantee, match="on_infeasible='trivial' to keep every label"):
         MetaPS(**LEVELS).calibrate(scores, few.site)
+
+
+def test_a_largest_residual_that_tasks_share_is_reported(tmp_path: Path) -> None:
+    """Of ratings from 1 to 5, all predicted as 1, many are as wrong as can be."""
+    tasks = np.repeat(np.arange(40), 50)
+    y = np.tile(np.where(np.arange(50) < 20, 5.0, 1.0), 40)
+    method = MetaPS(**LEVELS)
+    words = (
+        "The threshold -4.0 is the lowest calibration score, so intervals are wide enough for "
+        "every true number in the calibration tasks, and the guarantee says little: in 40 of 40 "
+        "tasks (100%) more true numbers lie that far from their prediction than may be missed."
+    )
+    with pytest.warns(UserWarning, match=f"^{re.escape(words)}$"):
+        method.calibrate_intervals(y, np.ones(2000), tasks, allow=("duplicates",))
+    assert method.remarks_ == [words]
+    method.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").remarks_ == [words]
+    little = "plus and minus 4 (rounded up); hardly any true number is farther off, so the"
+    assert little in method.explain()
+
+
+def test_a_copy_of_the_true_value_is_no_prediction() -> None:
+    frame, words = draw_sites(), "^every prediction equals its true value. Is it a copy of the true"
+    copied = frame.assign(guess=frame.truth)
+    with pytest.warns(CheckWarning, match=words):
+        assert calibrate(copied, allow=("duplicates",)).threshold_ == 0
+    columns = {"prediction": "guess", "y": "truth", "scale": "sd", **LEVELS}
+    with pytest.warns(CheckWarning, match=words):
+        calibrate_table(copied, task="site", **columns)
+    with pytest.warns(CheckWarning, match=words):
+        site_table(copied.head(50), name="ohio", **columns)
+    copied.loc[7, "guess"] += 1  # one prediction that differs
+    assert calibrate(copied, allow=("duplicates",)).threshold_ == 0
+    assert calibrate_table(copied, task="site", **columns).threshold_ == 0
+
+
+def test_few_exact_predictions_show_nothing() -> None:
+    method, y = MetaPS(epsilon=0.45, alpha=0.7, delta=0.4), np.arange(19.0)
+    tasks = np.arange(19) % 3
+    method.calibrate_intervals(y, y, tasks, allow=("duplicates", "levels"))
+    with pytest.warns(CheckWarning, match="every prediction equals its true value"):
+        method.calibrate_intervals(
+            np.append(y, 9.0), np.append(y, 9.0), np.append(tasks, 0), allow=("duplicates",)
+        )
+
+
+def test_sites_whose_numbers_are_exact_have_the_most_informative_intervals() -> None:
+    """A threshold of 0 keeps every label of probabilities, but intervals of no width."""
+    agreed = Guarantee(**LEVELS)
+    names = {"prediction": "guess", "y": "truth"}
+    ranks = len(agreed.levels)
+    sites = [
+        Site(f"s{i}", agreed, (60,), ((0.0,) * ranks,), np.dtype("f8"), columns=names)
+        for i in range(40)
+    ]
+    exact = combine_sites(sites)
+    assert (exact.threshold_, exact.remarks_) == (0.0, [])
+    with pytest.warns(UserWarning, match="The threshold is 0.0, so, if scores are probabilities"):
+        combine_sites([replace(site, columns=None) for site in sites])
 
 
 def test_tasks_may_be_a_generator() -> None:

@@ -41,6 +41,15 @@ def test_json_holds_infinite_thresholds_and_remarks(capsys: pytest.CaptureFixtur
     assert [f"metapac: warning: {remark}\n" for remark in summary["remarks"]] == [printed.err]
 
 
+def test_what_makes_a_guarantee_useless_comes_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metapac.cli.console.print_error", print)  # the order of the two streams
+    predictor = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1, on_infeasible="trivial")
+    print_calibrated(predictor.calibrate([0.5], ["a"]), Path("p.json"), as_json=False)
+    assert capsys.readouterr().out.startswith("warning: Every label is kept, so the guarantee")
+
+
 def test_a_threshold_for_each_class(capsys: pytest.CaptureFixture[str]) -> None:
     labels = np.array(["cat", "[dog]"])[np.arange(1200) % 2]
     method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.4, per_class=True, min_examples=3)

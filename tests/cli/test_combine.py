@@ -23,6 +23,7 @@ def test_sites_give_the_threshold_of_all_scores(
     result = metapac("combine", *site_files, "-o", output)
     assert result.exit_code == 0, result.output
     assert f"threshold {threshold!r} from 10 tasks and 800 examples" in result.stdout
+    assert "dishonest one can force every label into every set" in " ".join(result.stdout.split())
     assert load(output).threshold_ == threshold
 
 

@@ -67,7 +67,13 @@ def test_infinite_intervals_are_counted(tmp_path: Path) -> None:
     make_sites(sites=2, examples=4).to_csv(tmp_path / "few.csv", index=False)
     path = tmp_path / "promise.json"
     few = ["calibrate", tmp_path / "few.csv", "--task", "site", *NUMBERS, *LEVELS]
-    metapac(*few, "--on-infeasible", "trivial", "-o", path)
+    made = metapac(*few, "--on-infeasible", "trivial", "-o", path)
+    remark = "Every interval is infinite, so the guarantee holds trivially."
+    shown = metapac("show", path)
+    for said in (made, shown):
+        assert said.stderr == f"metapac: warning: {remark}\n"
+        assert "label" not in said.output
+    assert json.loads(metapac("show", path, "--json").stdout)["remarks"] == [remark]
     result = metapac("predict", path, tmp_path / "few.csv", "-o", tmp_path / "out.csv")
     assert "infinite: 8 (100.0%)" in result.stdout
     assert "warning: All intervals are infinite" in result.stderr
@@ -90,6 +96,26 @@ def test_a_site_and_bad_options(promise: Path, tmp_path: Path) -> None:
     bad = metapac("calibrate", table, "--task", "site", *swapped, *LEVELS, "-o", promise)
     assert bad.exit_code == 2
     assert "column 'guess' must hold positive numbers" in bad.stderr
+
+
+def test_sites_are_told_about_intervals(tmp_path: Path) -> None:
+    frame, files = make_sites(), []
+    for name, part in frame.groupby("site"):
+        part.to_csv(tmp_path / "site.csv", index=False)
+        files.append(tmp_path / f"{name}.json")
+        sent = ["site", tmp_path / "site.csv", "--name", name, *NUMBERS, *LEVELS, "-o", files[-1]]
+        assert metapac(*sent).exit_code == 0
+    combined = metapac("combine", *files, "-o", tmp_path / "promise.json")
+    assert combined.exit_code == 0, combined.output
+    words = " ".join(combined.stdout.split())
+    assert "can make every interval infinite; " in words
+    assert words.endswith("can shrink every interval to its prediction.")
+    assert "label" not in words
+    frame[:1].to_csv(tmp_path / "site.csv", index=False)
+    small = metapac(*sent)
+    assert "too few for a threshold, which takes 4. It counts as one that has infinite" in " ".join(
+        small.stdout.split()
+    )
 
 
 def test_columns_are_named_one_by_one(tmp_path: Path, frame: pd.DataFrame) -> None:

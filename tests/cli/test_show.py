@@ -115,6 +115,11 @@ def test_a_site_file_says_what_it_is(tmp_path: Path) -> None:
     facts = json.loads(metapac("show", path, "--json").stdout)
     assert facts["site"] == "ohio"
     assert facts["agreed"] == agreed.sentence()
+    columns = {"prediction": "guess", "y": "days"}
+    Site("ohio", agreed, (100,), ((-2.5,),), np.dtype("float64"), columns=columns).save(path)
+    sentence = json.loads(metapac("show", path, "--json").stdout)["agreed"]
+    assert "the intervals miss the true number at most" in sentence
+    assert as_words(metapac("show", path).stdout).endswith(sentence)
 
 
 def test_a_pilot_file_says_what_it_is(tmp_path: Path) -> None:

@@ -41,9 +41,10 @@ def test_a_site_with_too_few_examples(tmp_path: Path) -> None:
     words = ["site", tmp_path / "a.csv", "--score", "true", *LEVELS, "-o", tmp_path / "a.json"]
     result = metapac(*words, "--name", " a ")
     assert result.exit_code == 0, result.output
-    assert "The site has 1 example, too few for a threshold, which takes 4." in " ".join(
-        result.stdout.split()
-    )
+    assert (
+        "The site has 1 example, too few for a threshold, which takes 4. It counts as one that "
+        "keeps every label."
+    ) in " ".join(result.stdout.split())
     left_out = metapac(*words, "--name", "a", "--min-examples", 9)
     assert (
         "The site has 1 example, fewer than --min-examples 9, and is left out." in left_out.stdout

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from metapac import InvalidInput, MetaPS, NotCalibrated, load, residual_scores
+from metapac import InfeasibleGuarantee, InvalidInput, MetaPS, NotCalibrated, load, residual_scores
 from metapac.estimators import MetaPSRegressor
 from metapac.tables import evaluate_table, predict_table
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
@@ -75,7 +75,7 @@ def test_a_model_that_knows_its_rows_by_heart_is_not_calibrated_on_them() -> Non
     new = rng.random((400, 2)), rng.normal(size=400), np.repeat(np.arange(10), 40)
     assert fit(KNeighborsRegressor(1), x, y, groups).score(*new) > 0.8
     by_heart = KNeighborsRegressor(1).fit(x, y)
-    with pytest.warns(UserWarning, match="every calibration row has the best possible score"):
+    with pytest.warns(UserWarning, match="every prediction equals its true value"):
         leaked = fit(by_heart, x, y, groups, prefit=True, allow=["duplicates"])
     assert leaked.score(*new) == 0  # the control: all residuals were 0
 
@@ -221,6 +221,22 @@ def test_the_promise_is_about_intervals(tmp_path: Path) -> None:
     assert loaded.columns_ == {"prediction": "prediction", "y": "y"}
     assert loaded.explain() == model.explain()
     assert model.meta_ps_.add([-0.1] * 50, ["another"] * 50).columns_ == loaded.columns_
+
+
+def test_too_few_groups_may_have_infinite_intervals() -> None:
+    with pytest.raises(InfeasibleGuarantee, match="'trivial' for intervals of infinite width. Gr"):
+        fit(calibration=2)
+    few = fit(calibration=2, on_infeasible="trivial")
+    assert np.isinf(few.predict_interval(NEW.x)).all()
+    remark = "Every interval is infinite, so the guarantee holds trivially."
+    assert few.promise_.endswith(remark)
+    assert "label" not in few.explain() + few.promise_
+
+
+def test_a_largest_residual_that_groups_share_is_reported() -> None:
+    y = np.where(np.arange(len(Y)) % 2, 1.0, 5.0)
+    with pytest.warns(UserWarning, match="so intervals are wide enough for every true number"):
+        fit(DummyRegressor(strategy="constant", constant=1.0), y=y, allow=("duplicates",))
 
 
 def test_commands_find_the_columns_of_series(tmp_path: Path) -> None:

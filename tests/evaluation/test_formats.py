@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -44,11 +44,14 @@ def test_markdown_is_a_table_with_footnotes(summary: Summary) -> None:
     low, high = summary[0].size_interval
     assert f"| {summary[0].size:.3f} [{low:.3f}, {high:.3f}] |" in first
     assert second.startswith("| PS-Test, delta = 0.1 † | 1.000 [1.000, 1.000] | 0.000 [0.000, 1.0")
-    assert second.endswith("| 100% | 100% | cannot tell yet |")
+    assert second.endswith("| 100% | 100% | too few data |")
     assert not empty
     assert columns == COLUMNS
     assert covers == summary.covers
-    assert short == "† keeps every label on some task: too few data for its guarantee."
+    assert short == (
+        "† too few data for its guarantee on some task, where every label is kept. Needed: 22 "
+        "labels for PS-Test, delta = 0.1."
+    )
     assert note == "A note & more."
 
 
@@ -71,7 +74,7 @@ def test_csv_has_every_number_to_its_last_digit(summary: Summary) -> None:
             assert (float(first[f"{stem}_low"]), float(first[f"{stem}_high"])) == value
         else:
             assert first[name] == str(value)
-    assert second["verdict"] == "cannot tell yet"
+    assert second["verdict"] == "too few data"
 
 
 class Cells(HTMLParser):
@@ -95,6 +98,46 @@ def test_html_shows_the_same_cells_and_no_markup_of_names(summary: Summary) -> N
     assert "50 % <b> & a|b_c" in parser.texts
     assert COLUMNS in parser.texts
     assert parser.texts[-1] == "A note & more."
+
+
+def test_json_never_says_that_a_guarantee_holds_for_want_of_data() -> None:
+    enough, short = (
+        table(np.zeros((9, 20)), method=name, feasible=name == "PS") for name in ("PS", "PS-Test")
+    )
+    text = json.dumps(summarise(Rows.concatenate([enough, short]), G).describe())
+    said = [
+        tuple(line[name] for name in ("feasible", "holds", "verdict"))
+        for line in json.loads(text)["methods"]
+    ]
+    assert said == [(True, True, "holds"), (False, False, "too few data")]
+
+
+def test_sets_that_always_have_every_label_are_marked() -> None:
+    parts = [
+        replace(table(np.zeros((9, 20)), sizes, method=name), labels=np.full(180, 3))
+        for name, sizes in (("PS", np.full((9, 20), 3.0)), ("oracle", np.full((9, 20), 2.9)))
+    ]
+    summary = summarise(Rows.concatenate(parts), G, notes=[])
+    assert [(line.every_label, line.verdict) for line in summary] == [
+        (True, "holds"),
+        (False, "holds"),
+    ]
+    text = summary.to_markdown()
+    assert "| PS ‡ |" in text
+    assert "| oracle |" in text
+    assert text.endswith(
+        "‡ every set has every label, so that its error is 0 whatever the scores.\n"
+    )
+    assert r"PS $\ddagger$ &" in summary.to_latex()
+    unknown = table(np.zeros((9, 20)), np.full((9, 20), 3.0))  # of how many labels
+    assert not summarise(unknown, G)[0].every_label
+
+
+def test_a_method_of_your_own_has_no_known_need() -> None:
+    rows = table(np.zeros((9, 20)), method="mine", feasible=False)
+    summary = summarise(rows, G, notes=[])
+    assert summary.to_markdown().endswith("on some task, where every label is kept.\n")
+    assert summary.describe()["methods"][0]["needed"] is None
 
 
 def test_json_has_no_infinity() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from metapac.evaluation import (
     Method,
     paper_methods,
 )
-from metapac.evaluation.methods import META_PS, PS, PS_TEST
+from metapac.evaluation.methods import META_PS, PS, PS_TEST, describe_need
 from metapac.evaluation.rows import evaluate_draw
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, joint_ranks
@@ -109,6 +110,16 @@ def make_draw(tasks: int, examples: int, labelled: tuple[int, ...], **more: Any)
     return Draw(np.linspace(0, 1, len(names)), names, tests)
 
 
+def test_a_threshold_of_zero_has_no_sign() -> None:
+    draw = make_draw(2, 110, (110,))
+    for test in draw.tests:
+        object.__setattr__(test, "labelled_scores", np.full(110, -0.0))
+    draw = replace(draw, scores=np.full(220, -0.0))
+    for rule in (PS, PS_TEST):
+        (cut,) = Method("any", rule, PAPERS).choose(draw).thresholds
+        assert (cut, math.copysign(1, cut)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("draw", "method", "feasible"),
     [
@@ -155,3 +166,13 @@ def test_a_meta_cp_of_too_few_tasks_keeps_every_label() -> None:
     assert not rows.feasible.any()
     assert (rows.threshold == -np.inf).all()
     assert (rows.size == 3).all()
+
+
+def test_the_need_of_a_method_is_that_of_its_delta() -> None:
+    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    assert describe_need(guarantee, "PS-Test", 0.05) == "29 labels"
+    assert describe_need(guarantee, "PS-Test", 0.1) == "22 labels"
+    assert describe_need(guarantee, "Meta-PS joint", 0.05) == "29 tasks of 44 examples"
+    assert describe_need(guarantee, "mine", 0.05) is None
+    # Whether levels are meant is for the caller to ask.
+    assert describe_need(guarantee, "Meta-PS tight", 0.95) is not None

@@ -13,6 +13,7 @@ import torch
 from metapac import Guarantee
 from metapac.evaluation import Draw, PoolStudy, ScoredTask, evaluate, paper_methods, summarise
 from metapac.evaluation import predictor as predictors
+from metapac.evaluation.pool_sizes import describe_group_reuse
 from metapac.learners import CallableLearner, ProtoNet, PrototypeLearner, SklearnLearner
 from metapac.meta_cp import QuantilePredictor
 from metapac.scoring import score_tasks
@@ -180,9 +181,10 @@ def test_a_bank_of_your_own_is_shared_by_threads_only_if_it_says_so() -> None:
 
 
 def test_groups_are_tasks_drawn_with_replacement() -> None:
-    study = make(
-        PrototypeLearner(), groups(), groups(20, rng=1), tasks=300, tests=20, test_queries=9
-    )
+    with pytest.warns(UserWarning, match="300 calibration tasks from 12 groups: a group is in 25"):
+        study = make(
+            PrototypeLearner(), groups(), groups(20, rng=1), tasks=300, tests=20, test_queries=9
+        )
     tasks, tests = study.sample(np.random.default_rng(0))
     assert {str(task.name).split("#")[0] for task in tasks} == set(groups().names)
     assert {len(task.query) for task in tasks} == {36}  # all the rest of a group
@@ -204,6 +206,36 @@ def test_tasks_of_unequal_size_keep_their_scores() -> None:
     for number, task in enumerate(tasks):
         own = learner.bank(unequal.x).scores([task])
         np.testing.assert_array_equal(draw.scores[draw.tasks == number], own)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "distinct", "warns"),
+    [(13, None, True), (12, None, False), (500, False, False), (6, True, False)],
+)
+def test_it_is_said_that_groups_are_used_again(
+    tasks: int, distinct: bool | None, warns: bool
+) -> None:
+    options: dict[str, Any] = {"tasks": tasks, "distinct": distinct}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        study = make(PrototypeLearner(), groups(), groups(20, rng=1), **options)
+    notes = [note for note in study.notes if "groups" in note]
+    assert notes == ([] if distinct else [describe_group_reuse(12, tasks)])
+    assert [str(each.message) for each in caught] == (notes if warns else [])
+    assert study.describe()["notes"] == list(study.notes)
+
+
+def test_distinct_groups_of_two_pools_are_divided_anew() -> None:
+    pools = groups(count=7), groups(20, count=5, rng=1)
+    study = PoolStudy(PrototypeLearner(), *pools, shots=4, distinct=True)
+    assert (study.tasks, study.tests) == (7, 5)
+    tasks, tests = study.sample(np.random.default_rng(0))
+    names = [task.name for task in (*tasks, *tests)]
+    assert sorted(map(str, names)) == [*pools[0].names, *pools[1].names]
+    assert {task.name for task in tasks} != set(pools[0].names)
+    banks = tuple(PrototypeLearner().bank(pool.x) for pool in pools)
+    with pytest.raises(ValueError, match="banks must hold .* Pass the same GroupPool as calibrat"):
+        make(PrototypeLearner(), *pools, distinct=True, banks=banks)
 
 
 def test_distinct_groups_are_used_once() -> None:
@@ -265,7 +297,7 @@ def test_ways_may_vary_from_task_to_task() -> None:
 def test_domains_need_their_numbers() -> None:
     x, y = classes().x, classes().y
     pool = DomainPool(x, y, y // 4)
-    with pytest.raises(ValueError, match="queries must be given for a DomainPool"):
+    with pytest.raises(ValueError, match="test_queries and labelled must be given for a Dom"):
         make(PrototypeLearner(), pool, pool)
     study = make(PrototypeLearner(), pool, pool, queries=9, test_queries=5, labelled=2)
     assert len(study.draw(np.random.default_rng(0)).tests) == 3
@@ -355,7 +387,11 @@ def test_a_fitted_predictor_is_used_as_it_is() -> None:
         (PrototypeLearner(), {"shots": 1}, "and with one shot its class then has none."),
         (PrototypeLearner(), {"ways": [2, 3]}, "needs tasks with equally many support examples."),
         (PrototypeLearner(), {"ways": 5}, "cannot be trained: ways must be at most"),
-        (PrototypeLearner(), {"shots": 9}, "leaves no query beside 9 shots. Lower shots."),
+        (
+            PrototypeLearner(),
+            {"shots": 9},
+            "fewer than 10 examples (9 shots and 1 query); the smallest, 16, has 9",
+        ),
     ],
 )
 def test_it_is_said_why_meta_cp_is_left_out(
@@ -443,9 +479,9 @@ def _estimator() -> Any:
         (None, None, {"tasks": 0}, "tasks must be a whole number"),
         (None, None, {"tests": 1.5}, "tests must be a whole number"),
         (None, None, {"labelled": 0}, "labelled must be a whole number"),
-        (None, None, {"distinct": True}, "Pass the same GroupPool as calibration and test"),
+        (None, None, {"distinct": True}, "a ClassPool has none. Leave it out, or pass a Gr"),
         (None, None, {"ways": 9}, "ways must be at most"),
-        (None, None, {"shots": 30}, "leaves no query beside 30 shots. Lower shots."),
+        (None, None, {"shots": 30}, "30 shots and 2 queries.* or pass shots=28"),
         (None, None, {"queries": 27}, "shots \\+ queries = 31"),
         (None, None, {"test_queries": 99, "labelled": 1}, "shots \\+ queries = 104"),
     ],
@@ -464,6 +500,6 @@ def test_what_cannot_be_studied_is_refused(
 def test_distinct_groups_must_suffice() -> None:
     pool = groups()
     with pytest.raises(
-        ValueError, match=r"tasks \+ tests must be at most the 12 groups .* twice, got 13"
+        ValueError, match=r"tasks \+ tests must be at most the 12 groups, since .* twice, got 13"
     ):
         make(PrototypeLearner(), pool, pool, tasks=9, tests=4, distinct=True)

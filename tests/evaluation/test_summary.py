@@ -190,10 +190,45 @@ def test_a_share_that_is_just_allowed_is_allowed() -> None:
     assert result.draws_within == 1
 
 
-def test_one_infeasible_task_makes_a_method_infeasible() -> None:
-    rows = table([[0.0, 0.0]])
-    (result,) = summarise(replace(rows, feasible=np.array([True, False])), G)
-    assert not result.feasible
+@pytest.mark.parametrize(
+    ("error", "draws", "short", "verdict", "with_data"),
+    [
+        (0.0, 500, 1, "holds", "holds"),  # one task of 5000 decides nothing
+        (0.0, 2, 1, "too few data", "holds"),  # of twenty it does: up to 25 % may be above
+        (0.0, 1, 1, "cannot tell yet", "cannot tell yet"),  # nor would nine tasks of ten decide
+        (0.0, 1, 3, "too few data", "cannot tell yet"),  # more than alpha: more tasks do not help
+        (0.0, 1, 10, "too few data", "cannot tell yet"),
+        (0.3, 2, 1, "violated", "violated"),  # although one task cannot be missed
+        (0.3, 1, 5, "violated", "violated"),
+    ],
+)
+def test_tasks_without_enough_data_are_no_evidence_that_a_guarantee_holds(
+    error: float, draws: int, short: int, verdict: str, with_data: str
+) -> None:
+    rows = table(np.full((draws, 10), error))
+    (line,) = summarise(replace(rows, feasible=np.arange(len(rows)) >= short), G)
+    assert (line.feasible, line.verdict) == (False, verdict)
+    said = (line.holds, line.violated, line.too_few)
+    assert said == tuple(verdict == word for word in ("holds", "violated", "too few data"))
+    (line,) = summarise(rows, G)
+    assert (line.feasible, line.too_few, line.verdict) == (True, False, with_data)
+
+
+@given(draws, st.data())
+def test_tasks_without_enough_data_count_as_above_epsilon(
+    cells: list[list[tuple[float, int]]], data: st.DataObject
+) -> None:
+    rows = table([[error for error, _ in draw] for draw in cells])
+    lists = st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))
+    feasible = np.array(data.draw(lists))
+    (line,) = summarise(replace(rows, feasible=feasible), G)
+    (worst,) = summarise(replace(rows, error=np.where(feasible, rows.error, 1.0)), G)
+    (seen,) = summarise(rows, G)
+    assert line.holds == worst.holds
+    assert line.violated == seen.violated
+    decides = (seen.holds and not worst.holds) or (seen.satisfied and not worst.satisfied)
+    assert line.too_few == decides
+    assert line.holds + line.violated + line.too_few <= 1
 
 
 def test_seeds_are_summarised_together() -> None:
@@ -226,26 +261,26 @@ def test_a_verdict_is_about_the_learners_that_were_evaluated() -> None:
             1,
             1,
             "95 % intervals given this learner and one calibration draw: they cover its tasks, not "
-            "other classes.",
+            "other classes or groups.",
         ),
         (
             1,
             4,
             "95 % intervals, Student's t over 4 calibration draws given this learner: they cover "
-            "the draws and the new tasks, not the training or other classes.",
+            "the draws and the new tasks, not other learners, classes or groups.",
         ),
         (
             2,
             4,
             "95 % intervals, Student's t over 8 calibration draws given these two learners: they "
-            "cover the draws and the new tasks, not the training or other classes.",
+            "cover the draws and the new tasks, not other learners, classes or groups.",
         ),
         (
             3,
             1,
             "95 % intervals, Student's t over 3 seeds: they cover what a seed changes, such as the "
-            "training, and the calibration draws and new tasks, not what all seeds share, such as "
-            "the classes.",
+            "division of the data or the training, and the calibration draws and new tasks, not "
+            "what all seeds share, such as the data.",
         ),
     ],
 )

@@ -82,6 +82,10 @@ def test_intervals_may_have_a_scale_or_no_end() -> None:
     start = "For each new patient it gives an interval: "
     wide = "the predicted number plus and minus 2.5 times its scale (rounded up)."
     assert describe_intervals(PATIENTS, rule, {"scale": "sd"}) == start + wide
+    little = describe_intervals(PATIENTS, rule._replace(keeps_all=True), {})
+    assert little.endswith(
+        "(rounded up); hardly any true number is farther off, so the intervals rule out little."
+    )
     endless = describe_intervals(PATIENTS, rule._replace(threshold=-math.inf), {})
     assert endless == start + "all numbers, because there are too few data."
 
@@ -98,3 +102,6 @@ def test_a_rule_counts_what_was_used() -> None:
     assert Rule.from_outcome(some, some.outcome()).examples is None  # one size is not known
     flat = part._replace(thresholds=np.full_like(part.thresholds, -np.inf))
     assert Rule.from_outcome(flat, flat.outcome()).keeps_all
+    exact = part._replace(thresholds=np.zeros_like(part.thresholds), lowest=0.0)
+    assert Rule.from_outcome(exact, exact.outcome()).keeps_all
+    assert not Rule.from_outcome(exact, exact.outcome(), is_interval=True).keeps_all

@@ -101,9 +101,9 @@ def count_embedded(patch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     embed = ProtoNet.embed
 
-    def counted(self: ProtoNet, x: Any, *options: Any) -> Any:
+    def counted(self: ProtoNet, x: Any, **options: Any) -> Any:
         calls.append(len(x))
-        return embed(self, x, *options)
+        return embed(self, x, **options)
 
     patch.setattr(ProtoNet, "embed", counted)
     return calls

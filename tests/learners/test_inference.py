@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ import torch
 from torch import nn
 
 from metapac.exceptions import InvalidInput
-from metapac.learners import MAML, MLP, Conv4, Learner, ProtoNet
+from metapac.learners import MAML, MLP, Conv4, Learner, ProtoNet, _inference
 from metapac.learners._inference import check_example_type
 
 
@@ -43,6 +46,36 @@ def test_modes_and_statistics_do_not_change() -> None:
     assert [part.training for part in learner.module.modules()] == modes
     for name, value in learner.module.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize(("fast", "precision"), [(False, "highest"), (True, "high")])
+def test_a_gpu_computes_with_all_digits_unless_told_otherwise(
+    fast: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings() -> tuple[bool, str]:
+        return torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+
+    on_gpu = SimpleNamespace(device=torch.device("cuda"))
+    monkeypatch.setattr(_inference, "_reference_tensor", lambda module: on_gpu)
+    before = settings()
+    with _inference.eval_mode(nn.Linear(1, 1), fast=fast):
+        assert settings() == (fast, precision)
+    assert settings() == before
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_learner_embeds_fast_only_if_told_to(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+
+    def watched(device: torch.device, precision: str, **flags: bool) -> Any:
+        chosen.append((precision, flags["allow_tf32"]))
+        return nullcontext()
+
+    monkeypatch.setattr(_inference, "cuda_math", watched)
+    learner = ProtoNet(MLP(2, rng=0))
+    learner.embed(np.eye(2), fast=fast)
+    learner.adapt(np.eye(2), [0, 1])
+    assert chosen == [("high", True) if fast else ("highest", False), ("highest", False)]
 
 
 def test_all_kinds_of_arrays_give_the_same_scores(tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ class Counting(ProtoNet):
 
     seen = 0
 
-    def embed(self, x: Any, batch: int = 1024) -> Any:
+    def embed(self, x: Any, batch: int = 1024, *, fast: bool = False) -> Any:
         self.seen += len(x)
-        return super().embed(x, batch)
+        return super().embed(x, batch, fast=fast)
 
 
 @pytest.mark.parametrize(("tasks", "expected"), [(5, 96), (4, 80)])

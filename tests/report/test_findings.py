@@ -41,6 +41,13 @@ def test_tables_have_the_numbers_of_the_evaluation(labelled: Scored, promise: Me
     assert lows == sorted(lows, reverse=True)
 
 
+def test_a_guarantee_that_holds_trivially_is_not_called_good(labelled: Scored) -> None:
+    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1, on_infeasible="trivial")
+    _, found = judge(labelled, method.calibrate([0.5] * 10, ["a"] * 10))
+    assert found.status == "nothing to check"
+    assert found.verdict.startswith("Nothing to check: every label is kept, so none is missed.")
+
+
 def test_the_summary_counts_by_hand(labelled: Scored, promise: MetaPS) -> None:
     evaluation, found = judge(labelled, promise)
     within = int(np.sum(evaluation.missed / evaluation.examples <= 0.2))

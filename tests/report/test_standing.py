@@ -28,6 +28,7 @@ def watch(status: str, tasks: int = 90) -> Course:
         ("cannot tell yet", "holds", False, (CAUTION, GOOD), False),
         ("cannot tell yet", "cannot tell yet", False, (CAUTION, QUIET), False),
         ("cannot tell yet", "violated", True, (CAUTION, BAD), True),
+        ("nothing to check", "holds", False, (CAUTION, GOOD), False),
         ("violated", "holds", True, (BAD, CAUTION), True),
         ("violated", "cannot tell yet", True, (BAD, CAUTION), True),
         ("violated", "violated", True, (BAD, BAD), False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,9 +123,23 @@ def test_two_trivial_methods_cannot_be_compared() -> None:
     assert claims(*rows)["PS-Test"] == "cannot be checked"
 
 
+def test_one_task_of_many_without_enough_data_leaves_claims_to_be_checked() -> None:
+    errors, sizes = np.zeros((5, 10)), np.full((5, 10), 2.0)
+    ours = table(errors, sizes, method="Meta-PS even")
+    some = replace(ours, feasible=np.arange(len(ours)) > 0)
+    found = claims(table(errors, sizes + 1, method="PS-Test"), some)
+    assert found == {"Meta-PS even": "holds", "PS-Test": "holds"}
+
+
 def test_a_baseline_that_keeps_every_label_is_no_evidence_against_the_paper() -> None:
     for name in ("PS", "Meta-CP"):
         assert claims(table(LOW, method=name, feasible=False)) == {name: "cannot be checked"}
+
+
+def test_a_violation_counts_although_some_tasks_keep_every_label() -> None:
+    rows = [table(HIGH, method=name) for name in ("Meta-PS joint", "PS")]
+    some = [replace(each, feasible=np.arange(len(each)) > 0) for each in rows]
+    assert claims(*some) == {"Meta-PS joint": "does not hold", "PS": "holds"}
 
 
 def test_ps_test_that_keeps_every_label_is_conservative() -> None:

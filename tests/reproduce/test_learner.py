@@ -16,6 +16,7 @@ from metapac.reproduce.learner import (
     build_learner,
     embed_tasks,
     measure_quality,
+    move_transformed,
     train_learner,
     train_predictor,
 )
@@ -142,6 +143,22 @@ def test_tasks_of_one_pool_share_its_embeddings(monkeypatch: pytest.MonkeyPatch)
     embedded = count_embedded(monkeypatch)
     shape: dict[str, Any] = {"ways": 3, "shots": 3, "queries": 2, "rng": 0}
     one, other = (list(pool.tasks(2, **shape)) for pool in (DATA.pools.train, DATA.pools.test))
-    banks = [bank for bank, _ in embed_tasks(learner, [*one, *other])]
+    banks = [bank for bank, _ in embed_tasks(learner, [*one, *other], fast=False)]
     assert embedded == [180, 180]
     assert [bank is banks[0] for bank in banks] == [True, True, False, False]
+
+
+def test_pools_whose_tasks_are_transformed_are_moved_to_the_device() -> None:
+    def shift(rng: np.random.Generator) -> Any:
+        return lambda x, _: x + 1
+
+    learner = build_learner(CLASSES, DATA)
+    for pool in (DATA.pools.test, group_pools().pools.test):
+        assert move_transformed(pool, learner) is pool
+    pool = class_pools(shift).pools.test
+    moved = move_transformed(pool, learner)
+    assert moved.x.device == next(learner.module.parameters()).device
+    shape: dict[str, Any] = {"ways": 3, "shots": 3, "queries": 2, "rng": 0}
+    for one, other in zip(pool.tasks(3, **shape), moved.tasks(3, **shape), strict=True):
+        assert one.name == other.name
+        np.testing.assert_array_equal(one.x, other.x)

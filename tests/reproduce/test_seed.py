@@ -24,7 +24,13 @@ from metapac.reproduce import seed
 from metapac.reproduce.controls import list_controls
 from metapac.reproduce.experiments import Experiment
 from metapac.reproduce.learner import build_learner
-from metapac.reproduce.seed import SeedRun, control_folder, read_learner, weights_checksum
+from metapac.reproduce.seed import (
+    SeedRun,
+    control_folder,
+    make_study,
+    read_learner,
+    weights_checksum,
+)
 from tests.helpers.experiments import (
     CLASSES,
     GROUPS,
@@ -398,3 +404,19 @@ def test_tasks_with_changed_examples_are_scored_once(
     again = longer.evaluate(longer.train("cpu"))
     assert embedded == []
     assert same_rows(again.take(again.draw < 2), rows)
+
+
+@pytest.mark.parametrize("kind", ["bank", "pools"])
+def test_data_that_only_one_task_has_are_embedded_fast(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed, chosen = ProtoNet.embed, []
+
+    def watched(self: ProtoNet, x: Any, *, fast: bool = False) -> Any:
+        chosen.append(fast)
+        return embed(self, x, fast=fast)
+
+    monkeypatch.setattr(ProtoNet, "embed", watched)
+    e, data = replace(CLASSES, tasks_from=kind, bank=(14, 5)), class_pools()
+    make_study(e, build_learner(e, data), data, tmp_path)
+    assert set(chosen) == {kind == "bank"}

@@ -13,7 +13,7 @@ from metapac.guarantee import Guarantee
 from metapac.tables.columns import Columns
 from metapac.tables.evidence import collect_evidence
 from metapac.tables.io.sources import open_source
-from tests.helpers.engines import connection
+from tests.helpers.engines import as_if_large, connection
 
 TABLE = pa.table(
     {
@@ -37,7 +37,10 @@ def collect(columns: Columns, epsilon: Any, progress: Any = None) -> Any:
 def test_every_stage_is_reported() -> None:
     calls: list[tuple[str, int, int | None]] = []
     collect(Columns("g", "s"), 0.3, lambda *call: calls.append(call))
-    assert calls == [
+    assert calls == [("counting the scores of each task", 0, None)]
+    with as_if_large(worth_sorting=1):
+        collect(Columns("g", "s"), 0.3, lambda *call: calls.append(call))
+    assert calls[1:] == [
         ("counting the scores of each task", 0, None),
         ("sorting 40 scores", 0, None),
     ]

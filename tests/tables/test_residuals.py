@@ -155,6 +155,11 @@ def test_values_that_give_no_score_are_counted(
             {**COLUMNS, "prediction": ["guess"]},
             "prediction must be the name of a column as a strin",
         ),
+        (
+            {**COLUMNS, "prediction": "truth"},
+            "prediction and y must name different columns, got 'truth' for both: the true value of",
+        ),
+        ({**COLUMNS, "scale": "truth"}, "scale and y must name different columns, got 'truth'"),
         ({**COLUMNS, "y": "word"}, "column 'word' must hold numbers, got string"),
     ],
 )
@@ -162,6 +167,8 @@ def test_columns_that_do_not_fit_are_refused(arguments: dict[str, Any], message:
     frame = make_sites().assign(word="x")
     with pytest.raises(InvalidInput, match=message):
         calibrate_table(frame, task="site", **arguments, **PROMISE)
+    with pytest.raises(InvalidInput, match=message):
+        site_table(frame, name="ohio", **arguments, **PROMISE)
 
 
 def test_an_explicit_score_overrides_the_stored_columns() -> None:

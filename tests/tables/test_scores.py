@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from metapac.exceptions import InvalidInput
 from metapac.tables import calibrate_table, evaluate_table
 from metapac.tables import scores as scores_module
 
@@ -30,6 +31,17 @@ def test_a_column_that_only_looks_like_a_class_is_rejected() -> None:
         table, task="g", label="y", classes=["a", "b"], **LOOSE, on_infeasible="trivial"
     )
     assert result.columns_ == {"task": "g", "label": "y", "columns": "p_*", "classes": ["a", "b"]}
+
+
+def test_task_and_label_may_be_swapped() -> None:
+    table = pa.table(
+        {"g": ["u", "u", "v"], "y": ["a", "b", "a"], "p_a": [0.9, 0.2, 0.7], "p_b": [0.1, 0.8, 0.3]}
+    )
+    with pytest.raises(InvalidInput, match=r"got 'u' in 2 rows.* Were task and label swapped\?$"):
+        calibrate_table(table, task="y", label="g", **LOOSE)
+    other = table.append_column("h", pa.array(["a", "b", "c"]))  # tasks that are not the classes
+    with pytest.raises(InvalidInput, match="Name the class of each column"):
+        calibrate_table(other, task="h", label="g", **LOOSE)
 
 
 @pytest.mark.parametrize(

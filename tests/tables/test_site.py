@@ -1,4 +1,4 @@
-"""A site computes what the whole table would give for its rows. See also tests/test_sites.py."""
+"""A site computes what the whole table would give for its rows. See also tests/sites."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from metapac import MetaPS
 from metapac.exceptions import InvalidInput
 from metapac.tables import calibrate_table, site_table
 from tests.helpers.engines import ENGINES, put
@@ -54,3 +55,16 @@ def test_a_column_of_an_absent_class_is_accepted(frame: pd.DataFrame) -> None:
     site = site_table(scores, name="a", label="y", per_class=True, **LEVELS)
     assert site.classes == ("a", "b")
     assert site.examples == (480, 0)
+
+
+def test_a_label_beside_class_scores() -> None:
+    frame = pd.DataFrame({"y": ["a", "b"] * 40, "p_a": np.linspace(1, 0, 80), "p_b": 0.5})
+    site = site_table(frame, name="x", label="y", **LEVELS)
+    true = np.where(frame.y == "a", frame.p_a, frame.p_b)
+    assert site.thresholds == (tuple(MetaPS(**LEVELS).task_threshold(true).tolist()),)
+
+
+def test_a_small_site_has_no_evidence_and_still_counts() -> None:
+    site = site_table(pd.DataFrame({"p": [0.5]}), name="small", score="p", **LEVELS)
+    assert site.thresholds == ((-np.inf,) * 13,)
+    assert site.examples == (1,)

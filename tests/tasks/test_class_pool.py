@@ -128,13 +128,14 @@ def test_tasks_drawn_together_are_those_drawn_one_by_one(y: Any) -> None:
     pool = ClassPool(np.arange(float(len(y))), [f"class {c}" for c in y], name="pool")
     for shots, queries in ((2, 4), (0, 6)):
         options: dict[str, Any] = {"ways": 3, "shots": shots, "queries": queries}
-        tasks = pool.tasks(20, **options, rng=5)
+        tasks = pool.tasks(150, **options, rng=5)  # more than a thread draws at a time
         together = tasks.draw()
         assert isinstance(together, TaskBatch)
         assert checksum(together) == checksum(tasks)
         assert [task.class_names for task in together] == [task.class_names for task in tasks]
         assert all(task.x is pool.x for task in together)
-        assert checksum(pool.tasks(7, **options, rng=5).draw()) == checksum(tasks[:7])
+        for count in (0, 7):
+            assert checksum(pool.tasks(count, **options, rng=5).draw()) == checksum(tasks[:count])
 
 
 def test_tasks_of_several_shapes_or_transformed_data_are_drawn_one_by_one() -> None:

@@ -64,23 +64,24 @@ def test_nouns_agree_with_their_numbers(n: int, text: str) -> None:
     assert count_noun(range(n), "class", "es") == text
 
 
-@given(st.integers(0, 300))
-def test_every_row_is_filled_once(count: int) -> None:
+@pytest.mark.parametrize(("width", "most"), [(0, 64), (2**14, 64), (2**15, 32), (2**21, 1)])
+@given(count=st.integers(0, 300))
+def test_every_row_is_filled_once(width: int, most: int, count: int) -> None:
     filled = np.zeros(count, int)
     parts = []
 
-    def fill(rows: range) -> None:
+    def fill(rows: slice) -> None:
         parts.append(rows)
-        filled[rows.start : rows.stop] += 1
+        filled[rows] += 1
 
-    fill_in_threads(fill, count)
+    fill_in_threads(fill, count, width)
     assert (filled == 1).all()
-    assert len(parts) == min(2, max(1, -(-count // 64)))
+    assert len(parts) == max(1, -(-count // most))
 
 
 def test_what_goes_wrong_in_a_thread_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        fill_in_threads(lambda rows: 1 // rows.start, 300)
+        fill_in_threads(lambda rows: 1 // rows.start, 300, width=1)
 
 
 def test_tasks_that_are_drawn_when_accessed_are_drawn_once() -> None:

@@ -231,12 +231,21 @@ def test_every_class_is_judged_at_its_share() -> None:
     assert unknown.status == "cannot tell yet"
     both = judge_classes({"no": good, "yes": good}, epsilon=0.05, **options)
     assert (both.status, both.more_tasks) == ("holds", 0)
-    assert both.sentence().startswith("Holds for every class: at least 90% of new tasks")
+    assert both.sentence().startswith(
+        "Holds for every class; the weakest evidence is for class no: at least 90% of new tasks"
+    )
+    weaker = ([200] * 60, [6] * 60)
+    text = judge_classes({"no": good, "yes": weaker}, epsilon=0.05, **options).sentence()
+    assert text.startswith("Holds for every class; the weakest evidence is for class yes: ")
+    worse = ([200] * 60, [60] * 60)
+    counts = {"a": ([200] * 60, [4, 60] * 30), "no": good, "b": worse}
+    text = judge_classes(counts, epsilon=0.05, **options).sentence()
+    assert text.startswith("Violated for classes a, b; the strongest evidence is for class b: ")
     named = both.named(unit="city/cities", example="patient")
     assert named.sentence() == str(named) == both.sentence(unit="city/cities", example="patient")
     assert "new cities have" in str((named.by_class or {})["yes"])
     neither = judge_classes({"no": ([0], [0]), "yes": ([0], [0])}, epsilon=0.05, **options)
-    assert neither.sentence().startswith("Cannot tell yet, for any class: ")
+    assert neither.sentence().startswith("Cannot tell yet, for any class; the weakest ")
 
 
 @pytest.mark.parametrize(

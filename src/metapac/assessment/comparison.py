@@ -14,6 +14,7 @@ from metapac._types import Array, Counts
 from metapac._visible import visible
 from metapac.assessment.counts import ClassMisses, Tally, sum_by
 from metapac.assessment.evaluation import Evaluation
+from metapac.assessment.trivial import mark_trivial
 from metapac.base import ThresholdSets
 from metapac.clusters import draw_tasks
 from metapac.exceptions import InvalidInput, Parameter
@@ -184,7 +185,8 @@ def _assess_classes(
 def _in_words(verdict: Verdict, promise: ThresholdSets) -> Verdict:
     """Return the verdict in the words of the promise."""
     context = promise.context_
-    return verdict.named(unit=visible(context.unit), example=visible(context.example))
+    named = verdict.named(unit=visible(context.unit), example=visible(context.example))
+    return mark_trivial(named, promise)
 
 
 def _evaluate(tally: Tally, epsilon: Any, minimum: int) -> Evaluation:

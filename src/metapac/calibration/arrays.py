@@ -12,6 +12,7 @@ from metapac.class_matrix import ClassMatrix, read_class_matrix
 from metapac.clusters import ClusterIds, match_clusters
 from metapac.context import Context, as_context
 from metapac.evidence import Evidence, collect_evidence
+from metapac.evidence.joining import with_classes
 from metapac.guarantee import Guarantee
 from metapac.meaning.checks import check_examples, check_levels
 
@@ -65,7 +66,7 @@ def _collect_from_matrix(guarantee: Guarantee, matrix: ClassMatrix, tasks: Any) 
         evidence = collect_evidence(guarantee, matrix.true_scores, tasks)
     else:
         evidence = collect_evidence(guarantee, matrix.true_scores, tasks, matrix.labels)
-        evidence = evidence.with_classes(matrix.classes)
+        evidence = with_classes(evidence, matrix.classes)
     return evidence._replace(columns=columns)
 
 

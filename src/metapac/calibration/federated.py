@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, _ids, _scores
 from metapac.calibration.arrays import check_guarantee_levels
-from metapac.evidence import Evidence, coarsest_precision, collect_evidence
+from metapac.evidence import Evidence, collect_evidence
 from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
 from metapac.meaning.checks import check_examples, check_sites
@@ -76,7 +76,7 @@ def read_task_thresholds(
             raise InvalidInput("tasks must not be passed when task_thresholds is a mapping.")
         tasks = list(task_thresholds)
         task_thresholds = list(task_thresholds.values())
-    precision = coarsest_precision(_scores.get_precisions(task_thresholds))
+    precision = _scores.coarsest_precision(_scores.get_precisions(task_thresholds))
     array = _scores.as_score_array("task_thresholds", task_thresholds)
     matrix = _scores.as_threshold_matrix(array, levels=len(guarantee.levels))
     names = _name_tasks(tasks, matrix)

@@ -9,7 +9,10 @@ from numpy.typing import ArrayLike
 from metapac import _checks, _ids, _scores
 from metapac._columns import find_names
 from metapac._types import Floats
-from metapac.exceptions import InvalidInput, Parameter
+from metapac._warnings import warn
+from metapac.evidence import Evidence
+from metapac.exceptions import InvalidInput, Message, Parameter
+from metapac.meaning.findings import MIN_ROWS, CheckWarning
 from metapac.sets import residual_scores
 
 
@@ -88,3 +91,20 @@ def name_columns(
     """
     numbers = {"prediction": prediction, "y": y} | ({} if scale is None else {"scale": scale})
     return {name: name for name in numbers} | find_names(task=tasks, **numbers)
+
+
+def warn_if_exact(evidence: Evidence) -> None:
+    """Warn if every prediction equals its true value, as a copied column does.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Evidence of residual scores, none of which is above 0. Few examples show nothing.
+    """
+    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
+        text = (
+            "every prediction equals its true value. Is it a copy of the true value, or has the "
+            "model been trained on these examples? Pass predictions for examples that it has not "
+            "seen."
+        )
+        warn(CheckWarning(Message(text)))

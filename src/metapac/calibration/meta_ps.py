@@ -12,15 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from metapac import sentences
 from metapac._checks import reject_foreign_keywords
 from metapac._ids import keep_tasks
+from metapac._scores import as_precision
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.calibration.arrays import collect_from_arrays, draw_from_clusters
 from metapac.calibration.feasibility import check_feasible, check_on_infeasible
 from metapac.calibration.federated import find_task_thresholds, read_task_thresholds
-from metapac.calibration.intervals import name_columns, score_numbers
+from metapac.calibration.intervals import name_columns, score_numbers, warn_if_exact
 from metapac.clusters import ClusterIds
 from metapac.context import Context, as_context
-from metapac.evidence import Evidence, as_precision
+from metapac.evidence import Evidence
+from metapac.evidence.encoding import decode_evidence, encode_evidence
+from metapac.evidence.joining import join_evidence
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.explanation.paragraphs import explain_guarantee
 from metapac.explanation.rules import Rule
@@ -58,7 +61,8 @@ class MetaPS(ThresholdSets):
         Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
         covers only tasks with at least this many.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+        What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label (for
+        numbers, infinite intervals).
 
     Attributes
     ----------
@@ -254,6 +258,7 @@ class MetaPS(ThresholdSets):
         guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
         scores = score_numbers(y, prediction, tasks, scale)
         evidence = collect_from_arrays(guarantee, scores, tasks, None, None, allow)
+        warn_if_exact(evidence)
         if clusters is not None:
             evidence = draw_from_clusters(evidence, tasks, clusters, rng, context)
         names = {**(evidence.columns or {}), **name_columns(y, prediction, tasks, scale)}
@@ -279,7 +284,8 @@ class MetaPS(ThresholdSets):
         evidence : Evidence
             Threshold of each task at each level, from ``metapac.evidence``.
         on_infeasible : {"raise", "trivial"}, default "raise"
-            What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+            What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label
+            (for numbers, infinite intervals).
         context : Context, optional
             What the guarantee is about.
 
@@ -348,7 +354,7 @@ class MetaPS(ThresholdSets):
         if clusters is not None:
             rng = 0 if self._evidence.clusters is None else self._evidence.clusters.rng
             new = draw_from_clusters(new, tasks, clusters, rng, self.context_)
-        return self._calibrate_across(guarantee, self._evidence.join(new), self.context_)
+        return self._calibrate_across(guarantee, join_evidence(self._evidence, new), self.context_)
 
     def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
         """Return all that one site has to send to ``combine``: one number for each level.
@@ -429,7 +435,11 @@ class MetaPS(ThresholdSets):
     def remarks_(self) -> list[str]:
         """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
         self.check_calibrated()
-        return [remark for outcome in self._outcomes if (remark := outcome.remark())]
+        return [remark for outcome in self._outcomes if (remark := self._remark(outcome))]
+
+    def _remark(self, outcome: Outcome) -> str:
+        """Return what makes a guarantee uninformative, in the words of labels or of intervals."""
+        return outcome.remark(is_interval="prediction" in (self.columns_ or {}))
 
     def explain(self) -> str:
         """Return the guarantee in plain words, for people who are not statisticians.
@@ -475,7 +485,11 @@ class MetaPS(ThresholdSets):
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""
         parts = self._evidence.parts(self.guarantee_)
-        return [Rule.from_outcome(*pair) for pair in zip(parts, self._outcomes, strict=True)]
+        is_interval = "prediction" in (self.columns_ or {})
+        return [
+            Rule.from_outcome(part, outcome, is_interval=is_interval)
+            for part, outcome in zip(parts, self._outcomes, strict=True)
+        ]
 
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_units(len(self.tasks_))
@@ -500,7 +514,7 @@ class MetaPS(ThresholdSets):
         self._take_second_step(guarantee, evidence)
         self.context_ = about
         for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
-            if is_feasible and (remark := outcome.remark()):
+            if is_feasible and (remark := self._remark(outcome)):
                 warn(remark)
         return self
 
@@ -547,12 +561,12 @@ class MetaPS(ThresholdSets):
         return self
 
     def _body(self) -> dict[str, Any]:
-        return {"columns": self.columns_, "evidence": self._evidence.to_json()}
+        return {"columns": self.columns_, "evidence": encode_evidence(self._evidence)}
 
     def _restore(self, body: dict[str, Any]) -> None:
         precision = as_precision(body["precision"])
         guarantee = self._make_guarantee()
-        stored = Evidence.from_json(body["evidence"], len(guarantee.levels), precision)
+        stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
         stored.check_certified(guarantee, "evidence.thresholds")
         self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
 

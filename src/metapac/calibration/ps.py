@@ -17,7 +17,6 @@ from metapac.calibration.arrays import check_meaning
 from metapac.calibration.feasibility import check_on_infeasible
 from metapac.class_matrix import read_class_matrix
 from metapac.context import Context, as_context
-from metapac.evidence import as_precision
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
 from metapac.explanation.paragraphs import explain_examples
 from metapac.explanation.rules import Rule
@@ -169,4 +168,4 @@ class PS(ThresholdSets):
         self.n_examples_ = n
         self.columns_ = body.get("columns")
         self._set_threshold(cut_off)
-        self._mark_calibrated(as_precision(body["precision"]))
+        self._mark_calibrated(_scores.as_precision(body["precision"]))

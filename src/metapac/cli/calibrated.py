@@ -15,7 +15,7 @@ from metapac.explanation.limits import summarise_limits
 
 
 def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: Any) -> None:
-    """Print the thresholds and the guarantee, in plain and in exact words; remarks as warnings.
+    """Print remarks as warnings, then the thresholds and the guarantee, in plain and exact words.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: An
     **more : object
         What JSON states besides.
     """
+    for remark in predictor.remarks_:  # first: it changes how the guarantee reads
+        console.print_error(f"warning: {remark}")
     if as_json:
         console.print_json(_summarise(predictor) | more | {"output": str(path)})
     else:
         _print_text(predictor, path)
-    for remark in predictor.remarks_:
-        console.print_error(f"warning: {remark}")
 
 
 def without_remarks(predictor: Any) -> str:

@@ -54,7 +54,8 @@ def combine(
     print_calibrated(predictor, output, as_json=as_json, dishonest=dishonest)
     if dishonest["to_keep_all"] and not as_json:
         liars = Liars(dishonest["to_keep_all"], dishonest["to_empty"])
-        print_line(describe_liars(liars, dishonest["sites"]))
+        is_interval = "prediction" in (predictor.columns_ or {})
+        print_line(describe_liars(liars, dishonest["sites"], is_interval=is_interval))
 
 
 def _site_files(path: str) -> list[Path]:

@@ -16,7 +16,6 @@ from metapac.assessment.evaluation import Evaluation
 from metapac.cli.console import make_table, print_error, print_line, print_text, stdout
 from metapac.cli.options import Rng
 from metapac.cli.progress import progress_bar
-from metapac.demands import min_sample_size
 from metapac.evaluation import Rows, Study, Summary, SyntheticStudy, evaluate, summarise
 from metapac.exceptions import InvalidInput, MissingExtra, Parameter
 from metapac.reproduce import sites_demo
@@ -30,6 +29,7 @@ from metapac.reproduce.demo import (
     prepare_glyphs,
     write_results,
 )
+from metapac.sample_size import min_sample_size
 from metapac.sentences import format_share, percent
 
 if TYPE_CHECKING:

@@ -48,7 +48,8 @@ OnInfeasible = Annotated[
     str,
     guarantee_option(
         metavar="raise|trivial",
-        help="What to do if there are too few data: stop with an error, or keep every label.",
+        help="What to do if there are too few data: stop with an error, or keep every label "
+        "(infinite intervals for numbers).",
     ),
 ]
 Task = Annotated[str, column_option(metavar="COLUMN", help="Column with the task of each example.")]

@@ -11,13 +11,15 @@ from rich.table import Table
 
 from metapac import shortage
 from metapac._types import Counts
+from metapac.bisection import round_up
 from metapac.cli.console import format_count, make_table, print_json, stdout
-from metapac.demands import Affordable, Demand, min_tasks_over_levels, round_up
+from metapac.demands import Affordable, Demand
 from metapac.exceptions import Parameter
 from metapac.guarantee import SPLITS, Guarantee
 from metapac.planning import Offer, Option, Plan, compare_splits, find_offers
 from metapac.planning import plan as make_plan
 from metapac.robustness import count_liars
+from metapac.sample_size import min_tasks_over_levels
 
 _SHOWN = 3  # classes, the rarest ones
 

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from metapac import _document, base, sites
+from metapac import _document, base
 from metapac.calibration import PS, MetaPS
 from metapac.cli import console
 from metapac.cli.calibrated import class_rows, without_remarks
@@ -19,6 +19,8 @@ from metapac.cli.monitored import print_monitor, summarise_monitor
 from metapac.cli.options import AsJson
 from metapac.context import Context
 from metapac.loading import load
+from metapac.sites import read_site
+from metapac.sites.site import FORMAT as SITE_FORMAT
 
 _COLUMNS = {"classes": "classes", "columns": "columns of the classes"}
 
@@ -46,7 +48,7 @@ def show(
     if kind == "metapac monitor":
         _show_monitor(file, as_json=as_json)
         return
-    if kind == sites.FORMAT.name:
+    if kind == SITE_FORMAT.name:
         facts, text = _describe_site(file)
     elif kind == "metapac pilot":
         facts, text = _describe_pilot(file)
@@ -73,13 +75,13 @@ def _show_promise(path: Path, *, as_json: bool) -> None:
     if as_json:
         console.print_json({"file": str(path)} | facts)
         return
+    for remark in facts["remarks"]:
+        console.print_error(f"warning: {remark}")
     console.print_line(f"{path}: {facts['kind']}, written by metapac {facts['metapac']}")
     console.print_text(f"\n{predictor.explain()}\n\n{without_remarks(predictor)}\n")
     console.stdout.print(_table(facts["thresholds"]))
     for name, value in _lines(facts):
         console.print_line(f"{name}: {value}")
-    for remark in facts["remarks"]:
-        console.print_error(f"warning: {remark}")
 
 
 def _show_monitor(path: Path, *, as_json: bool) -> None:
@@ -175,16 +177,16 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _describe_site(path: Path) -> tuple[dict[str, Any], str]:
-    site = sites.read_site(path)
-    body = _document.read(path, sites.FORMAT)
+    site, body = read_site(path), _document.read(path, SITE_FORMAT)
+    agreed = site.guarantee.sentence(columns=site.columns)
     examples = console.format_count(sum(site.examples), "example")
     text = (
         f"{path}: what the site {site.name!r} sends to the coordinator, written by metapac "
         f"{body['metapac']}. It rests on {examples} and is no guarantee by itself: combine the "
         "files of all sites with 'metapac combine'. The sites agreed on this:\n"
-        f"\n{site.guarantee.sentence()}"
+        f"\n{agreed}"
     )
-    return {"file": str(path)} | body | {"agreed": site.guarantee.sentence()}, text
+    return {"file": str(path)} | body | {"agreed": agreed}, text
 
 
 def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:

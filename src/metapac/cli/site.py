@@ -16,8 +16,8 @@ from metapac.cli.bundles import ColumnOptions, GuaranteeOptions, TableOptions
 from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
 from metapac.cli.parsing import parse_allowed
 from metapac.cli.sources import open_table
-from metapac.demands import min_sample_size
 from metapac.guarantee import Guarantee
+from metapac.sample_size import min_sample_size
 from metapac.sites import Site
 
 
@@ -124,7 +124,9 @@ def _print_if_too_few(result: Site, guarantee: Guarantee, index: int) -> None:
         )
     elif max(result.thresholds[index]) == -math.inf:
         minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
-        effect = "always keeps that class" if in_class else "keeps every label"
+        is_interval = "prediction" in (result.columns or {})
+        effect = "has infinite intervals" if is_interval else "keeps every label"
+        effect = "always keeps that class" if in_class else effect
         print_line(
             f"The site has {examples}, too few for a threshold, which takes {minimum}. It counts "
             f"as one that {effect}."

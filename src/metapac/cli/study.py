@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,13 +13,16 @@ from metapac import _optional
 from metapac._files import replacing
 from metapac.cli.console import print_json, print_line
 from metapac.cli.options import AsJson, Rng
+from metapac.cli.parsing import parse_allowed, parse_delta
 from metapac.cli.progress import progress_bar
+from metapac.cli.study_sizes import DrawSizes, describe_features, join_sizes, measure_draw
 from metapac.cli.study_sources import LearnerOptions, Source, TaskOptions, open_source
 from metapac.cli.summary_table import print_summary
 from metapac.cli.vector_options import VectorOptions
-from metapac.evaluation import Rows, Summary, evaluate_seeds
+from metapac.evaluation import PoolStudy, Rows, Summary, evaluate_seeds
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
+from metapac.meaning.checks import check_levels
 
 _guarantee_option = partial(typer.Option, rich_help_panel="Guarantee")
 _SEEDS = 3
@@ -34,7 +37,31 @@ class _Levels:
     alpha: Annotated[
         float, _guarantee_option(help="Fraction of new tasks that may exceed the miss rate.")
     ] = 0.1
-    delta: Annotated[float, _guarantee_option(help="Failure probability of the guarantee.")] = 0.05
+    delta: Annotated[
+        str,
+        _guarantee_option(metavar="NUMBER", help="Failure probability of the guarantee."),
+    ] = "0.05"
+    allow: Annotated[
+        list[str] | None,
+        _guarantee_option(
+            metavar="NAME",
+            help="Check to skip: 'levels', if you do mean an epsilon or delta above 0.5, or an "
+            "alpha above 0.75.",
+        ),
+    ] = None
+
+    def parse(self) -> Guarantee:
+        """Return the guarantee; levels that look like confidences are refused."""
+        delta = parse_delta(self.delta)
+        if delta is None:
+            raise InvalidInput(
+                "{} must be a number: a study compares methods at a failure probability, which "
+                "'none' is not.",
+                Parameter("delta"),
+            )
+        guarantee = Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=delta)
+        check_levels(self.epsilon, self.alpha, delta, allow=parse_allowed(self.allow))
+        return guarantee
 
 
 def study(
@@ -90,14 +117,21 @@ def study(
         metapac study embeddings.npy --labels y.npy --metric cosine --temperature 0.1 -o study
     """
     _optional.require("matplotlib", extra="plot", purpose="metapac study")
-    guarantee = Guarantee(epsilon=levels.epsilon, alpha=levels.alpha, delta=levels.delta)
+    guarantee = levels.parse()
+    by_seed: list[DrawSizes] = []
     with progress_bar() as progress:
         progress("reading the data", 0, None)
         source = open_source(
             data, output, tasks, learner, vectors, epsilon=levels.epsilon, progress=progress
         )
+
+        def make_study(seed: int) -> PoolStudy:
+            made = source.make_study(seed)
+            by_seed.append(measure_draw(made, tasks))
+            return made
+
         summary = evaluate_seeds(
-            source.make_study,
+            make_study,
             guarantee=guarantee,
             seeds=_count_seeds(source, data, seeds),
             draws=draws,
@@ -106,15 +140,33 @@ def study(
             n_jobs=n_jobs,
             progress=progress,
         )
+        sizes = join_sizes(by_seed)
+        summary = replace(summary, notes=(str(sizes), *_features(source), *summary.notes))
         progress("drawing the figure", 0, None)
         title = f"{data}, {source.learner}"
         files = _write(summary, output, title)
     if as_json:
-        print_json({**summary.describe(), "learner": source.learner, "files": files})
+        about = {"learner": source.learner, **_count_features(source), "files": files}
+        aim = {name: getattr(guarantee, name) for name in ("epsilon", "alpha", "delta")}
+        print_json({**summary.describe(), "guarantee": aim, **sizes.describe(), **about})
         return
     print_summary(summary, title)
     print_line("")
     print_line(f"Files: {', '.join(files)}")
+
+
+def _count_features(source: Source) -> dict[str, Any]:
+    """Return the number of features and their columns; None where there are none."""
+    found = source.vectors
+    if found is None:
+        return {"features": None, "feature_columns": None}
+    return {"features": found.x.shape[1], "feature_columns": list(found.columns) or None}
+
+
+def _features(source: Source) -> list[str]:
+    """Return a sentence on the features, if the learner is on vectors."""
+    found = source.vectors
+    return [] if found is None else [describe_features(found.x.shape[1], found.columns)]
 
 
 def _count_seeds(source: Source, data: str, seeds: int | None) -> int:

@@ -25,7 +25,7 @@ from metapac.cli.vectors import Vectors, read_vectors
 from metapac.datasets.pools import load_run_pools
 from metapac.datasets.runs import read_run
 from metapac.evaluation import PoolStudy
-from metapac.evaluation.pool_sizes import join_groups
+from metapac.evaluation.pool_sizes import TASKS
 from metapac.evaluation.seeds import seed_folder
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tasks.pools import Pools, split_classes, split_groups
@@ -182,11 +182,14 @@ class Source:
         Name of the learner.
     can_vary : bool
         Whether seeds give different studies.
+    vectors : Vectors or None
+        The vectors, if the learner is on vectors.
     """
 
     make_study: MakeStudy
     learner: str
     can_vary: bool = True
+    vectors: Vectors | None = None
 
 
 def open_source(
@@ -231,11 +234,12 @@ def open_source(
         _reject(options, "learner", *_TRAINING, why="a training run")
         _reject(vectors, *_names(vectors), why="a training run")
         return _open_run(data, options, build)
+    _check_format(Path(data))
     found = None if name in _TRAINED else _find_vectors(data, vectors)
     if found is not None:
         _reject(options, *_TRAINING, why="vectors, whose learner is not trained")
         learner, described = build_vector_learner(name, vectors)
-        return Source(lambda seed: build(learner, _divide(found, seed)), described)
+        return Source(lambda seed: build(learner, _divide(found, seed)), described, vectors=found)
     if name in LEARNERS:
         raise InvalidInput(
             "{} takes vectors, and {} does not hold vectors. Pass {}.",
@@ -246,6 +250,19 @@ def open_source(
     _reject(vectors, *_names(vectors), why="a learner that is trained")
     make = partial(_train, data, folder, tasks, options, progress)
     return Source(lambda seed: build(*make(seed)), name or "protonet")
+
+
+def _check_format(file: Path) -> None:
+    """Raise if a file is not of a format that a study reads."""
+    if not file.is_file() or file.suffix.lower() in (".npz", *_VECTORS):
+        return
+    remedy = f"pandas.DataFrame(...).to_parquet({str(file.with_suffix('.parquet'))!r})"
+    if file.suffix.lower() == ".csv":
+        remedy = remedy.replace("DataFrame(...)", f"read_csv({str(file)!r})")
+    raise InvalidInput(
+        f"{file} must be an .npz, .npy or .parquet file, or the folder of a run. Convert a table "
+        f"in Python: {remedy}."
+    )
 
 
 def _names(options: VectorOptions) -> list[str]:
@@ -367,23 +384,17 @@ def _build_study(
     calibration, test = pools.calibration, pools.test
     if calibration is None:
         raise InvalidInput("the data leave no classes or groups for calibration. Pass more data.")
-    sizes: dict[str, Any] = asdict(tasks)
-    is_grouped = calibration.unit == "group"
-    defaults = (len(calibration.names), len(test.names)) if is_grouped else (500, 50)
-    sizes |= {"tasks": tasks.tasks or defaults[0], "tests": tasks.tests or defaults[1]}
-    if is_grouped:
-        calibration = test = join_groups(calibration, test)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_QUIET)
         return PoolStudy(
             learner,
             calibration,
             test,
-            **sizes,
-            distinct=is_grouped,
+            **asdict(tasks),
+            distinct=calibration.unit == "group",
             predictor=pools.validation,
             epsilon=epsilon,
-            notes=(*_describe_reuse(calibration, sizes["tasks"], tasks.ways), *notes),
+            notes=(*_describe_reuse(calibration, tasks.tasks or TASKS, tasks.ways), *notes),
         )
 
 

@@ -46,11 +46,14 @@ class Vectors:
         Their classes: strings or integers.
     groups : ndarray, shape (n,), or None
         Their groups.
+    columns : tuple of str
+        Columns of the table that hold the vectors; empty if they are an array.
     """
 
     x: Array
     y: Array
     groups: Array | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -104,11 +107,11 @@ def read_vectors(
             "{} is for Parquet files, and {} is not one.", Parameter("columns"), file
         )
     if is_table:
-        x, y, of_groups = _read_parquet(file, labels, groups, columns)
+        x, y, of_groups, names = _read_parquet(file, labels, groups, columns)
     else:
-        x, y, of_groups = _read_numpy(file, labels, groups)
+        x, y, of_groups, names = *_read_numpy(file, labels, groups), ()
     groups_checked = None if of_groups is None else _check_ids("groups", of_groups)
-    vectors = Vectors(_check_vectors(file, x), _check_ids("labels", y), groups_checked)
+    vectors = Vectors(_check_vectors(file, x), _check_ids("labels", y), groups_checked, names)
     for name, array in (("labels", vectors.y), ("groups", vectors.groups)):
         if array is not None and len(array) != len(vectors.x):
             raise InvalidInput(
@@ -199,7 +202,7 @@ def _read_ids(path: str) -> Any:
 
 def _read_parquet(
     file: Path, labels: str | None, groups: str | None, columns: str | None
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, Any, Any, tuple[str, ...]]:
     arrow = _optional.require("pyarrow", extra="tables", purpose="reading Parquet")
     from pyarrow import parquet
 
@@ -217,9 +220,9 @@ def _read_parquet(
     taken = {labels or "label", groups}
     names = _vector_columns(file, table.schema, columns, taken)
     if len(names) == 1 and _is_list(table.schema.field(names[0]).type):
-        return _stack_lists(file, table, names[0]), y, of_groups
+        return _stack_lists(file, table, names[0]), y, of_groups, tuple(names)
     x = np.column_stack([table.column(name).to_numpy() for name in names])
-    return x, y, of_groups
+    return x, y, of_groups, tuple(names)
 
 
 def _get_column(file: Path, table: Any, parameter: str, name: str) -> Array:

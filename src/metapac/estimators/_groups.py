@@ -11,9 +11,11 @@ import numpy as np
 from metapac import _ids, shortage
 from metapac._checks import brief, listed
 from metapac._types import Array, Counts, Seed
+from metapac.bisection import min_integer
 from metapac.calibration import MetaPS
-from metapac.demands import Demand, min_integer
+from metapac.demands import Demand
 from metapac.evidence import collect_evidence
+from metapac.evidence.joining import with_classes
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput, Message, Parameter
 from metapac.meaning.findings import report
 from metapac.meaning.judges import judge_task_names
@@ -175,6 +177,7 @@ class Counted(NamedTuple):
     labels: Array | None  # None unless each class has its guarantee
     classes: tuple[Any, ...] | None
     shots: int
+    is_interval: bool = False
 
     def demands(self, method: MetaPS, names: Iterable[Any]) -> list[Demand]:
         """Return what a guarantee requires of some groups, for each class or for all together."""
@@ -186,7 +189,7 @@ class Counted(NamedTuple):
         labels = None if self.labels is None else self.labels[rows]
         evidence = collect_evidence(guarantee, np.zeros(len(rows)), self.groups[rows], labels)
         if self.classes is not None:
-            evidence = evidence.with_classes(self.classes)
+            evidence = with_classes(evidence, self.classes)
         return [part.demand() for part in evidence.parts(guarantee)]
 
 
@@ -200,7 +203,7 @@ def check_feasible(method: MetaPS, division: Division, counted: Counted) -> None
     demands = counted.demands(method, division.calibration)
     if all(one.is_feasible() for one in demands):
         return
-    message = shortage.explain_too_few_tasks(demands)
+    message = shortage.explain_too_few_tasks(demands, is_interval=counted.is_interval)
     if division.training:
         message = Message("{} {}", message, _advise(method, division, counted))
     raise InfeasibleGuarantee(message)

@@ -21,7 +21,6 @@ from metapac.estimators._rows import (
     Examples,
     Respond,
     count_rows,
-    warn_if_perfect,
 )
 from metapac.estimators._scikit_learn import check_estimator, clone_estimator
 from metapac.estimators.base import GroupEstimator
@@ -201,7 +200,7 @@ class MetaPSRegressor(GroupEstimator):
         return own | {"y": "y"} | find_names(*own, task=groups, y=y)
 
     def _count(self, data: Examples) -> Counted:
-        return Counted(data.groups, None, None, self.shots)
+        return Counted(data.groups, None, None, self.shots, is_interval=True)
 
     def _find_classes(self, model: Any, data: Examples) -> None:
         check_estimator(model, "predict")
@@ -229,9 +228,9 @@ class MetaPSRegressor(GroupEstimator):
     def _calibrate(
         self, method: MetaPS, output: Floats, data: Examples, classes: Array | None, **options: Any
     ) -> MetaPS:
-        scores = residual_scores(data.y, *output.T)
-        warn_if_perfect(scores, 0.0)
-        return method.calibrate(scores, data.groups, **options)
+        prediction, std = output.T
+        scale = std if self.return_std else None
+        return method.calibrate_intervals(data.y, prediction, data.groups, scale, **options)
 
     def _assess(self, output: Floats, data: Examples, **options: Any) -> Evaluation:
         scores = residual_scores(data.y, *output.T)

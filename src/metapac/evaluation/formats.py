@@ -10,12 +10,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from metapac.evaluation.intervals import Interval
+from metapac.evaluation.methods import describe_need
 
 if TYPE_CHECKING:
     from metapac.evaluation.summary import MethodSummary, Summary
 
 _TEX = str.maketrans({c: rf"\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}"})
-_SHORTAGE = "† keeps every label on some task: too few data for its guarantee."
+_MARKS = str.maketrans({"†": r"$\dagger$", "‡": r"$\ddagger$"})
+_SHORTAGE = "† too few data for its guarantee on some task, where every label is kept."
+_EVERY_LABEL = "‡ every set has every label, so that its error is 0 whatever the scores."
 
 
 def header(summary: Summary) -> list[str]:
@@ -83,11 +86,14 @@ def full_name(summary: Summary, line: MethodSummary) -> str:
     Returns
     -------
     str
-        The name, with a † if the method had too few data.
+        The name, with a † if the method had too few data, or a ‡ if it had not and yet every set
+        has every label.
     """
     strict = summary.guarantee.failure_probability
     name = line.method if line.delta == strict else f"{line.method}, delta = {line.delta:g}"
-    return name if line.feasible else f"{name} †"
+    if not line.feasible:
+        return f"{name} †"
+    return f"{name} ‡" if line.every_label else name
 
 
 def _ends(interval: Interval, form: str) -> str:
@@ -111,8 +117,25 @@ def footnotes(summary: Summary) -> list[str]:
     list of str
         The sentences.
     """
-    short = [] if all(line.feasible for line in summary) else [_SHORTAGE]
-    return [define_columns(summary), summary.covers, *short, *summary.notes]
+    short = [] if all(line.feasible for line in summary) else [_describe_shortage(summary)]
+    full = [_EVERY_LABEL] if any(line.feasible and line.every_label for line in summary) else []
+    return [define_columns(summary), summary.covers, *short, *full, *summary.notes]
+
+
+def _describe_shortage(summary: Summary) -> str:
+    """Return what † means, and what the methods that have it need."""
+    needs: dict[str, list[str]] = {}
+    for line in summary:
+        need = _need(summary, line)
+        if need is not None:
+            needs.setdefault(need, []).append(full_name(summary, line).removesuffix(" †"))
+    listed = "; ".join(f"{need} for {' and '.join(names)}" for need, names in needs.items())
+    return f"{_SHORTAGE} Needed: {listed}." if listed else _SHORTAGE
+
+
+def _need(summary: Summary, line: MethodSummary) -> str | None:
+    """Return what a method that had too few data needs; None if it had enough."""
+    return None if line.feasible else describe_need(summary.guarantee, line.method, line.delta)
 
 
 def define_columns(summary: Summary) -> str:
@@ -196,7 +219,7 @@ def to_latex(summary: Summary) -> str:
         The text; the footnotes are comments.
     """
     head, *rows = (
-        " & ".join(cell.translate(_TEX).replace("†", r"$\dagger$") for cell in row) + r" \\"
+        " & ".join(cell.translate(_TEX).translate(_MARKS) for cell in row) + r" \\"
         for row in [header(summary), *cells(summary)]
     )
     columns = "l" + "r" * (len(header(summary)) - 2) + "l"
@@ -284,7 +307,7 @@ def describe(summary: Summary) -> dict[str, Any]:
     return {
         "methods": [
             {name: _finite(value) for name, value in asdict(line).items()}
-            | {"verdict": line.verdict}
+            | {"verdict": line.verdict, "needed": _need(summary, line)}
             for line in summary
         ],
         "seeds": summary.seeds,

@@ -11,14 +11,14 @@ import numpy as np
 
 from metapac._selection import kth_smallest
 from metapac._types import Array
-from metapac.binomial import allowed_errors, threshold
-from metapac.demands import min_sample_size
+from metapac.binomial import allowed_errors
 from metapac.evaluation.draws import Draw
 from metapac.evaluation.ordered import ordered_evidence
 from metapac.guarantee import Guarantee
 from metapac.meta_cp.corrections import Correction
 from metapac.meta_cp.estimator import MetaCP
 from metapac.planning import plan
+from metapac.sample_size import min_sample_size
 
 SECOND_DELTA = 0.1  # of the paper's figure that compares two deltas
 
@@ -177,6 +177,35 @@ def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) ->
     )
 
 
+def describe_need(guarantee: Guarantee, name: str, delta: float) -> str | None:
+    """Return how much data one of the paper's methods needs, in words.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee to aim at.
+    name : str
+        Name of the method.
+    delta : float
+        Its delta.
+
+    Returns
+    -------
+    str or None
+        The need; None if the paper has no such method.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evaluation.methods import describe_need
+    >>> describe_need(Guarantee(epsilon=0.1, alpha=0.1, delta=0.05), "PS-Test", 0.05)
+    '29 labels'
+    """
+    methods = {method.name: method for method in paper_methods(replace(guarantee, delta=delta))}
+    method = methods.get(name)
+    return None if method is None else method.rule.requirement(method.guarantee)
+
+
 def _ps(draw: Draw, g: Guarantee) -> Chosen:
     """PS: all calibration scores pooled, as if they came from one task."""
     scores = draw.ordered.scores
@@ -188,10 +217,13 @@ def _ps(draw: Draw, g: Guarantee) -> Chosen:
 
 def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
     """PS-Test: labelled examples of the new task itself."""
-    sizes = np.array([len(test.labelled_scores) for test in draw.tests])
-    epsilon, delta = g.miss_rate, g.failure_probability
-    cuts = [threshold(test.labelled_scores, epsilon=epsilon, delta=delta) for test in draw.tests]
-    return Chosen(np.array(cuts), allowed_errors(sizes, epsilon, delta) >= 0)
+    known = [test.labelled_scores for test in draw.tests]
+    errors = allowed_errors([*map(len, known)], g.miss_rate, g.failure_probability)
+    cuts = [
+        np.partition(scores, k)[k] + 0.0 if k >= 0 else -math.inf  # no negative zero
+        for scores, k in zip(known, errors.tolist(), strict=True)
+    ]
+    return Chosen(np.array(cuts, float), errors >= 0)
 
 
 def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
@@ -244,7 +276,9 @@ def _labels(g: Guarantee) -> str:
 
 
 def _tasks(g: Guarantee) -> str:
-    needed = plan(epsilon=g.miss_rate, alpha=g.alpha, delta=g.delta, split=g.split)
+    needed = plan(
+        epsilon=g.miss_rate, alpha=g.alpha, delta=g.delta, split=g.split, allow=["levels"]
+    )
     return f"{needed.tasks} tasks of {needed.examples_per_task} examples"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from metapac._types import Array, Counts, Floats
-from metapac.evidence import Evidence, ranks_within
+from metapac.evidence import Evidence
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.grouping import Grouped, group
 from metapac.guarantee import Guarantee
+from metapac.task_ranks import ranks_within
 
 
 def order_scores(scores: Array, tasks: Array) -> Grouped:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from metapac import _checks
 from metapac._types import Floats, Progress, Seed, ignore_progress
 from metapac._warnings import warn
 from metapac.evaluation.descriptions import describe_learner, describe_pool
@@ -17,7 +16,10 @@ from metapac.evaluation.pool_sizes import (
     check_pools,
     check_unshared,
     count_queries,
+    count_tasks,
     count_test_queries,
+    describe_group_reuse,
+    join_groups,
     largest_queries,
 )
 from metapac.evaluation.predictor import find_obstacle, fit_predictor, predict_quantiles
@@ -68,14 +70,17 @@ class PoolStudy:
     labelled : int, optional
         Number of further examples of a new task that only PS-Test may use. By default 20, or a
         quarter of what the smallest class or group has.
-    tasks : int, default 500
-        Number of calibration tasks in a draw.
-    tests : int, default 50
-        Number of new tasks in a draw.
-    distinct : bool, default False
-        Use every group at most once in a draw. Both pools must then be the same `GroupPool`,
-        which each draw divides at random. Otherwise tasks are drawn with replacement, and are
-        independent only given the pools.
+    tasks : int, optional
+        Number of calibration tasks in a draw. By default 500; with ``distinct``, the number of
+        calibration groups.
+    tests : int, optional
+        Number of new tasks in a draw. By default 50; with ``distinct``, the number of test groups.
+    distinct : bool, optional
+        Use every group at most once in a draw, so that a guarantee is for new groups. Each draw
+        then divides the groups of both pools at random. Pass one `GroupPool` as both to divide it
+        in halves, or as ``tasks`` and ``tests`` say. By default, and with False, groups are drawn
+        with replacement, and a guarantee is for these groups only: ``notes`` says so, and by
+        default a warning if the tasks outnumber the groups.
     score : str or ScoreFunction, optional
         Score function, as in `metapac.scoring.score_tasks`; by default the learner's probability.
     predictor : QuantilePredictor, ClassPool or GroupPool, optional
@@ -140,9 +145,9 @@ class PoolStudy:
         queries: int | None = None,
         test_queries: int | None = None,
         labelled: int | None = None,
-        tasks: int = 500,
-        tests: int = 50,
-        distinct: bool = False,
+        tasks: int | None = None,
+        tests: int | None = None,
+        distinct: bool | None = None,
         score: Score = None,
         predictor: Any = None,
         epsilon: float = 0.1,
@@ -150,16 +155,17 @@ class PoolStudy:
         notes: Sequence[str] = (),
         description: dict[str, Any] | None = None,
     ) -> None:
+        self.distinct, self.score = bool(distinct), score
+        check_pools(calibration, test, self.distinct)
+        self.tasks, self.tests = count_tasks(calibration, test, self.distinct, tasks, tests)
+        if self.distinct and test is not calibration:
+            calibration = test = _join_unscored(calibration, test, banks)
         self.calibration, self.test = calibration, test
-        self.tasks = _checks.as_whole_number("tasks", tasks)
-        self.tests = _checks.as_whole_number("tests", tests)
-        self.distinct, self.score = distinct, score
         self._shape: dict[str, Any] = {"shots": shots}
         if getattr(test, "unit", None) != "group":
             self._shape["ways"] = ways
-        check_pools(calibration, test, distinct, self.tasks + self.tests)
-        self.queries = count_queries(calibration, shots, queries)
         self.labelled, self.test_queries = count_test_queries(test, shots, labelled, test_queries)
+        self.queries = count_queries(calibration, shots, queries)
         self._draw_tasks(0, 0)  # fails fast, before the pools are embedded
         self._learner, self._banks = learner, banks
         self._prepared: _Prepared | None = None
@@ -167,10 +173,20 @@ class PoolStudy:
         self._predictor = predictor if obstacle is None else None
         self.epsilon = _predicted_epsilon(self._predictor, epsilon)
         own_notes = [] if obstacle is None else [f"Meta-CP is left out: {obstacle}."]
-        if test is calibration and not distinct:
-            own_notes.append("New tasks are drawn from the pool that was calibrated on.")
-        self.notes = (*own_notes, *notes)
+        self.notes = (*own_notes, *self._describe_reuse(distinct is None), *notes)
         self._description = self._describe() if description is None else description
+
+    def _describe_reuse(self, warns: bool) -> Iterator[str]:
+        """Yield what limits a guarantee if groups, or all pools, are used more than once."""
+        if self.distinct:
+            return
+        if self.calibration.unit == "group":
+            groups = len(self.calibration.names)
+            yield describe_group_reuse(groups, self.tasks)
+            if warns and self.tasks > groups:
+                warn(describe_group_reuse(groups, self.tasks))
+        if self.test is self.calibration:
+            yield "New tasks are drawn from the pool that was calibrated on."
 
     @property
     def preferred_backend(self) -> str:
@@ -359,6 +375,16 @@ class PoolStudy:
             "score": None if self.score is None else str(self.score),
             "notes": list(self.notes),
         }
+
+
+def _join_unscored(calibration: Any, test: Any, banks: Any) -> Any:
+    """Return one pool with the groups of two, unless they were embedded one by one."""
+    if banks is not None:
+        raise InvalidInput(
+            "banks must hold the embeddings of one pool if distinct=True, since each draw divides "
+            "all groups. Pass the same GroupPool as calibration and test."
+        )
+    return join_groups(calibration, test)
 
 
 def _predicted_epsilon(predictor: Any, epsilon: float) -> float | None:

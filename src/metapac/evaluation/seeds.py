@@ -81,7 +81,8 @@ def evaluate_seeds(
     ... )
     >>> summary.covers
     "95 % intervals, Student's t over 3 seeds: they cover what a seed changes, such as the \
-training, and the calibration draws and new tasks, not what all seeds share, such as the classes."
+division of the data or the training, and the calibration draws and new tasks, not what all seeds \
+share, such as the data."
     """
     seeds = _checks.as_whole_number("seeds", seeds)
     rng = _checks.as_whole_number("rng", rng, minimum=0)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metapac.evaluation import formats
 from metapac.evaluation.intervals import (
@@ -30,6 +31,7 @@ from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
 from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 
+TOO_FEW = "too few data"
 _NO_QUANTILES = "Meta-CP is left out: the study predicts no quantiles of its tasks."
 
 
@@ -63,7 +65,8 @@ class MethodSummary:
     tasks_within_interval : tuple of float
         Its interval.
     tasks_above : float
-        Share of tasks whose miss rate is above epsilon, each beyond doubt at the level 0.05.
+        Share of tasks whose miss rate is above epsilon with 95 % confidence, each task alone: its
+        one-sided lower Clopper-Pearson limit exceeds epsilon.
     draws_within : float
         Share of draws in which at least 1 - alpha of the tasks have an error of at most epsilon.
     draws_within_interval : tuple of float
@@ -71,17 +74,26 @@ class MethodSummary:
     draws_expected : float
         The same share, to be expected by chance if all thresholds were equally good.
     satisfied : bool
-        Whether at least 1 - alpha of these tasks have an error of at most epsilon. That may be
-        luck; the verdict is not.
+        Whether at least 1 - alpha of these tasks have an error of at most epsilon. With few tasks
+        or draws that may be chance; see ``holds``.
     holds : bool
-        Whether the whole ``tasks_within_interval`` is at least 1 - alpha, so that few tasks and
-        few draws cannot explain it.
+        Whether the whole ``tasks_within_interval`` is at least 1 - alpha, also if each task on
+        which the method kept every label for want of data counts as above epsilon. At 95 %
+        confidence, few tasks and few draws do not explain it.
     violated : bool
-        Whether more than alpha of the tasks are above epsilon, so that neither few tasks nor few
-        examples can explain it: the interval of ``tasks_above``, given these learners, lies above
-        alpha plus the 5 % of the other tasks that may be counted in it by chance.
+        Whether the 95 % interval of ``tasks_above``, given these learners, lies above
+        alpha + 0.05 (1 - alpha): on average, up to 5 % of the tasks within epsilon are counted in
+        ``tasks_above`` by chance. So neither few tasks nor few examples explain it. If errors are
+        exact, none is counted by chance, and the limit is alpha.
     feasible : bool
-        False if the method kept every label on some task because there were too few data.
+        False if the method kept every label on some task because there were too few data. There
+        its error is 0 whatever the scores, which says nothing for the method.
+    too_few : bool
+        Whether these tasks decide: if they count as above epsilon, the interval, or
+        ``tasks_within`` itself, is no longer at least 1 - alpha.
+    every_label : bool, default False
+        Whether every set has every label of its task. Then the error is 0 whatever the scores, also
+        if the method is ``feasible``.
 
     Examples
     --------
@@ -111,13 +123,21 @@ class MethodSummary:
     holds: bool
     violated: bool
     feasible: bool
+    too_few: bool
+    every_label: bool = False
 
     @property
     def verdict(self) -> str:
-        """What the rows say of the guarantee: "holds", "violated" or "cannot tell yet"."""
+        """What the rows say of the guarantee, at 95 % confidence.
+
+        It is "holds", "violated" or "too few data", as the attributes say, of which at most one is
+        true; otherwise "cannot tell yet".
+        """
         if self.holds:
             return HOLDS
-        return VIOLATED if self.violated else UNDECIDED
+        if self.violated:
+            return VIOLATED
+        return TOO_FEW if self.too_few else UNDECIDED
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,18 +214,19 @@ class Summary(Sequence[MethodSummary]):
         if self.seeds >= MIN_SEEDS:
             return (
                 f"95 % intervals, Student's t over {self.seeds} seeds: they cover what a seed "
-                "changes, such as the training, and the calibration draws and new tasks, not what "
-                "all seeds share, such as the classes."
+                "changes, such as the division of the data or the training, and the calibration "
+                "draws and new tasks, not what all seeds share, such as the data."
             )
         learner = "this learner" if self.seeds == 1 else "these two learners"
         if self.draws == 1:
             return (
                 f"95 % intervals given {learner} and one calibration draw: they cover its tasks, "
-                "not other classes."
+                "not other classes or groups."
             )
         return (
             f"95 % intervals, Student's t over {self.seeds * self.draws} calibration draws given "
-            f"{learner}: they cover the draws and the new tasks, not the training or other classes."
+            f"{learner}: they cover the draws and the new tasks, not other learners, classes or "
+            "groups."
         )
 
     def to_markdown(self) -> str:
@@ -358,7 +379,11 @@ def _summarise_method(by_seed: Sequence[Rows], g: Guarantee) -> MethodSummary:
     together = Rows.concatenate(by_seed)
     epsilon, alpha = g.miss_rate, g.alpha
     within = [rows.error <= epsilon for rows in by_seed]
-    _, at_most_outside = share_interval(by_seed, [~each for each in within])
+    by_error = _share_above(by_seed, [~each for each in within])
+    # Every label kept for want of data is no evidence for a method: count it as a failure.
+    at_worst = _share_above(
+        by_seed, [~(each & rows.feasible) for each, rows in zip(within, by_seed, strict=True)]
+    )
     draws = [mean_by_draw(rows, rows.error > epsilon) <= alpha for rows in by_seed]
     flagged = [flag_tasks(rows, epsilon) for rows in by_seed]
     # A guarantee is about one learner, so that a verdict is about those that were evaluated.
@@ -380,8 +405,15 @@ def _summarise_method(by_seed: Sequence[Rows], g: Guarantee) -> MethodSummary:
         draws_expected=float(
             np.mean([expect_draws_within(rows, epsilon, alpha) for rows in by_seed])
         ),
-        satisfied=bool(np.mean(together.error > epsilon) <= alpha),
-        holds=at_most_outside <= alpha,
+        satisfied=by_error[0] <= alpha,
+        holds=at_worst[1] <= alpha,
         violated=at_least_above > explained_by_noise(together, alpha),
         feasible=bool(together.feasible.all()),
+        too_few=any(seen <= alpha < worst for seen, worst in zip(by_error, at_worst, strict=True)),
+        every_label=bool(together.labels.all() and (together.size >= together.labels).all()),
     )
+
+
+def _share_above(by_seed: Sequence[Rows], above: Sequence[NDArray[np.bool_]]) -> Interval:
+    """Return the share of tasks above epsilon, and the upper end of its interval."""
+    return float(np.mean(np.concatenate(above))), share_interval(by_seed, above)[1]

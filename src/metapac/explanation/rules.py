@@ -34,7 +34,8 @@ class Rule(NamedTuple):
     left_out : int
         Number of tasks that ``min_examples`` leaves out.
     keeps_all : bool
-        Whether the label, or every label, may be kept whatever its score.
+        Whether the label, or every label, may be kept whatever its score; for intervals, whether
+        they are wide enough for every true number in calibration tasks.
     """
 
     label: Any
@@ -46,7 +47,7 @@ class Rule(NamedTuple):
     keeps_all: bool = False
 
     @classmethod
-    def from_outcome(cls, part: Part, outcome: Outcome) -> Self:
+    def from_outcome(cls, part: Part, outcome: Outcome, *, is_interval: bool = False) -> Self:
         """Return the rule that follows from the second step.
 
         Parameters
@@ -55,6 +56,8 @@ class Rule(NamedTuple):
             The evidence for one class, or for all of them together.
         outcome : Outcome
             The result of the second step on it.
+        is_interval : bool, default False
+            Whether sets are intervals.
 
         Returns
         -------
@@ -69,7 +72,7 @@ class Rule(NamedTuple):
             tasks=len(sizes),
             examples=None if np.any(sizes == UNKNOWN) else int(sizes.sum()),
             left_out=int(np.count_nonzero(~outcome.used)),
-            keeps_all=bool(outcome.remark()),
+            keeps_all=bool(outcome.remark(is_interval=is_interval)),
         )
 
 
@@ -157,7 +160,8 @@ def describe_intervals(words: Words, rule: Rule, columns: Mapping[str, Any]) -> 
     start = f"For each new {words.example} it gives an interval:"
     if rule.threshold == -math.inf:
         return f"{start} all numbers, because there are too few data."
-    return f"{start} {describe_interval(rule.threshold, columns)}."
+    little = "; hardly any true number is farther off, so the intervals rule out little"
+    return f"{start} {describe_interval(rule.threshold, columns)}{little * rule.keeps_all}."
 
 
 def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:

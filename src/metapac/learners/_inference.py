@@ -1,4 +1,4 @@
-"""Inference of torch learners: eval mode, full precision, batches on the module's device."""
+"""Inference of torch learners: eval mode, precision, batches on the module's device."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ BATCH = 1024
 
 
 @contextmanager
-def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Put ``module`` in eval mode, without gradients; restore the mode of each part at the end."""
+def eval_mode(module: nn.Module, *, fast: bool = False) -> Iterator[None]:
+    """Put ``module`` in eval mode, without gradients; restore the mode of each part at the end.
+
+    On a GPU, ``fast`` allows TF32, which has only 3 digits; the last ones depend on the batch size.
+    """
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         device = _reference_tensor(module).device
-        # TF32 has only 3 digits, and the last ones depend on the batch size.
-        with torch.no_grad(), cuda_math(device, "highest", allow_tf32=False):
+        precision = "high" if fast else "highest"
+        with torch.no_grad(), cuda_math(device, precision, allow_tf32=fast):
             yield
     finally:
         for part, training in modes:

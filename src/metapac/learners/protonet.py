@@ -104,7 +104,7 @@ class ProtoNet:
         z = self.module(x.flatten(0, 1)).unflatten(0, (episodes, -1))  # (E, S + Q, d)
         return prototype_logits(z[:, :shots], support_y, z[:, shots:], classes)
 
-    def embed(self, x: Any, batch: int = BATCH) -> Tensor:
+    def embed(self, x: Any, batch: int = BATCH, *, fast: bool = False) -> Tensor:
         """Return embeddings, computed in eval mode.
 
         Parameters
@@ -113,6 +113,9 @@ class ProtoNet:
             Examples. Whole numbers, such as uint8 pixels, reach the backbone as they are.
         batch : int, default 1024
             Number of examples embedded at a time.
+        fast : bool, default False
+            On a GPU, compute with three digits (TF32), which can be several times faster. Embed
+            the examples to calibrate on and the new ones in the same way.
 
         Returns
         -------
@@ -124,7 +127,7 @@ class ProtoNet:
         InvalidInput
             If the examples are whole numbers, and the backbone takes floats.
         """
-        with eval_mode(self.module):
+        with eval_mode(self.module, fast=fast):
             batches = iter_batches(x, self.module, batch)
             return torch.cat([self._embed(part) for part in batches])
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metapac._types import Counts
 from metapac.binomial import clopper_pearson_upper
-from metapac.demands import min_value
+from metapac.bisection import min_value
 
 OVER = ("tasks", "examples")
 # Shares of delta tried for the intervals. Any division is valid and the correction is flat around

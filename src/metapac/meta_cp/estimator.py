@@ -15,7 +15,6 @@ from metapac._selection import kth_smallest
 from metapac.base import Calibrated
 from metapac.calibration import check_on_infeasible
 from metapac.context import Context, as_context
-from metapac.evidence import as_precision
 from metapac.exceptions import InfeasibleGuarantee, InvalidInput
 from metapac.explanation.paragraphs import explain_average
 from metapac.explanation.rules import Rule
@@ -278,7 +277,7 @@ class MetaCP(Calibrated):
             raise InvalidInput(f"lambda is {offset:g}, but {count} tasks are too few for any.")
         self.correction_, self.split_ = correction
         self.lambda_ = offset
-        self._mark_calibrated(as_precision(body["precision"]))
+        self._mark_calibrated(_scores.as_precision(body["precision"]))
 
 
 def _correction(levels: tuple[str, float, float], sizes: NDArray[np.int64]) -> Correction:

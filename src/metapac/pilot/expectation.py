@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from metapac._types import Floats
-from metapac.demands import min_tasks_over_levels
 from metapac.guarantee import Guarantee, Split
+from metapac.sample_size import min_tasks_over_levels
 
 
 def least_tasks(

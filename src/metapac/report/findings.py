@@ -16,6 +16,7 @@ from metapac.report.data import Example
 from metapac.report.drawing import Chart
 from metapac.report.examples import has_above, rank_tasks
 from metapac.report.numbers import count_within, format_size, format_width
+from metapac.report.standing import NOTHING
 from metapac.report.task_tables import TaskTable, list_classes, list_examples, list_tasks
 from metapac.sentences import format_share, percent
 
@@ -119,7 +120,7 @@ def find(evaluation: Evaluation, words: Words, examples: Sequence[Example]) -> F
     rows = rank_tasks(evaluation)
     classes = _sort_classes(evaluation)
     return Findings(
-        evaluation.verdict.status,
+        NOTHING if evaluation.verdict.trivial else evaluation.verdict.status,
         evaluation.verdict.sentence(),
         _list_warnings(evaluation, words),
         _summarise(evaluation, words),

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac import demands
 from metapac._types import Floats
+from metapac.bisection import round_up
 from metapac.calibration import MetaPS
+from metapac.demands import Affordable
 from metapac.explanation.words import Words, round_down
 from metapac.guarantee import Guarantee
 from metapac.outcome import UNKNOWN, Outcome, Part
@@ -55,7 +56,7 @@ class PlanFacts(NamedTuple):
     examples_needed: int
     sizes: tuple[int, int, int] | None
     spare: int
-    affordable: demands.Affordable | None
+    affordable: Affordable | None
     threshold: float
     rank: int | None
     thresholds: Floats
@@ -221,4 +222,4 @@ def _list_stricter(facts: PlanFacts, words: Words) -> list[str]:
 
 def _round_up_percent(value: float) -> str:
     """Return a limit in percent, never stricter than it is; of a tiny one, how tiny it is."""
-    return percent(demands.round_up(value, 2)) if value > _TINY else f"less than {percent(_TINY)}"
+    return percent(round_up(value, 2)) if value > _TINY else f"less than {percent(_TINY)}"

@@ -8,6 +8,8 @@ from metapac.explanation.words import Words
 from metapac.report.course import Course
 from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 
+NOTHING = "nothing to check"  # the guarantee holds trivially
+
 GOOD, QUIET, CAUTION, BAD = "", "is-quiet", "is-caution", "is-violated"
 
 
@@ -39,7 +41,7 @@ def find_standing(status: str | None, course: Course | None, words: Words) -> St
 
     Parameters
     ----------
-    status : {"holds", "cannot tell yet", "violated"} or None
+    status : {"holds", "cannot tell yet", "violated", "nothing to check"} or None
         The verdict on labelled new tasks, if there are any.
     course : Course or None
         The course of a monitor, if there is one.
@@ -61,7 +63,7 @@ def find_standing(status: str | None, course: Course | None, words: Words) -> St
     """
     says = None if course is None else course.status
     is_split = None not in (status, says) and VIOLATED in (status, says) and status != says
-    colours = {None: GOOD, HOLDS: GOOD, UNDECIDED: CAUTION, VIOLATED: BAD}
+    colours = {None: GOOD, HOLDS: GOOD, UNDECIDED: CAUTION, NOTHING: CAUTION, VIOLATED: BAD}
     verdict = colours[status]
     monitor = QUIET if says == UNDECIDED else colours[says]
     if is_split:

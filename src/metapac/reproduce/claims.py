@@ -9,7 +9,7 @@ import numpy as np
 
 from metapac.evaluation.comparison import SizeComparison, compare_sizes
 from metapac.evaluation.rows import Rows
-from metapac.evaluation.summary import MethodSummary, summarise
+from metapac.evaluation.summary import TOO_FEW, MethodSummary, summarise
 from metapac.guarantee import Guarantee
 from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
 
@@ -92,8 +92,8 @@ class Claim:
         that is so for our splits, and for data that it does not have.
     status : {"holds", "does not hold", "cannot tell yet", "cannot be checked"}
         What the rows say. "cannot tell yet": few tasks or few examples could explain either
-        answer. "cannot be checked": the method, or the split that PS-Test is compared with, kept
-        every label because there were too few data.
+        answer. "cannot be checked": the verdict on the method, or on the split that PS-Test is
+        compared with, is "too few data".
     numbers : dict from str to float
         The numbers that decide.
     """
@@ -179,21 +179,21 @@ def _pick(lines: Mapping[str, MethodSummary], names: Sequence[str]) -> list[Meth
 
 
 def _is_valid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
-    status = FAILS if line.verdict == VIOLATED else line.verdict
+    status = {VIOLATED: FAILS, TOO_FEW: UNCHECKED}.get(line.verdict, line.verdict)
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is at most epsilon = {g.miss_rate:g}",
         _cite(source if line.method == PAPER_SPLIT else None, "valid", "a"),
-        status if line.feasible else UNCHECKED,
+        status,
         _numbers(line),
     )
 
 
 def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
-    status = {HOLDS: FAILS, VIOLATED: HOLDS}.get(line.verdict, UNDECIDED)
+    status = {HOLDS: FAILS, VIOLATED: HOLDS, TOO_FEW: UNCHECKED}.get(line.verdict, UNDECIDED)
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is above epsilon = {g.miss_rate:g}",
         _cite(source, "invalid", "a"),
-        status if line.feasible else UNCHECKED,
+        status,
         _numbers(line),
     )
 
@@ -206,7 +206,7 @@ def _is_larger(
     return Claim(
         f"{PS_TEST}: its sets are larger on average than those of {meta.method}",
         _cite(source, "larger", "b"),
-        status if meta.feasible else UNCHECKED,
+        UNCHECKED if meta.too_few else status,
         {**_numbers(ps_test), **{f"{k} of {PAPER_SPLIT}": x for k, x in _numbers(meta).items()}},
     )
 

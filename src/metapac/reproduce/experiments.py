@@ -307,27 +307,31 @@ EXPERIMENTS = {
             title="CIFAR10-C, ResNet-50",
             data="cifar10c",
             backbone="resnet50",
-            training=Training(lr=1e-2, episodes_per_epoch=1000, epochs=70, episodes_per_step=4),
+            training=Training(
+                lr=1e-2,
+                episodes_per_epoch=1000,
+                epochs=50,
+                episodes_per_step=4,
+                halve_every=10,
+                validation_tasks=100,
+            ),
             ways=10,
             guarantee=replace(GUARANTEE, epsilon=0.2),
-            draws=100,
-            seeds=1,
+            draws=50,
+            seeds=2,
             tasks_from="bank",
-            bank=(900, 450),
-            predictor="train",
+            bank=(700, 350),
             differences=(
-                "The stored rows have one training seed. They were measured with version 0.1.0, "
-                "before the joint split, the related methods and the controls existed, and with "
-                "Meta-CP's quantile predictor trained on the training pool. The files were then "
-                "converted to the present layout: the numbers of examples and labels were added "
-                "as columns, and the rows of an adaptive split, which was removed, were left out.",
                 "The images were compressed with JPEG, and their original order is lost.",
-                "900 calibration tasks and 450 test tasks were scored once; each draw takes 500 "
-                "and 50 of them at random. Within a draw the tasks are independent; different "
-                "draws share many tasks, so they vary less than independent draws would.",
-                "Training ended at its limit of 70 epochs instead of 200: validation accuracy rose "
-                "when the learning rate was halved after epoch 40, and hardly rose after that. "
-                "An optimiser step has 4 episodes.",
+                "700 calibration tasks and 350 test tasks, the same for both seeds, are scored "
+                "once by each learner; each draw takes 500 and 50 of them at random. Within a draw "
+                "the tasks are independent; different draws share many tasks, so they vary less "
+                "than independent draws would.",
+                "50 epochs instead of 200, the learning rate is halved every 10 epochs instead of "
+                "every 40, and the best epoch is chosen on 100 tasks. An optimiser step has 4 "
+                "episodes. One learner that was trained for 70 epochs, with halving every 40, had "
+                "an accuracy of 79.3 %.",
+                "The images of tasks are embedded with TF32, which has three digits.",
             ),
         ),
         Experiment(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from metapac._types import Array, PathLike
-from metapac.evaluation.methods import SECOND_DELTA, paper_methods
+from metapac.evaluation.methods import SECOND_DELTA, describe_need
 from metapac.evaluation.rows import Rows
 from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
@@ -339,10 +339,8 @@ def _describe_shortage(rows: Rows, guarantee: Guarantee) -> str:
         return ""
     name, delta = str(rows.method[0]), float(rows.delta[0])
     where = f" on {np.mean(~rows.feasible):.0%} of tasks" if rows.feasible.any() else ""
-    for method in paper_methods(guarantee, second_delta=SECOND_DELTA):
-        if (method.name, method.guarantee.delta) == (name, delta):
-            return f"keeps every label{where}: needs {method.rule.requirement(method.guarantee)}"
-    return f"keeps every label{where}"
+    need = describe_need(guarantee, name, delta)
+    return f"keeps every label{where}" + ("" if need is None else f": needs {need}")
 
 
 def _limit(axes: Axes, epsilon: float) -> None:

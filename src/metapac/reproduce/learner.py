@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import stats
 from torch import nn
 
@@ -26,7 +27,7 @@ from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.experiments import Experiment
 from metapac.reproduce.stored import RunScores
 from metapac.scoring.stored import Stored
-from metapac.tasks.pools import GroupPool
+from metapac.tasks.pools import ClassPool, GroupPool
 from metapac.tasks.task import Task
 
 QUANTILE_TASKS = 1000  # training tasks for Meta-CP's predictor
@@ -152,7 +153,7 @@ def measure_quality(
     dict
         The metrics, and the 95 % interval of the accuracy over tasks.
     """
-    pool, shape = data.pools.test, experiment.task_shape
+    pool, shape = move_transformed(data.pools.test, learner), experiment.task_shape
     queries = largest_queries(pool, experiment.shots, QUERIES)
     found = accuracy(learner, pool, **shape, queries=queries, tasks=ACCURACY_TASKS, rng=rng)
     metrics: dict[str, Any] = {
@@ -212,13 +213,13 @@ def train_predictor(
         The predictor.
     """
     e, report = experiment, progress or ignore_progress
-    pool = getattr(data.pools, e.predictor)
+    pool = move_transformed(getattr(data.pools, e.predictor), learner)
     queries = largest_queries(pool, e.shots, e.evaluation_examples)
 
     def score_pool_tasks() -> Stored:
         tasks = pool.tasks(QUANTILE_TASKS, **e.task_shape, queries=queries, rng=0)
         supports, scores = [], []
-        for bank, task in embed_tasks(learner, tasks):
+        for bank, task in embed_tasks(learner, tasks, fast=e.tasks_from == "bank"):
             supports.append(bank.leave_one_out([task])[0])
             scores.append(bank.scores([task]))
             report("quantiles of Meta-CP", len(scores), len(tasks))
@@ -235,7 +236,9 @@ def train_predictor(
     return predictor.fit(-known.embeddings, predictor.targets(known.scores, known.tasks))
 
 
-def embed_tasks(learner: ProtoNet, tasks: Iterable[Task]) -> Iterator[tuple[PrototypeBank, Task]]:
+def embed_tasks(
+    learner: ProtoNet, tasks: Iterable[Task], *, fast: bool
+) -> Iterator[tuple[PrototypeBank, Task]]:
     """Yield each task with the embeddings of its data; consecutive tasks may share them.
 
     Parameters
@@ -244,6 +247,8 @@ def embed_tasks(learner: ProtoNet, tasks: Iterable[Task]) -> Iterator[tuple[Prot
         The learner.
     tasks : iterable of Task
         The tasks.
+    fast : bool
+        Whether to embed fast, as in `ProtoNet.embed`: worth it if each task has data of its own.
 
     Yields
     ------
@@ -256,5 +261,28 @@ def embed_tasks(learner: ProtoNet, tasks: Iterable[Task]) -> Iterator[tuple[Prot
     for task in tasks:
         if bank is None or task.x is not embedded:
             # The Gram matrix of a bank that serves one task would cost more than it saves.
-            embedded, bank = task.x, PrototypeBank(learner.embed(task.x), task.x, memory=0)
+            z = learner.embed(task.x, fast=fast)
+            embedded, bank = task.x, PrototypeBank(z, task.x, memory=0)
         yield bank, task
+
+
+def move_transformed(pool: Any, learner: ProtoNet) -> Any:
+    """Return a pool with its examples on the learner's device, if its tasks transform them.
+
+    Parameters
+    ----------
+    pool : ClassPool or GroupPool
+        The pool.
+    learner : ProtoNet
+        The learner.
+
+    Returns
+    -------
+    ClassPool or GroupPool
+        The pool; transforms run faster there.
+    """
+    if not isinstance(pool, ClassPool) or pool.transform is None:
+        return pool
+    device = next(learner.module.parameters()).device
+    x = torch.as_tensor(np.array(pool.x)).to(device)
+    return ClassPool(x, pool.y, name=pool.name, transform=pool.transform)

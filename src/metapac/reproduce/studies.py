@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from metapac._types import Array, Progress, ignore_progress
 from metapac.datasets.pools import LoadedPools
@@ -17,7 +16,7 @@ from metapac.evaluation.pool_study import PoolStudy
 from metapac.learners.protonet import ProtoNet
 from metapac.meta_cp.quantiles import QuantilePredictor
 from metapac.reproduce.experiments import Experiment
-from metapac.reproduce.learner import embed_tasks
+from metapac.reproduce.learner import embed_tasks, move_transformed
 from metapac.reproduce.stored import RunScores
 from metapac.scoring.stored import Stored
 from metapac.tasks.pools import ClassPool
@@ -242,13 +241,15 @@ def make_bank_study(
     e, counts = experiment, experiment.bank
 
     def tasks(pool: ClassPool, count: int, queries: int, rng: int) -> Sequence[Task]:
-        return _on_device(pool, learner).tasks(count, **e.task_shape, queries=queries, rng=rng)
+        near = move_transformed(pool, learner)
+        drawn: Sequence[Task] = near.tasks(count, **e.task_shape, queries=queries, rng=rng)
+        return drawn
 
     def score_calibration() -> Stored:
         assert e.calibration_examples is not None  # None is for groups used once
         drawn = tasks(data.pools.calibration, counts[0], e.calibration_examples, 1)
         supports, scores = [], []
-        for bank, task in embed_tasks(learner, drawn):
+        for bank, task in embed_tasks(learner, drawn, fast=True):
             supports.append(bank.leave_one_out([task])[0])
             scores.append(bank.scores([task]))
             progress("calibration tasks", len(scores), counts[0])
@@ -258,7 +259,7 @@ def make_bank_study(
     def score_tests() -> Stored:
         drawn = tasks(data.pools.test, counts[1], e.test_examples, 2)
         supports, tables, labels = [], [], []
-        for bank, task in embed_tasks(learner, drawn):
+        for bank, task in embed_tasks(learner, drawn, fast=True):
             supports.append(bank.leave_one_out([task])[0])
             tables.append(bank.predict_proba(task))
             labels.append(task.query_y)
@@ -308,10 +309,3 @@ def _scored_tests(e: Experiment, stored: Stored, predictor: QuantilePredictor) -
         ScoredTask.from_predictions(table, y, labelled=labelled, quantile=quantile)
         for table, y, quantile in zip(tables, labels, quantiles, strict=True)
     ]
-
-
-def _on_device(pool: ClassPool, learner: ProtoNet) -> ClassPool:
-    """Return the pool with its images on the learner's device, where transforms run faster."""
-    device = next(learner.module.parameters()).device
-    x = torch.as_tensor(np.array(pool.x)).to(device)
-    return ClassPool(x, pool.y, name=pool.name, transform=pool.transform)

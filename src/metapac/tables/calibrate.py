@@ -103,7 +103,8 @@ def calibrate_table(
     min_examples : int, default 0
         Leave out tasks with fewer examples (with ``per_class``, of the class).
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label.
+        What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label (for
+        numbers, infinite intervals).
     context : Context, optional
         What the guarantee is about: model, training tasks, vocabulary.
     id : str, optional

@@ -279,3 +279,12 @@ def _check_regression(columns: Columns) -> None:
             prediction,
             Parameter("per_class", True),
         )
+    for name in ("prediction", "scale"):
+        if columns.y is not None and getattr(columns, name) == columns.y:
+            raise InvalidInput(
+                "{} and {} must name different columns, got {!r} for both: the true value of a new "
+                "row is not known. Name the column that the model computed.",
+                Parameter(name),
+                Parameter("y"),
+                columns.y,
+            )

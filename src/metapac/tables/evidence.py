@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from metapac._types import Counts, Floats, Progress, ignore_progress
-from metapac.evidence import Evidence, ranks_by_class, ranks_within
+from metapac.calibration.intervals import warn_if_exact
+from metapac.evidence import Evidence
 from metapac.guarantee import Guarantee
 from metapac.meaning.duplicates import judge_duplicates
 from metapac.tables.columns import Columns
 from metapac.tables.io.sources import Source
 from metapac.tables.meaning import Tasks, check_copies, check_rows
 from metapac.tables.scores import Rows, check_guessed_classes, true_scores
-from metapac.tables.search.census import Census, score_range, take_census
-from metapac.tables.search.ranks import order_statistics
-from metapac.tables.search.sample import averaging_bounds, take_sample
+from metapac.tables.search.census import Census, score_range
+from metapac.tables.search.survey import take_survey
+from metapac.task_ranks import ranks_by_class, ranks_within
 
 
 def collect_evidence(
@@ -65,16 +66,18 @@ def collect_evidence(
         if columns.task is not None:  # a site, which is a single task, may lack a class
             check_guessed_classes(rows)
         report("counting the scores of each task", 0, None)
-        sample = take_sample(rows)
-        census = take_census(rows, averaging_bounds(sample, rows.source.traits))
+        survey = take_survey(rows)
+        census = survey.census
         tasks = _tasks(rows, census)
         if has_scores:  # the census has counted the tasks, and the search looks for copies
             check_rows(rows, tasks, id=id, allow=allow, copies=False)
         ranks = _ranks(rows, census, guarantee)
-        thresholds, repeats = order_statistics(rows, census, ranks, report, sample)
+        thresholds, repeats = survey.order_statistics(ranks, report)
         if has_scores and (repeats is None or judge_duplicates(repeats) is not None):
             check_copies(rows, tasks, id=id, allow=allow)
         evidence = _evidence(rows, census, thresholds)
+    if rows.residuals is not None:
+        warn_if_exact(evidence)
     names = None if rows.class_scores is None else rows.class_scores.names
     return guarantee, evidence._replace(columns=columns.to_json(names))
 

@@ -12,7 +12,7 @@ from ibis import _
 
 from metapac import _checks
 from metapac._types import Array, Counts, Floats, Progress, Table, ignore_progress
-from metapac.evidence import Evidence, ranks_by_class, ranks_within
+from metapac.evidence import Evidence
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee, Split
 from metapac.meaning.checks import check_levels
@@ -24,11 +24,10 @@ from metapac.tables.columns import Columns
 from metapac.tables.io.sources import Source, open_source
 from metapac.tables.meaning import check_rows
 from metapac.tables.scores import Rows, check_guessed_classes, true_scores
-from metapac.tables.search.census import take_census
 from metapac.tables.search.expressions import add_up, as_int, upload
-from metapac.tables.search.ranks import order_statistics
-from metapac.tables.search.sample import averaging_bounds, take_sample
+from metapac.tables.search.survey import take_survey
 from metapac.tables.set_counts import check_class_scores
+from metapac.task_ranks import ranks_by_class, ranks_within
 
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 ALPHAS = (0.05, 0.1, 0.2)
@@ -227,11 +226,11 @@ def _make_trials(
 ) -> tuple[Array, list[_Trial]]:
     """Return the tasks, and the thresholds of all cells: shared ones first, then of each class."""
     progress("counting the scores of each task", 0, None)
-    sample = take_sample(rows)
-    census = take_census(rows, averaging_bounds(sample, rows.source.traits))
+    survey = take_survey(rows)
+    census = survey.census
     _check_several(rows.source.name, census.sizes, grid[0].min_examples)
     ranks = [ranks_within(census.sizes, g) for g in grid]
-    found, _ = order_statistics(rows, census, np.concatenate(ranks, axis=1), progress, sample)
+    found, _ = survey.order_statistics(np.concatenate(ranks, axis=1), progress)
     shared = [
         _trial(g, part[:, None], census.sizes[:, None], tasks, None)
         for g, part in zip(grid, np.split(found, len(grid), axis=1), strict=True)
@@ -245,12 +244,12 @@ def _make_class_trials(
 ) -> list[_Trial]:
     assert rows.keys is not None
     classes = rows.keys.classes
-    sample = take_sample(rows)
-    census = take_census(rows, averaging_bounds(sample, rows.source.traits))
+    survey = take_survey(rows)
+    census = survey.census
     names, task, label = rows.keys.groups(census.names)
     each = [replace(g, per_class=True) for g in grid]
     ranks = [ranks_by_class(census.sizes, label, classes, g) for g in each]
-    found, _ = order_statistics(rows, census, np.concatenate(ranks, axis=1), progress, sample)
+    found, _ = survey.order_statistics(np.concatenate(ranks, axis=1), progress)
     trials = []
     for g, part in zip(each, np.split(found, len(each), axis=1), strict=True):
         evidence = Evidence.from_groups(

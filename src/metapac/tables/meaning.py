@@ -35,7 +35,7 @@ from metapac.tables.scores import Rows, as_written, true_scores
 from metapac.tables.search.expressions import add_up, as_int, upload
 
 # Copies are searched in whole tasks, with at most this many rows in total.
-MAX_GROUPED = 500_000
+MAX_GROUPED = 1 << 20
 _MAX_VALUES = 2_000_000  # of the sample in which pairs of examples are compared
 
 

@@ -293,6 +293,8 @@ def _check_labels(rows: Rows) -> None:
 def _advise(rows: Rows, unknown: list[str], bad: int) -> Message | str:
     """Return what to do about labels that are not classes, in so many rows."""
     columns, of_classes = rows.columns, rows.class_scores
+    if _has_classes_as_tasks(rows):
+        return Message("Were {} and {} swapped?", Parameter("task"), Parameter("label"))
     used = None
     width = 0 if of_classes is None else len(of_classes.columns)
     if columns.classes is None and of_classes is not None and width == len(of_classes.names):
@@ -304,6 +306,16 @@ def _advise(rows: Rows, unknown: list[str], bad: int) -> Message | str:
     if not unknown:
         return "Fill in the labels, or drop those rows."
     return "Give labels and classes the same names, add scores for their class, or drop those rows."
+
+
+def _has_classes_as_tasks(rows: Rows) -> bool:
+    """Return whether the column with the tasks holds the classes, and no other value."""
+    if rows.columns.task is None:
+        return False
+    classes = {str(name) for name in rows.names or ()}
+    task = get_id_column(rows.source, rows.columns.task, "tasks").cast("string")
+    distinct = rows.source.table.select(task=task).distinct().limit(len(classes) + 1)
+    return {*rows.source.run(distinct)["task"].to_pylist()} == classes
 
 
 def _check_candidates(source: Source, columns: Columns, labels: Any, candidates: Any) -> None:

@@ -148,7 +148,7 @@ class ClassPool:
     def _task(self, settings: Settings, prefix: str, i: int, rng: np.random.Generator) -> Task:
         ways, shots, queries = settings.draw(rng)
         classes = rng.choice(len(self.names), ways, replace=False)
-        drawn = self._examples(classes, shots + queries, rng)  # (ways, shots + queries)
+        (drawn,) = self._draw_examples(classes[None], shots + queries, [rng])  # (ways, examples)
         name, x = f"{prefix}-{i}", self.x
         if self.transform is not None:
             transform = self.transform(rng)
@@ -167,13 +167,14 @@ class ClassPool:
         support = np.empty((count, ways, shots), np.int64)
         query = np.empty((count, ways, queries), np.int64)
 
-        def fill(rows: range) -> None:
-            for i in rows:
-                classes[i] = rngs[i].choice(len(self.names), ways, replace=False)
-                drawn = self._examples(classes[i], shots + queries, rngs[i])
-                support[i], query[i] = drawn[:, :shots], drawn[:, shots:]
+        for chosen, rng in zip(classes, rngs, strict=True):
+            chosen[:] = rng.choice(len(self.names), ways, replace=False)
 
-        fill_in_threads(fill, count)
+        def fill(rows: slice) -> None:
+            drawn = self._draw_examples(classes[rows], shots + queries, rngs[rows])
+            support[rows], query[rows] = drawn[:, :, :shots], drawn[:, :, shots:]
+
+        fill_in_threads(fill, count, width=ways * max(map(len, self.positions)))
         labels, names = np.arange(ways), np.array(self.names, object)
         return TaskBatch(
             names=[f"{prefix}-{i}" for i in range(count)],
@@ -186,10 +187,21 @@ class ClassPool:
             class_names=names[classes],
         )
 
-    def _examples(self, classes: Counts, count: int, rng: np.random.Generator) -> Counts:
-        if self._matrix is not None:  # classes of equal size are shuffled together
-            return rng.permuted(self._matrix[classes], axis=1)[:, :count]
-        return np.stack([draw_positions(self.positions[c], count, rng) for c in classes])
+    def _draw_examples(
+        self, classes: Counts, count: int, rngs: Sequence[np.random.Generator]
+    ) -> Counts:
+        """Return examples of the classes of each task, (tasks, ways) -> (tasks, ways, count)."""
+        if self._matrix is None:
+            drawn = [
+                draw_positions(self.positions[c], count, rng)
+                for row, rng in zip(classes, rngs, strict=True)
+                for c in row
+            ]
+            return np.array(drawn, np.int64).reshape(*classes.shape, count)
+        shuffled = self._matrix[classes]  # (tasks, ways, size)
+        for rows, rng in zip(shuffled, rngs, strict=True):
+            rng.permuted(rows, axis=1, out=rows)
+        return shuffled[:, :, :count]
 
     def __repr__(self) -> str:
         classes = count_noun(self.names, "class", "es")

@@ -20,9 +20,9 @@ from metapac.tasks.task import Task
 
 Ids = ArrayLike | Iterable[object]
 
-# Half of the time of drawing a task goes into Python itself, so that more threads only wait.
-_THREADS = 2  # more were no faster on two cores
-_LEAST = 64  # tasks that are worth a thread
+_THREADS = 4
+_ROWS = 64  # filled at a time; with fewer, threads wait for each other
+_NUMBERS = 2**20  # that these rows may take, at most: 8 MiB
 
 
 class DrawnTasks(Sequence[Task]):
@@ -80,7 +80,7 @@ class DrawnTasks(Sequence[Task]):
         return self._draw_batch(spawn_rngs(self._seed, self._count))
 
 
-def fill_in_threads(fill: Callable[[range], object], count: int) -> None:
+def fill_in_threads(fill: Callable[[slice], object], count: int, width: int) -> None:
     """Fill the rows of arrays, parts of them at the same time if there are many.
 
     Parameters
@@ -89,13 +89,15 @@ def fill_in_threads(fill: Callable[[range], object], count: int) -> None:
         Called with consecutive rows, and with all of them once; shuffling releases the GIL.
     count : int
         Number of rows.
+    width : int
+        How many numbers a row takes while it is filled.
     """
-    step = max(_LEAST, -(-count // _THREADS))
-    parts = [range(start, min(start + step, count)) for start in range(0, count, step)]
+    step = max(1, min(_ROWS, _NUMBERS // max(1, width)))
+    parts = [slice(start, start + step) for start in range(0, count, step)]
     if len(parts) < 2:
-        fill(range(count))
+        fill(slice(0, count))
         return
-    with ThreadPoolExecutor(len(parts)) as pool:
+    with ThreadPoolExecutor(min(_THREADS, len(parts))) as pool:
         list(pool.map(fill, parts))  # raises what a part raised
 
 

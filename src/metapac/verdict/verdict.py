@@ -56,6 +56,8 @@ class Verdict:
         With a guarantee per class, the verdict of each class, at its share of ``false_alarm``.
     unit, example : str
         What a task and an example are called in ``sentence``.
+    trivial : str
+        Why there is nothing to check, if the guarantee holds trivially; otherwise empty.
     """
 
     epsilon: Epsilon
@@ -66,6 +68,7 @@ class Verdict:
     by_class: Mapping[Any, Verdict] | None = None
     unit: str = "task"
     example: str = "example"
+    trivial: str = ""
 
     @property
     def tasks(self) -> int:

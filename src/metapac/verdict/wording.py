@@ -47,6 +47,8 @@ def describe(verdict: Verdict, unit: str, example: str) -> str:
     str
         One or more sentences.
     """
+    if verdict.trivial:
+        return f"Nothing to check: {verdict.trivial}"
     words = _Words(*inflect(unit), inflect(example)[1])
     if verdict.by_class is not None:
         return _describe_classes(verdict, verdict.by_class, words)
@@ -55,6 +57,8 @@ def describe(verdict: Verdict, unit: str, example: str) -> str:
 
 def _describe(verdict: Verdict, words: _Words) -> str:
     """Return the verdict of one guarantee, without its status."""
+    if verdict.trivial:
+        return f"there is nothing to check{words.of_class}, because {verdict.trivial}"
     claims = {HOLDS: _claim_holds, VIOLATED: _claim_violated, UNDECIDED: _claim_undecided}
     return claims[verdict.status](verdict, words)
 
@@ -172,7 +176,9 @@ def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: _Wo
     if len(by_status[verdict.status]) == len(parts):
         every = ", for any class" if verdict.status == UNDECIDED else " for every class"
         start = f"{verdict.status.capitalize()}{every}"
-    shown = by_status[verdict.status][0]
+    shown, kind = _choose_class({name: parts[name] for name in by_status[verdict.status]})
+    if len(by_status[verdict.status]) > 1:
+        start += f"; the {kind} evidence is for class {shown}"
     words = words._replace(of_class=f" on class {shown}")
     text = f"{start}: {_describe(parts[shown], words)}"
     others = [
@@ -181,6 +187,13 @@ def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: _Wo
         if names and status != verdict.status
     ]
     return " ".join([text, *others])
+
+
+def _choose_class(parts: Mapping[Any, Verdict]) -> tuple[Any, str]:
+    """Return which class of one status to describe, and how strong its evidence is."""
+    if next(iter(parts.values())).status == VIOLATED:
+        return min(parts, key=lambda name: parts[name].p_violated), "strongest"
+    return max(parts, key=lambda name: parts[name].p_holds), "weakest"
 
 
 def _name_classes(names: Sequence[Any]) -> str:

@@ -82,12 +82,12 @@ def test_more_rows_than_memory_are_calibrated(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_reported() -> None:
-    connection = connect(memory_limit="10MiB", threads=2)
-    names = [f"{i:0200d}" for i in range(200_000)]
+    connection = connect(memory_limit="5MiB", threads=2)
+    scores = np.arange(1e6)  # 8 MB
     with pytest.raises(ValueError, match=r"Raise memory_limit\."):
         calibrate_table(
-            pa.table({"task": names, "score": np.arange(200_000.0)}), task="task", score="score",
-            epsilon=0.1, alpha=0.1, delta=0.1, connection=connection,
+            pa.table({"task": scores.astype(int) % 10, "score": scores}), task="task",
+            score="score", epsilon=0.1, alpha=0.1, delta=0.1, connection=connection,
         )  # fmt: skip
     connection.disconnect()
 

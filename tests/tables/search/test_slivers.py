@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import ibis
 import numpy as np
@@ -49,9 +50,13 @@ def test_every_engine_finds_the_same(engine: str) -> None:
         check(fetch_slivers(source, source.table, FLOOR, 200), table)
 
 
+@pytest.mark.parametrize("batch", [7, 1 << 16])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("expected", [200, slivers.MOST + 1], ids=["rows", "lists"])
-def test_rows_and_lists_are_the_same(expected: float, kind: Any) -> None:
+def test_rows_and_lists_are_the_same(
+    expected: float, kind: Any, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slivers, "_BATCH", batch)
     table = near(1)
     table = table.set_column(1, "score", table["score"].cast(pa.from_numpy_dtype(kind)))
     with open_source(table, connection=connection("duckdb")) as source:
@@ -76,9 +81,13 @@ def slivers_of(lists: list[list[float]]) -> Slivers:
     return Slivers(sizes, sizes, np.cumsum(sizes) - sizes, scores)
 
 
-@given(st.lists(st.lists(st.sampled_from([-0.0, 0.0, 1.0, 2.0, np.inf])), min_size=1, max_size=6))
-def test_repeats_are_those_of_arrays(lists: list[list[float]]) -> None:
-    found = slivers_of(lists).count_repeats(np.array([len(scores) for scores in lists]), 10**6)
+@given(
+    st.lists(st.lists(st.sampled_from([-0.0, 0.0, 1.0, 2.0, np.inf])), min_size=1, max_size=6),
+    st.integers(1, 20),
+)
+def test_repeats_are_those_of_arrays(lists: list[list[float]], batch: int) -> None:
+    with mock.patch.object(slivers, "_BATCH", batch):
+        found = slivers_of(lists).count_repeats(np.array([len(scores) for scores in lists]), 10**6)
     task = np.repeat(np.arange(len(lists)), [len(scores) for scores in lists])
     assert found == count_repeats(task, np.array([score for scores in lists for score in scores]))
 

@@ -84,16 +84,43 @@ def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
         _column(result, name) if has_range else np.full(len(result), end)
         for name, end in unknown.items()
     )
+    is_filled = np.array_equal(result["filled"].to_numpy(), sizes)
+    names = name_tasks(rows, result, is_complete=is_filled and not np.isnan(high).any())
+    low, high = low.astype(rows.precision), high.astype(rows.precision)
+    return Census(names, sizes, low, high, *_moments(result, bounds))
+
+
+def name_tasks(rows: Rows, result: Any, *, is_complete: bool) -> Array:
+    """Return the tasks of a result; raise for missing tasks, nulls and NaN.
+
+    Parameters
+    ----------
+    rows : Rows
+        Tasks and scores.
+    result : pyarrow.Table
+        Each task, and its number of rows as ``size``.
+    is_complete : bool
+        Whether every score is a number.
+
+    Returns
+    -------
+    ndarray, shape (tasks,)
+        The tasks.
+
+    Raises
+    ------
+    InvalidInput
+        If a task or a score is missing.
+    """
+    sizes = result["size"].to_numpy()
     missing = result["task"].is_null().to_numpy()
-    if missing.any() or (result["filled"].to_numpy() != sizes).any() or np.isnan(high).any():
+    if missing.any() or not is_complete:
         rows.check_faults()
         _checks.check_no_missing_tasks(
             rows.source.name, rows.columns.task, int(sizes[missing].sum())
         )
         raise _missing_scores(rows, int(sizes.sum()))
-    names = _ids.as_task_names(result["task"].to_pylist())
-    low, high = low.astype(rows.precision), high.astype(rows.precision)
-    return Census(names, sizes, low, high, *_moments(result, bounds))
+    return _ids.as_task_names(result["task"].to_pylist())
 
 
 def score_range(rows: Rows, census: Census) -> tuple[float, float]:
@@ -141,7 +168,7 @@ def _averaged(score: Any, bounds: Bounds) -> tuple[Any, Any]:
     that overflow or underflow.
     """
     if not np.isfinite(bounds).all():
-        return score, None
+        return score.cast("float64"), None
     low, width = exact(bounds[0]), exact(bounds[1] - bounds[0])
     return (score.cast("float64") - low + width) / width, score.between(*map(exact, bounds))
 

@@ -29,7 +29,7 @@ from metapac.tables.search.slivers import MOST, fetch_slivers
 _WORTH_SORTING = 12
 _SMALL = 1 << 17
 _GUESSES = 2
-_MAX_GROUPED = 500_000  # scores among which repeats are counted, at most
+MAX_GROUPED = 1 << 20  # scores among which repeats are counted, at most
 
 
 def order_statistics(
@@ -156,7 +156,7 @@ class _Search:
         near = self._scores_in_spans(spans, ceiling, floor=floor)
         slivers = fetch_slivers(self.rows.source, near, floor, expected)
         if self.repeats is None:
-            self.repeats = slivers.count_repeats(self.census.sizes[spans.task], _MAX_GROUPED)
+            self.repeats = slivers.count_repeats(self.census.sizes[spans.task], MAX_GROUPED)
         score = slivers.pick(spans.of, unsolved.rank - unsolved.below).astype(floor.dtype)
         after = unsolved.after_scan(spans, floor, ceiling, slivers.less, slivers.seen, score)
         if after is None:
@@ -194,8 +194,11 @@ class _Search:
         if np.isfinite(ceiling.max()):  # so that an engine need not look up the other tasks
             scores = scores.filter(scores.score <= exact(ceiling.max()).cast(scores.score.type()))
         near = scores.join(table, "task")
-        # As a condition of the join, DuckDB would compare more slowly.
-        near = near.filter((near.score <= near.ceiling).fill_null(False))
+        # DuckDB makes a comparison a condition of the join, which is slower, but not a difference.
+        if np.isfinite(ceiling).all() and self.rows.source.traits.overflows_to_infinity:
+            near = near.filter(near.score - near.ceiling <= 0)
+        else:
+            near = near.filter((near.score <= near.ceiling).fill_null(False))
         if (spans.low > self.census.low[spans.task]).any():
             near = near.filter(near.score >= near.low)
         return near.select("span", "score", *columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from metapac.meaning.duplicates import Repeats
 from metapac.tables.io.sources import Source
 
 MOST = 1 << 25  # rows or scores to fetch at most, so that they fit in memory
+_BATCH = 1 << 16  # rows to look at in turn, few enough for the cache of a processor
 
 
 class Slivers(NamedTuple):
@@ -77,16 +79,27 @@ class Slivers(NamedTuple):
         dict from (int, int) to int
             The numbers, by n and k.
         """
-        spans = np.searchsorted(np.cumsum(self.sizes), most, side="right")
-        sizes, examples = self.sizes[:spans], examples[:spans]
-        scores = self.scores[: sizes.sum()]
-        is_first = np.ones(len(scores), dtype=bool)
-        is_first[1:] = scores[1:] != scores[:-1]
-        is_first[self.starts[:spans][sizes > 0]] = True
+        ends = np.cumsum(self.sizes)
+        ends = ends[ends <= most]
+        blocks = np.searchsorted(ends, np.arange(0, ends.max(initial=0), _BATCH), side="right")
+        repeats: Counter[tuple[int, int]] = Counter()
+        for first, last in pairwise([*dict.fromkeys([0, *blocks.tolist()]), len(ends)]):
+            repeats.update(self._count_repeats(examples, slice(first, last)))
+        return repeats
+
+    def _count_repeats(self, examples: Counts, spans: slice) -> Repeats:
+        """Count the repeats of neighbouring spans, few enough for the cache of a processor."""
+        sizes, starts = self.sizes[spans], self.starts[spans]
+        if not sizes.any():
+            return {}
+        begin = int(starts[0])
+        scores = self.scores[begin : begin + int(sizes.sum())]
+        is_first = np.append(True, scores[1:] != scores[:-1])
+        is_first[starts[sizes > 0] - begin] = True
         first = np.flatnonzero(is_first)
         times = np.diff(first, append=len(scores))
-        size = np.repeat(examples, sizes)[first]
-        base = int(times.max(initial=0)) + 1
+        size = np.repeat(examples[spans], sizes)[first]
+        base = int(times.max()) + 1
         codes, counts = pa.array(size * base + times).value_counts().flatten()
         pairs = (divmod(code, base) for code in codes.tolist())
         return dict(zip(pairs, counts.tolist(), strict=True))
@@ -130,7 +143,7 @@ def _fetch_rows(source: Source, near: Table, floor: Array) -> tuple[Counts, Arra
     """Return the number of rows of each span, and span and score of those above the floor."""
     seen = np.zeros(len(floor), dtype=np.int64)
     spans, scores = [np.empty(0, np.int32)], [np.empty(0, floor.dtype)]
-    for batch in source.run(near.select("span", "score")).to_batches():
+    for batch in source.run(near.select("span", "score")).to_batches(max_chunksize=_BATCH):
         span, score = batch["span"].to_numpy(), batch["score"].to_numpy()
         seen += np.bincount(span, minlength=len(floor))
         is_kept = np.flatnonzero(score >= floor[span])

@@ -1,4 +1,4 @@
-"""Planning: what a guarantee needs, and which guarantees given tasks support."""
+"""Plans: what a guarantee needs, and how given tasks would support it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _checks, _scores
-from metapac._types import Counts
-from metapac.demands import (
-    Affordable,
-    Demand,
-    find_single_level,
-    min_sample_size,
-    min_tasks,
-    min_tasks_over_levels,
-)
-from metapac.guarantee import SPLITS, Guarantee, Split
+from metapac.demands import Affordable, Demand
+from metapac.guarantee import Guarantee, Split
 from metapac.meaning.checks import check_levels
-from metapac.ranks import Level
+from metapac.planning.needs import Need, find_need, find_needs
+from metapac.planning.offers import Offer, find_offers
+from metapac.planning.options import Option, compare_splits
+from metapac.sample_size import min_task_size
 
 
 class Curve(NamedTuple):
@@ -44,48 +39,6 @@ class Curve(NamedTuple):
     values: NDArray[np.float64]
     tasks: NDArray[np.int64]
     examples_per_task: NDArray[np.int64]
-
-
-class Need(NamedTuple):
-    """A number of tasks, and of examples in each, that suffices at one level.
-
-    Attributes
-    ----------
-    tasks : int
-        Number of tasks.
-    examples_per_task : int
-        Number of labelled examples in each.
-    level : Level
-        The level.
-    """
-
-    tasks: int
-    examples_per_task: int
-    level: Level
-
-    @property
-    def labels(self) -> int:
-        """Number of labelled examples in all."""
-        return self.tasks * self.examples_per_task
-
-    def describe(self, classes: int = 1) -> str:
-        """Return the need in words.
-
-        Parameters
-        ----------
-        classes : int, default 1
-            Number of classes that need as many examples each.
-
-        Returns
-        -------
-        str
-            Tasks, examples per task and labels in total.
-        """
-        of = " each" if classes == 1 else f" of each of {classes} classes"
-        return (
-            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples{of} "
-            f"({self.labels * classes} labels in total)"
-        )
 
 
 @dataclass(frozen=True)
@@ -173,7 +126,7 @@ class Plan:
         """
         count = np.array([_checks.as_whole_number("tasks", tasks)])
         g = self.guarantee
-        sizes = sorted({_examples(g, level) for level in g.levels})
+        sizes = sorted({min_task_size(g, level) for level in g.levels})
         fit = (size for size in sizes if Demand(g, np.array([size]), count).is_feasible())
         return next(fit, None)
 
@@ -214,7 +167,7 @@ class Plan:
         grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
         _scores.check_one_dimensional("values", grid)
         changes: list[dict[str, Any]] = [{parameter: float(value)} for value in grid]
-        needs = [_need(replace(self.guarantee, **change), 0) for change in changes]
+        needs = [find_need(replace(self.guarantee, **change), 0) for change in changes]
         return Curve(
             parameter,
             grid,
@@ -240,60 +193,6 @@ _GRIDS = {
     "delta": np.geomspace(1e-12, 0.5, 60),
     "split": np.linspace(0.01, 0.5, 50),
 }
-
-
-class Option(NamedTuple):
-    """How one split would use given tasks.
-
-    Attributes
-    ----------
-    split : str or float
-        The split.
-    delta : float or None
-        None for a guarantee in expectation.
-    nth_lowest : tuple of int
-        For each usable level, n such that its threshold is the n-th lowest task threshold; a higher
-        n means a higher threshold and smaller sets. Empty if the split is infeasible.
-    examples_per_task : int
-        The examples that a task needs to count: at the least demanding of these levels or, if the
-        split is infeasible, at the level that needs the fewest tasks. A smaller task is one whose
-        sets may miss anything.
-    """
-
-    split: Split
-    delta: float | None
-    nth_lowest: tuple[int, ...]
-    examples_per_task: int
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the tasks support the guarantee with this split."""
-        return bool(self.nth_lowest)
-
-    def __str__(self) -> str:
-        return f"split={self.split!r}" + ", delta=None" * (self.delta is None)
-
-
-class Offer(NamedTuple):
-    """The smallest epsilon that given tasks support at an alpha and a delta.
-
-    Attributes
-    ----------
-    alpha : float
-        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
-    delta : float or None
-        Failure probability of the guarantee; None for a guarantee in expectation.
-    epsilon : float or None
-        The miss rate; None if none is feasible.
-    """
-
-    alpha: float
-    delta: float | None
-    epsilon: float | None
-
-
-OFFERED_ALPHAS = (0.05, 0.1, 0.2, 0.3)
-OFFERED_DELTAS = (0.05, None)
 
 
 @overload
@@ -382,96 +281,8 @@ def plan(
     part = asked.for_class(None, range(count))
     return Plan(
         part,
-        _needs(part),
+        find_needs(part),
         () if task_sizes is None else compare_splits(part, task_sizes),
         asked,
         count,
     )
-
-
-def _needs(guarantee: Guarantee) -> tuple[Need, ...]:
-    """Return the needs at each level, without those that another level improves on."""
-    needs: list[Need] = []
-    for level in range(len(guarantee.levels)):
-        need = _need(guarantee, level)
-        while needs and needs[-1].tasks >= need.tasks:
-            needs.pop()
-        needs.append(need)
-    return tuple(needs)
-
-
-def _need(guarantee: Guarantee, number: int) -> Need:
-    level = guarantee.levels[number]
-    return Need(min_tasks(guarantee, number), _examples(guarantee, level), level)
-
-
-def _examples(guarantee: Guarantee, level: Level) -> int:
-    """Return how many examples a task needs to count at a level."""
-    examples = min_sample_size(guarantee.miss_rate, level.alpha_within)
-    return max(examples, guarantee.min_examples)
-
-
-def compare_splits(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
-    """Return how each split would use tasks of given sizes, feasible splits first.
-
-    The comparison looks at sizes alone, at no score. If no split is feasible, a single level that
-    works and a guarantee in expectation are added.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-        The guarantee.
-    sizes : ndarray of int64
-        Number of examples of each task.
-
-    Returns
-    -------
-    tuple of Option
-        One option for each split.
-    """
-    demand = Demand.from_sizes(guarantee, sizes)
-    splits = [*SPLITS, *([] if guarantee.split in SPLITS else [guarantee.split])]
-    options = [_option(demand.with_parameters(split=split)) for split in splits]
-    if not any(option.feasible for option in options):
-        level = find_single_level([demand])
-        options += [] if level is None else [_option(demand.with_parameters(split=level))]
-        options.append(_option(demand.with_parameters(delta=None)))
-    return tuple(sorted(options, key=lambda option: not option.feasible))
-
-
-def _option(demand: Demand) -> Option:
-    g = demand.guarantee
-    usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
-    allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
-    # Infeasible: the same level as in the message of the exception, so that both ask for one size.
-    small = [demand.too_small(level) for level in g.levels]
-    last = usable[-1] if usable else min_tasks_over_levels(g, small)[1]
-    ranks = tuple(allowed[level] + 1 for level in usable)
-    return Option(g.split, g.delta, ranks, _examples(g, g.levels[last]))
-
-
-def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:
-    """Return the smallest epsilon that tasks of given sizes support, by alpha and delta.
-
-    Parameters
-    ----------
-    sizes : ndarray of int64
-        Number of examples of each task.
-    split : {"joint", "tight", "even"} or float, default "joint"
-        How alpha is shared between the two steps.
-    classes : int, default 1
-        Number of classes with a guarantee each.
-
-    Returns
-    -------
-    list of Offer
-        One offer for each alpha and delta.
-    """
-    labels = range(_checks.as_whole_number("classes", classes))
-    offers = []
-    for alpha in OFFERED_ALPHAS:
-        for delta in OFFERED_DELTAS:
-            whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
-            demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
-            offers.append(Offer(alpha, delta, demand.smallest("epsilon")))
-    return offers
