@@ -265,6 +265,8 @@ def test_bad_files_and_options(tmp_path: Path) -> None:
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Imported again without torch, and put back.
+    monkeypatch.setattr("metapac.learners", sys.modules["metapac.learners"])
     for name in [name for name in sys.modules if name.startswith("metapac.learners")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -11,6 +11,7 @@ import pytest
 
 from metapac.datasets.pools import LoadedPools
 from metapac.learners import ProtoNet, Recipe
+from metapac.learners.training import strong
 from metapac.reproduce import learner, seed
 from metapac.reproduce.experiments import Experiment, Training
 from metapac.tasks.pools import ClassPool, GroupPool, Pools
@@ -93,7 +94,7 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(learner, "VALIDATION_TASKS", 4)
     recipe = Recipe(epochs=2, batch=16, tuning_steps=4, episodes_per_step=2)
     patch.setattr(seed, "recipe_for", lambda backbone: recipe)
-    patch.setattr("metapac.learners.training.strong.recipe_for", lambda backbone: recipe)
+    patch.setattr(strong, "recipe_for", lambda backbone: recipe)
 
 
 def count_embedded(patch: pytest.MonkeyPatch) -> list[int]:
