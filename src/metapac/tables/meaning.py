@@ -33,9 +33,8 @@ from metapac.tables.ids import get_id_column
 from metapac.tables.io.sources import Source
 from metapac.tables.scores import Rows, as_written, true_scores
 from metapac.tables.search.expressions import add_up, as_int, upload
+from metapac.tables.search.ranks import MAX_GROUPED
 
-# Copies are searched in whole tasks, with at most this many rows in total.
-MAX_GROUPED = 1 << 20
 _MAX_VALUES = 2_000_000  # of the sample in which pairs of examples are compared
 
 

@@ -29,7 +29,7 @@ from metapac.tables.search.slivers import MOST, fetch_slivers
 _WORTH_SORTING = 12
 _SMALL = 1 << 17
 _GUESSES = 2
-MAX_GROUPED = 1 << 20  # scores among which repeats are counted, at most
+MAX_GROUPED = 1 << 20  # rows, of whole tasks, in which copies are sought at most
 
 
 def order_statistics(
