@@ -19,7 +19,6 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-import metapac
 from metapac.cli.app import app
 
 ROOT = Path(__file__).parent.parent
@@ -241,8 +240,3 @@ def test_links_in_the_repository_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]:
         for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
-
-
-def test_the_changelog_has_this_version() -> None:
-    assert f"## {metapac.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    assert f"version: {metapac.__version__}" in (ROOT / "CITATION.cff").read_text()
