@@ -30,10 +30,10 @@ def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> Non
     grouped = group([score for _, _, score in data], tasks)
     rng = np.random.default_rng(seed)
     ranks = rng.integers(-1, grouped.sizes[:, None], (len(grouped.sizes), levels))
-    result, lowest = task_thresholds(grouped, ranks)
+    result, lowest, highest = task_thresholds(grouped, ranks)
     for i, name in enumerate(grouped.names.tolist()):
         scores_of_task = sorted(score for task, _, score in data if task == name)
-        assert lowest[i] == scores_of_task[0]
+        assert (lowest[i], highest[i]) == (scores_of_task[0], scores_of_task[-1])
         assert result[i].tolist() == [
             scores_of_task[rank] if rank >= 0 else -np.inf for rank in ranks[i]
         ]

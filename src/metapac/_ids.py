@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import numbers
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,43 @@ from numpy.typing import ArrayLike, NDArray
 from metapac._checks import as_whole_numbers, brief, check_same_shape, on_host
 from metapac._scores import as_score_array, check_finite
 from metapac._types import Array, Counts
+from metapac._visible import without_invisible
 from metapac.exceptions import InvalidInput
+
+NAME_RULE = 1  # version of `fold_name`, stored in promise files
+_LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
+_WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
+
+
+def show_name(name: str) -> str:
+    """Return a name as it looks: in one Unicode form, with single spaces, and none at the ends."""
+    if not (name.isascii() and name.isprintable()):
+        name = without_invisible(unicodedata.normalize("NFKC", name))
+    return " ".join(name.split())
+
+
+def fold_name(name: object) -> str:
+    """Return what tells tasks apart: spaces, case, Unicode form, ``.0`` and leading zeros do not.
+
+    >>> fold_name(" Site 007") == fold_name("site 7"), fold_name("1.0") == fold_name(1)
+    (True, True)
+    """
+    text = show_name(str(name)).casefold()
+    if "0" not in text:
+        return text
+    whole = _WHOLE_NUMBER.fullmatch(text)
+    return _LEADING_ZEROS.sub("", whole[1] if whole else text)
+
+
+def match_names(
+    new: Sequence[Any], known: Iterable[Any]
+) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Return the new names that are known, and pairs of a new and a known name that are alike."""
+    by_text = {str(name): name for name in known}
+    by_fold = {fold_name(name): name for name in by_text.values()}
+    rest = [name for name in new if str(name) not in by_text]
+    near = [(name, by_fold[key]) for name in rest if (key := fold_name(name)) in by_fold]
+    return [name for name in new if str(name) in by_text], near
 
 
 def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:

@@ -10,8 +10,11 @@ import numpy as np
 
 from metapac import _ids
 from metapac._checks import brief, listed
+from metapac._ids import match_names
 from metapac._warnings import warn
 from metapac.exceptions import InvalidInput, Parameter
+from metapac.meaning.findings import report
+from metapac.meaning.judges import judge_near_names
 
 if TYPE_CHECKING:
     from metapac.scoring.functions import ScoreFunction
@@ -84,28 +87,32 @@ class Context:
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
 
-    def check_calibration_tasks(self, tasks: Iterable[Any]) -> None:
+    def check_calibration_tasks(self, tasks: Iterable[Any], allow: Iterable[str] = ()) -> None:
         """Raise InvalidInput if a calibration task was trained on, or is a pilot task.
 
         Parameters
         ----------
         tasks : iterable
             Names of the calibration tasks. 7 and "7" are the same name.
+        allow : iterable of str, default ()
+            Checks to skip: "task-names" takes names that are alike for different tasks.
         """
-        calibrated = {str(task) for task in tasks}
+        calibrated = [*tasks]
         for name, reason in _APART.items():
-            shared = [task for task in getattr(self, name) or () if str(task) in calibrated]
-            if shared:
-                one = len(shared) == 1
+            same, near = match_names(getattr(self, name) or (), calibrated)
+            if same:
+                one = len(same) == 1
                 raise InvalidInput(
                     "{} and the calibration tasks share {}: {}. The guarantee does not hold if {}. "
                     "Leave {} out of the calibration data.",
                     Parameter(name),
-                    "1 task" if one else f"{len(shared)} tasks",
-                    listed([*map(repr, shared)]),
+                    "1 task" if one else f"{len(same)} tasks",
+                    listed([*map(repr, same)]),
                     reason.replace("their", "its").replace("them", "it") if one else reason,
                     "it" if one else "them",
                 )
+            kind = "training" if name == "trained_on" else name
+            report([judge_near_names(near, "calibration tasks", what=f"{kind} task")], allow)
 
     def check_model(self, model: str | None) -> None:
         """Raise InvalidInput if scores are of another model; warn if that cannot be told.
@@ -188,7 +195,9 @@ class Context:
         return cls(**{name: value for name, value in given.items() if value is not None})
 
 
-def as_context(context: Context | None, tasks: Iterable[Any] = ()) -> Context:
+def as_context(
+    context: Context | None, tasks: Iterable[Any] = (), allow: Iterable[str] = ()
+) -> Context:
     """Return a context that fits the calibration tasks.
 
     Parameters
@@ -197,6 +206,8 @@ def as_context(context: Context | None, tasks: Iterable[Any] = ()) -> Context:
         What was passed; None for the default.
     tasks : iterable, default ()
         Names of the calibration tasks.
+    allow : iterable of str, default ()
+        Checks to skip.
 
     Returns
     -------
@@ -214,7 +225,7 @@ def as_context(context: Context | None, tasks: Iterable[Any] = ()) -> Context:
         raise InvalidInput(
             f"context must be a metapac.Context, got {brief(context)}. Pass Context(model=...)."
         )
-    context.check_calibration_tasks(tasks)
+    context.check_calibration_tasks(tasks, allow)
     return context
 
 

@@ -186,8 +186,8 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
 
 def task_thresholds(
     grouped: Grouped, ranks: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the scores of given ranks in each group, and its lowest score.
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the scores of given ranks in each group, its lowest and its highest score.
 
     Parameters
     ----------
@@ -200,15 +200,15 @@ def task_thresholds(
     -------
     thresholds : ndarray, shape (groups, levels)
         Score of each rank.
-    lowest : ndarray, shape (groups,)
-        Lowest score of each group.
+    lowest, highest : ndarray, shape (groups,)
+        Lowest and highest score of each group.
 
     Raises
     ------
     InvalidInput
         If a score is NaN.
     """
-    thresholds, lowest = np.empty(ranks.shape), np.empty(len(ranks))
+    thresholds, lowest, highest = np.empty(ranks.shape), *np.empty((2, len(ranks)))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
     for batch in _batches(grouped.sizes, ranks):  # one selection for many groups
         size, rank = int(grouped.sizes[batch[0]]), ranks[batch[0]]
@@ -217,8 +217,9 @@ def task_thresholds(
             bottom = rows.min(axis=1)
             if np.isnan(bottom).any():
                 grouped.check_no_nan()
-            lowest[block], thresholds[block] = bottom, _select(rows, rank)
-    return thresholds, lowest
+            lowest[block], highest[block] = bottom, rows.max(axis=1)
+            thresholds[block] = _select(rows, rank)
+    return thresholds, lowest, highest
 
 
 def _select(rows: Floats, ranks: NDArray[np.int64]) -> Floats:

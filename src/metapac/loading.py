@@ -61,7 +61,8 @@ def load(path: PathLike) -> Any:
         predictor._restore(body)
         check_columns(body.get("columns"), getattr(predictor, "classes_", None))
         predictor.context_ = Context.from_json(body.get("context"))
-        predictor.context_.check_calibration_tasks(getattr(predictor, "tasks_", ()))
+        tasks = getattr(predictor, "tasks_", ())
+        predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
         name, evident = predictor._encoded_result()
         stated = body[name]
     except InvalidInput as error:

@@ -66,14 +66,14 @@ def test_one_task_of_each_cluster_is_kept() -> None:
     scores, tasks = np.random.default_rng(0).random(240), np.repeat(np.arange(6), 40)
     whole = collect_from_arrays(GUARANTEE, scores, tasks, None, None, ())
     clusters = dict(zip(range(6), "aabbcc", strict=True))
-    drawn = draw_from_clusters(whole, tasks, clusters, 3, None)
+    drawn = draw_from_clusters(whole, tasks, clusters, 3, None, ())
     assert drawn.clusters is not None
     assert sorted(drawn.clusters.names.tolist()) == ["a", "b", "c"]
     kept = drawn.names.tolist()
     np.testing.assert_array_equal(drawn.thresholds, whole.thresholds[kept])
     (left_out,) = {0, 1} - {*kept}
     with pytest.raises(InvalidInput, match="trained_on and the calibration tasks share 1 task"):
-        draw_from_clusters(whole, tasks, clusters, 3, Context(trained_on=[left_out]))
+        draw_from_clusters(whole, tasks, clusters, 3, Context(trained_on=[left_out]), ())
 
 
 def test_what_the_examples_mean_is_checked() -> None:

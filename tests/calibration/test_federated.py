@@ -87,7 +87,7 @@ def test_the_coarser_of_two_precisions_is_used(split: str, coarse: type, as_mapp
 def test_sites_with_names_alike_are_refused() -> None:
     method = MetaPS(epsilon=0.2, alpha=0.3, delta=0.2, split="tight")
     sent = {"ohio": 0.5, "Ohio": 0.5} | {f"site {i}": 0.5 for i in range(12)}
-    with pytest.raises(InvalidInput, match="names of sites differ only in case: 'ohio' and 'Ohio'"):
+    with pytest.raises(InvalidInput, match="names of sites differ only in .*: 'ohio' and 'Ohio'"):
         method.combine(sent)
     assert len(method.combine(sent, allow=["task-names"]).tasks_) == 14
 

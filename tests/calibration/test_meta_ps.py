@@ -155,7 +155,7 @@ def test_the_docstring_of_add_warns_about_repeated_looks() -> None:
 
 def test_adding_scores_of_coarser_precision() -> None:
     scores, tasks = draw_tasks()
-    result = paper().calibrate(scores, tasks).add(scores[:40].astype(np.float32), [-1] * 40)
+    result = paper().calibrate(scores, tasks).add(scores[:40].astype(np.float32) / 2, [-1] * 40)
     assert result.precision_ == np.float32
 
 

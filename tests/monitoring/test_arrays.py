@@ -1,4 +1,4 @@
-"""New tasks in arrays: the scores by which they are recognised, and their clusters."""
+"""New tasks in arrays: their misses and their clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metapac import MetaPS, Monitor, evaluate
-from metapac.monitoring.arrays import find_ranges, judge_tasks
+from metapac.monitoring.arrays import judge_tasks
 from tests.monitoring.conftest import LEVELS, draw, names
 
 
@@ -24,21 +24,15 @@ def test_scores_of_all_classes(rng: Any) -> None:
     assert monitors[0]._counted == monitors[1]._counted  # the same checksums
 
 
-def test_ranges_by_task() -> None:
-    scores, tasks = np.array([0.3, -np.inf, 0.1, 0.7]), ["a", "b", "a", "a"]
-    assert find_ranges(scores, tasks) == {"a": (0.1, 0.7), "b": (-np.inf, -np.inf)}
-
-
 def test_tasks_are_judged_as_evaluate_does(promise: MetaPS, rng: Any) -> None:
     scores, tasks = draw(rng, names("new", 4))
     options: dict[str, Any] = {"classes": None, "min_examples": 5, "model": None, "allow": ()}
-    evaluation, ranges, clusters = judge_tasks(
-        promise, scores, tasks, None, clusters=None, **options
-    )
+    evaluation, clusters = judge_tasks(promise, scores, tasks, None, clusters=None, **options)
     expected = evaluate(promise, scores, tasks, min_examples=5)
     assert evaluation.missed.tolist() == expected.missed.tolist()
     assert evaluation.min_examples == 5
-    assert ranges["new 2"] == (scores[200:300].min(), scores[200:300].max())
+    assert evaluation.ranges is not None
+    assert evaluation.ranges[2].tolist() == [scores[200:300].min(), scores[200:300].max()]
     assert clusters is None
 
 
@@ -47,7 +41,7 @@ def test_the_clusters_are_those_of_the_tasks_judged(rng: Any) -> None:
     promise = MetaPS(**LEVELS).calibrate(*draw(rng, names("old", 60)), clusters=owners)
     scores, tasks = draw(rng, ["a", "b", "old 3"])
     given = ["x"] * 100 + ["y"] * 100 + ["owner 3"] * 100  # for each example
-    _evaluation, ranges, clusters = judge_tasks(
+    _evaluation, clusters = judge_tasks(
         promise,
         scores,
         tasks,
@@ -59,4 +53,3 @@ def test_the_clusters_are_those_of_the_tasks_judged(rng: Any) -> None:
         allow=(),
     )
     assert clusters == {"a": "x", "b": "y"}
-    assert ranges.keys() == {"a", "b", "old 3"}

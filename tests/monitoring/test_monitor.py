@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from metapac import PS, InvalidInput, MetaCP, MetaPS, Monitor, NotCalibrated, evaluate
-from metapac.monitoring.arrays import find_ranges
 from metapac.monitoring.betting import Watch
 from tests.monitoring.conftest import LEVELS, draw, names
 
@@ -179,13 +178,12 @@ def test_state_files_hold_everything(promise: MetaPS, rng: Any, tmp_path: Path) 
 def test_an_evaluation_of_other_sizes_is_refused(promise: MetaPS, rng: Any) -> None:
     """Another process may have begun the state file since the table was read."""
     scores, tasks = draw(rng, names("new", 3))
-    ranges = find_ranges(scores, tasks.tolist())
     monitor = Monitor(promise, min_examples=20)
     message = "leaves out tasks with fewer than 1 examples, the monitor those with fewer than 20."
     with pytest.raises(InvalidInput, match=message):
-        monitor.add_evaluation(evaluate(promise, scores, tasks), ranges)
+        monitor.add_evaluation(evaluate(promise, scores, tasks))
     assert monitor.course == []
-    monitor.add_evaluation(evaluate(promise, scores, tasks, min_examples=20), ranges)
+    monitor.add_evaluation(evaluate(promise, scores, tasks, min_examples=20))
     assert len(monitor.course) == 3
 
 

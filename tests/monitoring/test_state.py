@@ -21,7 +21,7 @@ from tests.monitoring.conftest import draw
 @pytest.fixture(scope="module")
 def document(promise: MetaPS, by_class: MetaPS, tmp_path_factory: Any) -> dict[str, Any]:
     """A state file of each kind, as JSON."""
-    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("states")
+    rng, folder = np.random.default_rng(1), tmp_path_factory.mktemp("states")
     documents = {}
     for name, each in (("all", promise), ("by class", by_class)):
         monitor = Monitor(each)

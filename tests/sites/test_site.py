@@ -66,8 +66,9 @@ def test_the_file_holds_a_number_for_each_level_and_no_scores(
     assert document["thresholds"] == [np.atleast_1d(method.task_threshold(values)).tolist()]
     assert document.keys() == {
         "format", "schema", "metapac", "site", "examples", "parameters", "levels", "classes",
-        "thresholds", "precision", "columns", "checksum",
+        "thresholds", "precision", "range", "columns", "checksum",
     }  # fmt: skip
+    assert document["range"] == [values.min(), values.max()]
     assert document["columns"] == {"score": "p"}
 
 

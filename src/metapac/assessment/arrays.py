@@ -18,6 +18,7 @@ from metapac.class_matrix import ClassMatrix, read_class_matrix
 from metapac.clusters import ClusterIds, match_clusters
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.meaning.checks import check_examples
+from metapac.meaning.duplicates import find_ranges
 from metapac.meaning.findings import check_allowed
 
 
@@ -94,11 +95,11 @@ def evaluate(
     names, task = _number(ids)
     if matrix is not None:
         tally = _count_sets(_keep(promise, scores), matrix, names, task)
-        codes, columns = matrix.codes, matrix.classes
+        codes, columns, true = matrix.codes, matrix.classes, matrix.true_scores
     else:
         known, label = _match_labels(promise, labels, array)
         tally = _count(names, task, known, label, _find_missed(promise, scores, label))
-        codes, columns = None, None
+        codes, columns, true = None, None, array
     check_examples(
         names.tolist(),
         ids,
@@ -108,6 +109,7 @@ def evaluate(
         calibration=promise._score_range,
         allow=allowed,
     )
+    tally = tally._replace(ranges=find_ranges(task, true, true, len(names)))
     if clusters is not None:
         tally = tally._replace(clusters=match_clusters(names.tolist(), ids, clusters))
     return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allowed)

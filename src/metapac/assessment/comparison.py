@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import _checks
+from metapac import _checks, _ids
 from metapac._types import Array, Counts
 from metapac._visible import visible
 from metapac.assessment.counts import ClassMisses, Tally, sum_by
@@ -18,7 +18,9 @@ from metapac.assessment.trivial import mark_trivial
 from metapac.base import ThresholdSets
 from metapac.clusters import draw_tasks
 from metapac.exceptions import InvalidInput, Parameter
-from metapac.meaning.findings import check_allowed
+from metapac.meaning.duplicates import Contents, judge_copies
+from metapac.meaning.findings import check_allowed, report
+from metapac.meaning.judges import judge_near_names
 from metapac.verdict.intervals import clopper_pearson_interval
 from metapac.verdict.verdict import Verdict, judge, judge_classes
 
@@ -58,8 +60,11 @@ def assess(
     """
     chosen = _checks.as_whole_number("min_examples", min_examples, minimum=0)
     minimum = max(chosen, getattr(promise, "min_examples", 0))
-    overlap = () if "overlap" in check_allowed(allow) else _find_overlap(promise, tally)
-    new = _draw_from_clusters(promise, _without(tally, overlap))
+    skipped = check_allowed(allow)
+    overlap = () if "overlap" in skipped else _find_overlap(promise, tally, skipped)
+    rest = _without(tally, overlap)
+    _check_contents(promise, rest, skipped)
+    new = _draw_from_clusters(promise, rest)
     if promise.classes_ is None:
         evaluation = _assess_tasks(promise, new, minimum, false_alarm)
     else:
@@ -68,19 +73,30 @@ def assess(
     return replace(evaluation, overlap=overlap, min_examples=max(1, minimum))
 
 
-def _find_overlap(promise: ThresholdSets, tally: Tally) -> tuple[Any, ...]:
+def _find_overlap(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> tuple[Any, ...]:
     """Return the tasks of a calibrated cluster or with the name of a task that is not new."""
     context = promise.context_
     calibrated = getattr(promise, "tasks_", np.empty(0)).tolist()
-    known = {*map(str, [*calibrated, *(context.trained_on or ()), *(context.pilot or ())])}
-    old = {*map(str, _calibrated_clusters(promise))}
-    clusters = [None] * len(tally.names) if tally.clusters is None else tally.clusters
-    pairs = zip(tally.names.tolist(), clusters, strict=True)
-    return tuple(
-        name
-        for name, cluster in pairs
-        if str(name) in known or (cluster is not None and str(cluster) in old)
-    )
+    known = [*calibrated, *(context.trained_on or ()), *(context.pilot or ())]
+    names, clusters = tally.names.tolist(), list(tally.clusters or ())
+    same, near = _ids.match_names(names, known)
+    same_clusters, near_clusters = _ids.match_names(clusters, _calibrated_clusters(promise))
+    others = ", training or pilot" if len(known) > len(calibrated) else ""
+    alike = [*near, *dict.fromkeys(near_clusters)]
+    report([judge_near_names(alike, f"calibration{others} tasks")], skipped)
+    old, old_clusters = {*same}, {*same_clusters}
+    pairs = zip(names, clusters or [None] * len(names), strict=True)
+    return tuple(name for name, cluster in pairs if name in old or cluster in old_clusters)
+
+
+def _check_contents(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> None:
+    """Raise InvalidInput if new tasks have the examples of each other, or of calibration tasks."""
+    if tally.ranges is None:
+        return
+    new = Contents(tally.names, sum_by(tally.examples, tally.task, len(tally.names)), tally.ranges)
+    evidence = getattr(promise, "_evidence", None)
+    known = None if evidence is None else judge_copies(new, evidence.contents)
+    report([known, judge_copies(new)], skipped)
 
 
 def _calibrated_clusters(promise: ThresholdSets) -> list[Any]:
@@ -111,6 +127,8 @@ def _without(tally: Tally, tasks: tuple[Any, ...]) -> Tally:
     rest = tally.take(kept[tally.task])
     if tally.clusters is not None:
         rest = rest._replace(clusters=[tally.clusters[i] for i in np.flatnonzero(kept).tolist()])
+    if tally.ranges is not None:
+        rest = rest._replace(ranges=tally.ranges[kept])
     return rest._replace(names=tally.names[kept], task=place[rest.task])
 
 
@@ -207,6 +225,7 @@ def _evaluate(tally: Tally, epsilon: Any, minimum: int) -> Evaluation:
         epsilon,
         left_out=int(np.count_nonzero(~covered)),
         widths=widths,
+        ranges=None if tally.ranges is None else tally.ranges[covered],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac._types import Array, Counts
+from metapac._types import Array, Counts, Floats
 from metapac.verdict._evidence import are_above
 
 
@@ -133,6 +133,8 @@ class Tally(NamedTuple):
         Sum of the widths of intervals; None if there are no intervals.
     clusters : sequence or None
         Cluster of each of ``names``, if tasks of one cluster may depend on each other.
+    ranges : ndarray, shape (tasks, 2), or None
+        Lowest and highest score of a true label in each of ``names``.
     """
 
     names: Array
@@ -144,6 +146,7 @@ class Tally(NamedTuple):
     label: Counts | None = None
     widths: NDArray[np.float64] | None = None
     clusters: Sequence[Any] | None = None
+    ranges: Floats | None = None
 
     def take(self, which: NDArray[np.bool_]) -> Tally:
         """Return the groups that are chosen, with all tasks.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from metapac._types import Array, PathLike
+from metapac._types import Array, Floats, PathLike
 from metapac.assessment.counts import ClassMisses, SetCounts
 from metapac.explanation.words import inflect
 from metapac.sentences import format_share
@@ -67,6 +67,8 @@ class Evaluation:
         The same for the examples of each class, with a guarantee per class.
     widths : ndarray of float, shape (tasks,), or None
         Mean width of the intervals of each task; None if there are no intervals.
+    ranges : ndarray of float, shape (tasks, 2), or None
+        Lowest and highest score of the true labels of each task, by which it is recognised.
 
     Examples
     --------
@@ -96,6 +98,7 @@ class Evaluation:
     verdict: Verdict | None = None
     by_class: Mapping[Any, Evaluation] | None = None
     widths: NDArray[np.float64] | None = None
+    ranges: Floats | None = None
 
     @cached_property
     def errors(self) -> NDArray[np.float64]:

@@ -76,6 +76,7 @@ def draw_from_clusters(
     clusters: ClusterIds,
     rng: int,
     context: Context | None,
+    allow: Iterable[str],
 ) -> Evidence:
     """Return the evidence of one random task of each cluster.
 
@@ -91,6 +92,8 @@ def draw_from_clusters(
         Seed of the draw.
     context : Context or None
         What the guarantee is about; none of the tasks, drawn or not, may have been trained on.
+    allow : iterable of str
+        Checks of the data to skip.
 
     Returns
     -------
@@ -98,7 +101,7 @@ def draw_from_clusters(
         That of the tasks drawn.
     """
     names = evidence.names.tolist()
-    as_context(context, names)
+    as_context(context, names, allow)
     return evidence.draw_from(match_clusters(names, _ids.as_task_ids(tasks), clusters), rng)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac import sentences
 from metapac._checks import reject_foreign_keywords
-from metapac._ids import keep_tasks
+from metapac._ids import keep_tasks, match_names
 from metapac._scores import as_precision
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
@@ -29,6 +29,9 @@ from metapac.explanation.paragraphs import explain_guarantee
 from metapac.explanation.rules import Rule
 from metapac.explanation.words import Words, inflect
 from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.meaning.duplicates import judge_copies
+from metapac.meaning.findings import report
+from metapac.meaning.judges import judge_near_names
 from metapac.outcome import Outcome
 from metapac.ranks import Level
 
@@ -189,8 +192,8 @@ class MetaPS(ThresholdSets):
         guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
         evidence = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
         if clusters is not None:
-            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context)
-        return self._calibrate_across(guarantee, evidence, context)
+            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context, allow)
+        return self._calibrate_across(guarantee, evidence, context, allow)
 
     def calibrate_intervals(
         self,
@@ -260,9 +263,9 @@ class MetaPS(ThresholdSets):
         evidence = collect_from_arrays(guarantee, scores, tasks, None, None, allow)
         warn_if_exact(evidence)
         if clusters is not None:
-            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context)
+            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context, allow)
         names = {**(evidence.columns or {}), **name_columns(y, prediction, tasks, scale)}
-        return self._calibrate_across(guarantee, evidence._replace(columns=names), context)
+        return self._calibrate_across(guarantee, evidence._replace(columns=names), context, allow)
 
     @classmethod
     def from_evidence(
@@ -272,6 +275,7 @@ class MetaPS(ThresholdSets):
         *,
         on_infeasible: str = "raise",
         context: Context | None = None,
+        allow: Iterable[str] = (),
     ) -> Self:
         """Return a predictor calibrated on evidence that was collected elsewhere.
 
@@ -288,6 +292,8 @@ class MetaPS(ThresholdSets):
             (for numbers, infinite intervals).
         context : Context, optional
             What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the tasks to skip, such as "duplicates"; the message of a check names it.
 
         Returns
         -------
@@ -301,7 +307,7 @@ class MetaPS(ThresholdSets):
         """
         check_on_infeasible(on_infeasible)
         method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
-        return method._calibrate_across(guarantee, evidence, context)
+        return method._calibrate_across(guarantee, evidence, context, allow)
 
     def add(
         self,
@@ -353,8 +359,11 @@ class MetaPS(ThresholdSets):
         new = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
         if clusters is not None:
             rng = 0 if self._evidence.clusters is None else self._evidence.clusters.rng
-            new = draw_from_clusters(new, tasks, clusters, rng, self.context_)
-        return self._calibrate_across(guarantee, join_evidence(self._evidence, new), self.context_)
+            new = draw_from_clusters(new, tasks, clusters, rng, self.context_, allow)
+        _same, near = match_names(new.names.tolist(), self._evidence.names.tolist())
+        report([judge_near_names(near, "calibration tasks")], allow)
+        joined = join_evidence(self._evidence, new)
+        return self._calibrate_across(guarantee, joined, self.context_, allow)
 
     def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
         """Return all that one site has to send to ``combine``: one number for each level.
@@ -413,7 +422,7 @@ class MetaPS(ThresholdSets):
         self._check_not_per_class("combine")
         guarantee = self._make_guarantee()
         sent = read_task_thresholds(guarantee, task_thresholds, tasks, sizes, allow)
-        return self._calibrate_across(guarantee, sent, context)
+        return self._calibrate_across(guarantee, sent, context, allow)
 
     @property
     def promise_(self) -> str:
@@ -506,10 +515,15 @@ class MetaPS(ThresholdSets):
             )
 
     def _calibrate_across(
-        self, guarantee: Guarantee, evidence: Evidence, context: Context | None
+        self,
+        guarantee: Guarantee,
+        evidence: Evidence,
+        context: Context | None,
+        allow: Iterable[str],
     ) -> Self:
         """Check that the tasks support the guarantee, then take the second step."""
-        about = as_context(context, evidence.names.tolist())
+        about = as_context(context, evidence.names.tolist(), allow)
+        report([judge_copies(evidence.contents)], allow)
         feasible = check_feasible(guarantee, evidence, self.on_infeasible)
         self._take_second_step(guarantee, evidence)
         self.context_ = about

@@ -47,14 +47,15 @@ def collect_evidence(
             "the true labels."
         )
     grouped = group(scores, tasks)
-    thresholds, lowest = task_thresholds(grouped, ranks_within(grouped.sizes, guarantee))
+    thresholds, lowest, highest = task_thresholds(grouped, ranks_within(grouped.sizes, guarantee))
     return Evidence(
         grouped.names,
         grouped.sizes[:, None],
         thresholds[:, None],
         lowest.min(keepdims=True),
         grouped.scores.dtype,
-        highest=grouped.scores.max(keepdims=True).astype(np.float64),
+        highest=highest.max(keepdims=True),
+        ranges=np.stack([lowest, highest], axis=1),
     )
 
 
@@ -65,8 +66,7 @@ def _by_class(
         raise InvalidInput("labels must hold the true label of each example if per_class=True.")
     names, classes, task, label, groups = group_by_class(scores, tasks, labels)
     ranks = ranks_by_class(groups.sizes, label, classes, guarantee)
-    thresholds, lowest = task_thresholds(groups, ranks)
-    starts = np.cumsum(groups.sizes) - groups.sizes
+    thresholds, lowest, highest = task_thresholds(groups, ranks)
     return Evidence.from_groups(
         names,
         classes,
@@ -75,6 +75,6 @@ def _by_class(
         sizes=groups.sizes,
         thresholds=thresholds,
         lowest=lowest,
-        highest=np.maximum.reduceat(groups.scores, starts),
+        highest=highest,
         precision=groups.scores.dtype,
     )

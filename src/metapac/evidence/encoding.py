@@ -37,7 +37,13 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
         body["highest"] = _document.encode_floats(evidence.highest.tolist())
     if evidence.clusters is not None:
         body["clusters"] = evidence.clusters.to_json()
+    if evidence.ranges is not None:
+        body["ranges"] = [
+            None if low != low else _document.encode_floats([low, high])  # NaN: not known
+            for low, high in evidence.ranges.tolist()
+        ]
     return body | {
+        "name_rule": _ids.NAME_RULE,
         "sizes": sizes.tolist(),
         "thresholds": _document.encode_floats(thresholds.tolist()),
         "lowest": _document.encode_floats(evidence.lowest.tolist()),
@@ -83,8 +89,10 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
         classes,
         highest=read("highest", shape[1:], np.float64) if "highest" in body else None,
         clusters=Clusters.from_json(body["clusters"], len(names)) if "clusters" in body else None,
+        ranges=_read_ranges(body, len(names)) if "ranges" in body else None,
     )
     _check_range(evidence)
+    evidence.check_ranges()
     return evidence
 
 
@@ -100,6 +108,12 @@ def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: An
             f"got {array.shape}."
         )
     return array
+
+
+def _read_ranges(body: dict[str, Any], tasks: int) -> NDArray[Any]:
+    """Return the lowest and the highest score of each task; null becomes NaN."""
+    ends = [(np.nan, np.nan) if pair is None else pair for pair in body["ranges"]]
+    return _as_shape({"ranges": ends}, "ranges", (tasks, 2), np.float64)
 
 
 def _check_range(evidence: Evidence) -> None:

@@ -13,6 +13,7 @@ from metapac._types import Counts, Floats
 from metapac.clusters import Clusters, draw_tasks
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
+from metapac.meaning.duplicates import Contents, find_ranges
 from metapac.outcome import UNKNOWN, Part
 from metapac.task_ranks import ranks_within
 
@@ -41,6 +42,9 @@ class Evidence(NamedTuple):
         Highest score, if it was computed.
     clusters : Clusters or None
         The clusters that the tasks were drawn from, one of each; None if every task counts.
+    ranges : ndarray, shape (tasks, 2), or None
+        Lowest and highest score of each task, which recognise it under another name; NaN or None
+        if they are not known.
     """
 
     names: NDArray[Any]
@@ -52,6 +56,13 @@ class Evidence(NamedTuple):
     columns: dict[str, Any] | None = None
     highest: Floats | None = None
     clusters: Clusters | None = None
+    ranges: Floats | None = None
+
+    @property
+    def contents(self) -> Contents:
+        """What recognises the examples of each task."""
+        ranges = np.full((len(self.names), 2), np.nan) if self.ranges is None else self.ranges
+        return Contents(self.names, self.sizes.sum(axis=1), ranges)
 
     @property
     def highest_or_inf(self) -> Floats:
@@ -101,10 +112,10 @@ class Evidence(NamedTuple):
         all_sizes = np.zeros(shape, dtype=np.int64)
         all_thresholds = np.full((*shape, thresholds.shape[1]), -np.inf)
         all_sizes[task, label], all_thresholds[task, label] = sizes, thresholds
-        bottom, top = np.full(len(classes), np.inf), np.full(len(classes), -np.inf)
-        np.minimum.at(bottom, label, lowest)
-        np.maximum.at(top, label, highest)
-        return cls(names, all_sizes, all_thresholds, bottom, precision, classes, highest=top)
+        bottom, top = find_ranges(label, lowest, highest, len(classes)).T
+        ranges = find_ranges(task, lowest, highest, len(names))
+        rest = {"highest": top, "ranges": ranges}
+        return cls(names, all_sizes, all_thresholds, bottom, precision, classes, **rest)
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
         """Return the evidence for each class, or for all of them together.
@@ -167,6 +178,17 @@ class Evidence(NamedTuple):
                     f"task {self.names.tolist()[task]!r}, and cannot. Pass the levels in order."
                 )
 
+    def check_ranges(self) -> None:
+        """Raise InvalidInput for a threshold outside the range of the scores of its task."""
+        low, high = (end[:, None, None] for end in self.contents.ranges.T)
+        sent = self.thresholds
+        outside = (low > high) | ((sent > -np.inf) & ((sent < low) | (sent > high)))
+        for task, *_place in np.argwhere(outside)[:1]:
+            raise InvalidInput(
+                f"thresholds of task {self.names.tolist()[task]!r} must be scores between the "
+                f"lowest and the highest, which are {low[task, 0, 0]:g} and {high[task, 0, 0]:g}."
+            )
+
     def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
         """Return the evidence of one random task of each cluster.
 
@@ -189,4 +211,5 @@ class Evidence(NamedTuple):
             sizes=self.sizes[drawn],
             thresholds=self.thresholds[drawn],
             clusters=Clusters(names, len(self.names), rng),
+            ranges=None if self.ranges is None else self.ranges[drawn],
         )

@@ -36,6 +36,7 @@ def join_evidence(old: Evidence, new: Evidence) -> Evidence:
         highest=np.maximum(old.highest_or_inf, new.highest_or_inf),
         precision=_scores.coarsest_precision([old.precision, new.precision]),
         clusters=_join_clusters(old.clusters, new.clusters),
+        ranges=np.concatenate([old.contents.ranges, new.contents.ranges]),
     )
 
 

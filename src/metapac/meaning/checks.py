@@ -32,6 +32,8 @@ _FIRST_SCORES = 1_000  # about how many scores tell fractions from percentages i
 
 _FEW_ROWS = 5_000  # without two equal scores among so many, repeats are not counted
 
+_BLOCK = 1 << 14  # scores are hashed this many at a time, so that they stay in the cache
+
 
 def check_examples(
     names: Iterable[Any],
@@ -233,8 +235,10 @@ def number_tasks(tasks: Sequence[Any]) -> Counts:
 
 def _judge_scores(scores: Floats, calibration: tuple[float, float] | None) -> Finding | None:
     """Judge the scale of all finite scores."""
+    if calibration is None:
+        return None
     finite = scores[np.isfinite(scores)]
-    if calibration is None or not finite.size:
+    if not finite.size:
         return None
     return judge_scale((float(finite.min()), float(finite.max())), calibration)
 
@@ -274,7 +278,9 @@ def _sample_by_value(scores: Floats, rows: int) -> Any:
     """Return about ``rows`` positions, such that equal scores are all in or all out."""
     if len(scores) <= rows:
         return slice(None)
-    bits = np.ascontiguousarray(scores, dtype=np.float64).view(np.uint64)
-    # The high bits of the product depend on all bits of the score (Fibonacci hashing).
-    mixed = bits * np.uint64(0x9E3779B97F4A7C15)
-    return np.flatnonzero(mixed < np.uint64(2**64 * rows // len(scores)))
+    limit, chosen = np.uint64(2**64 * rows // len(scores)), []
+    for start in range(0, len(scores), _BLOCK):
+        bits = np.ascontiguousarray(scores[start : start + _BLOCK], np.float64).view(np.uint64)
+        # The high bits of the product depend on all bits of the score (Fibonacci hashing).
+        chosen.append(np.flatnonzero(bits * np.uint64(0x9E3779B97F4A7C15) < limit) + start)
+    return np.concatenate(chosen)

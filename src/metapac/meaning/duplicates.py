@@ -1,14 +1,18 @@
-"""Rows that occur more often than independent examples can."""
+"""Rows that occur more often than independent examples can, and tasks under two names."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from metapac._types import Array, Counts
+from metapac._checks import listed
+from metapac._ids import fold_name
+from metapac._types import Array, Counts, Floats
 from metapac.exceptions import Message
 from metapac.meaning.findings import (
     FALSE_ALARM,
@@ -129,3 +133,129 @@ def _is_excess(repeats: Repeats, k: int) -> bool:
     most = special.gammainccinv(above + 1, level)
     needed = k / (k + 1) * (least - k) / (least - k + 1) * count**2 / most
     return bool(special.pdtr(below, needed) <= level)
+
+
+def find_ranges(index: Counts, low: Array, high: Array, length: int) -> Floats:
+    """Return the lowest and the highest score of the groups with the same index.
+
+    Parameters
+    ----------
+    index : ndarray of int, shape (groups,)
+        Index of each group.
+    low, high : ndarray, shape (groups,)
+        Lowest and highest score of each group.
+    length : int
+        Number of ranges.
+
+    Returns
+    -------
+    ndarray, shape (length, 2)
+        The ranges.
+    """
+    ends = np.tile([np.inf, -np.inf], (length, 1))
+    np.minimum.at(ends[:, 0], index, low)
+    np.maximum.at(ends[:, 1], index, high)
+    return ends
+
+
+class Contents(NamedTuple):
+    """What recognises the examples of tasks, whatever the tasks are called.
+
+    Attributes
+    ----------
+    names : ndarray, shape (tasks,)
+        The tasks.
+    sizes : ndarray of int, shape (tasks,)
+        Number of examples.
+    ranges : ndarray, shape (tasks, 2)
+        Lowest and highest score of a true label; NaN if it is not known.
+    """
+
+    names: Array
+    sizes: Counts
+    ranges: Floats
+
+    def keys(self) -> list[Any]:
+        """Return a key for each task, in the precision of float32; None if it says nothing."""
+        with np.errstate(over="ignore"):
+            low, high = self.ranges.T.astype(np.float32)
+        rows = zip(self.sizes.tolist(), low.tolist(), high.tolist(), strict=True)
+        return [row if row[1] < row[2] else None for row in rows]
+
+
+def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None:
+    """Object to tasks with the size and the range of scores of a task with another name.
+
+    Scores of few digits agree by chance. A pair counts if its range has so many digits that no two
+    tasks would share it. All pairs count if far more new tasks have a twin among the known ones
+    than known ones have.
+
+    Parameters
+    ----------
+    new : Contents
+        Tasks that must be new and distinct.
+    known : Contents, optional
+        The calibration tasks; without them, the new ones are compared with each other.
+
+    Returns
+    -------
+    Finding or None
+        An error, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.meaning.duplicates import Contents, judge_copies
+    >>> ranges = np.array([[0.0123456, 0.9876543]] * 2)
+    >>> judge_copies(Contents(np.array(["H-3", "Hospital 3"]), np.array([400, 400]), ranges)).check
+    'duplicates'
+    """
+    pairs = _find_twins(new, known)
+    others = len(new.names) - 1 if known is None else len(known.names)
+    digits = 7 + math.log10(max(1, len(new.names) * others))
+    copies = [pair for pair in pairs if _count_digits(pair[0]) >= digits]
+    if known is not None and len(copies) < len(pairs) and _are_too_many(pairs, new, known):
+        copies = pairs
+    if not copies:
+        return None
+    shown = listed([f"{name!r} and {other!r}" for _key, name, other in copies], shown=3)
+    what = "tasks" if known is None else "new and calibration tasks"
+    remedy = "Keep one of each" if known is None else "Take other tasks"
+    text = (
+        f"{what} have the same number of examples and the same lowest and highest score: {shown}. "
+        f"The same data under two names count twice. {remedy}."
+    )
+    return Finding("duplicates", True, Message(text))
+
+
+_Twins = list[tuple[Any, Any, Any]]  # the key that two tasks share, and their names
+
+
+def _find_twins(new: Contents, known: Contents | None) -> _Twins:
+    """Return the tasks that share a key with a task of another name."""
+    if known is None and len(np.unique(new.ranges[:, 0])) == len(new.names):
+        return []  # the usual case, at no cost
+    seen: dict[Any, Any] = {}
+    if known is not None:
+        seen = dict(zip(known.keys(), known.names.tolist(), strict=True))
+    twins = []
+    for key, name in zip(new.keys(), new.names.tolist(), strict=True):
+        if key is not None and key in seen and fold_name(seen[key]) != fold_name(name):
+            twins.append((key, name, seen[key]))
+        elif known is None:
+            seen[key] = name
+    return twins
+
+
+def _are_too_many(pairs: _Twins, new: Contents, known: Contents) -> bool:
+    """Return whether new tasks have twins more often than known tasks have, beyond chance."""
+    counts = Counter(known.keys())
+    usual = sum(count for key, count in counts.items() if key is not None and count > 1)
+    rate = (usual + 1) / (len(known.names) + 1)
+    return bool(special.bdtrc(len(pairs) - 1, len(new.names), rate) <= FALSE_ALARM)
+
+
+def _count_digits(key: tuple[int, float, float]) -> int:
+    """Return the number of significant digits of the two ends of a range."""
+    ends = [np.format_float_scientific(np.float32(end), trim="-") for end in key[1:]]
+    return sum(sum(map(str.isdigit, end.split("e")[0])) for end in ends)

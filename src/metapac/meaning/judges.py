@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metapac._checks import listed
-from metapac._visible import without_invisible
+from metapac._ids import fold_name, show_name
 from metapac.exceptions import Message, Parameter
 from metapac.meaning.findings import (
     MIN_ROWS,
     Finding,
 )
 
+_INVISIBLE = "spaces, invisible characters or the Unicode form of letters"
+_DIFFERENCES = "spaces, case, Unicode form or zeros"  # that `fold_name` ignores
 _LARGEST = {"epsilon": 0.5, "alpha": 0.75, "delta": 0.5}  # above, levels look like confidences
 
 
@@ -59,12 +60,12 @@ mean epsilon=0.05?
 
 
 def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | None:
-    """Object to names that are equal but for spaces, Unicode form (error) or case (warning).
+    """Object to names that look the same (error), or are alike to `fold_name` (warning).
 
     Parameters
     ----------
     names : iterable
-        Distinct names; those that are not strings are not compared.
+        Distinct names of one table; those that are not strings are not compared.
     what : str, default "task"
         What they name, such as "site".
 
@@ -81,25 +82,52 @@ def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | N
     >>> judge_task_names(["ohio", "Ohio"]).is_error
     False
     """
-    texts = [name for name in names if isinstance(name, str)]
-    # Fast for very many names: usually all are plain and different.
-    if all(name.isascii() and name.isprintable() for name in texts):
-        bare = {"".join(name.split()).casefold() for name in texts}
-        texts = texts if len(bare) < len(texts) else []
-    for simplify, is_error, reason in (
-        (_collapse, True, "spaces, invisible characters or the Unicode form of letters"),
-        (_fold, False, "case"),
-    ):
-        alike = _group_alike(texts, simplify)
-        if alike:
-            groups = listed([" and ".join(map(repr, group)) for group in alike], shown=3)
-            text = Message(
-                f"names of {what}s differ only in {reason}: {groups}. A {what} under two names "
-                f"counts as two, and the guarantee rests on fewer {what}s than it says. Give it "
-                "one name."
-            )
-            return Finding("task-names", is_error, text)
-    return None
+    texts = [*dict.fromkeys(name for name in names if isinstance(name, str))]
+    alike = _group_alike(texts, fold_name)
+    if not alike:
+        return None
+    same = _group_alike([name for group in alike for name in group], show_name)
+    groups = listed([" and ".join(map(repr, group)) for group in same or alike], shown=3)
+    text = Message(
+        f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
+        f"{what} under two names counts as two, and the guarantee rests on fewer {what}s than it "
+        "says. Give it one name."
+    )
+    return Finding("task-names", bool(same), text)
+
+
+def judge_near_names(
+    pairs: Sequence[tuple[Any, Any]], known: str, *, what: str = "task"
+) -> Finding | None:
+    """Object to tasks whose names are nearly those of tasks that they must differ from.
+
+    Parameters
+    ----------
+    pairs : sequence of tuple
+        A name, and the name that it resembles; the second result of `match_names`.
+    known : str
+        What the second tasks are, such as "calibration tasks".
+    what : str, default "task"
+        What the first ones are.
+
+    Returns
+    -------
+    Finding or None
+        An error, or None.
+
+    Examples
+    --------
+    >>> from metapac.meaning.judges import judge_near_names
+    >>> print(judge_near_names([("1.0", 1)], "calibration tasks").text)
+    1 task is named like calibration tasks but for spaces, case, Unicode form or zeros: '1.0' like \
+1. Spell the names alike.
+    """
+    if not pairs:
+        return None
+    count = f"{len(pairs)} {what}{' is' if len(pairs) == 1 else 's are'}"
+    shown = listed([f"{name!r} like {other!r}" for name, other in pairs], shown=3)
+    text = f"{count} named like {known} but for {_DIFFERENCES}: {shown}. Spell the names alike."
+    return Finding("task-names", True, Message(text))
 
 
 def judge_task_column(tasks: int, rows: int) -> Finding | None:
@@ -369,18 +397,9 @@ def judge_score_column(
     return Finding("score-column", True, text)
 
 
-def _collapse(name: str) -> str:
-    """Return a name as it looks: in one Unicode form, with single spaces, and none at the ends."""
-    return " ".join(without_invisible(unicodedata.normalize("NFKC", name)).split())
-
-
-def _fold(name: str) -> str:
-    return _collapse(name).casefold()
-
-
 def _group_alike(names: Sequence[str], simplify: Any) -> list[list[str]]:
     """Return the groups of distinct names that are equal when simplified."""
     groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
+    for name in names:
         groups.setdefault(simplify(name), []).append(name)
     return [group for group in groups.values() if len(group) > 1]

@@ -1,4 +1,4 @@
-"""New tasks in arrays: their misses, and what recognises them when they come again."""
+"""New tasks in arrays: their misses and their clusters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from metapac import _ids, _scores
+from metapac import _ids
 from metapac.assessment.arrays import evaluate
 from metapac.assessment.evaluation import Evaluation
 from metapac.base import ThresholdSets
-from metapac.class_matrix import read_class_matrix
 from metapac.clusters import ClusterIds, match_clusters
-from metapac.monitoring.intake import Clusters, Ranges
+from metapac.monitoring.intake import Clusters
 
 
 def judge_tasks(
@@ -27,8 +26,8 @@ def judge_tasks(
     min_examples: int,
     model: str | None,
     allow: Iterable[str],
-) -> tuple[Evaluation, Ranges, Clusters | None]:
-    """Return what ``Monitor.add_evaluation`` takes: the misses of each task, and its scores.
+) -> tuple[Evaluation, Clusters | None]:
+    """Return what ``Monitor.add_evaluation`` takes: the misses and clusters of the tasks.
 
     Parameters
     ----------
@@ -55,8 +54,6 @@ def judge_tasks(
     -------
     evaluation : Evaluation
         The misses.
-    ranges : mapping from task to a pair of float
-        Lowest and highest score of the true labels of each task.
     clusters : mapping from task to cluster, or None
         Cluster of each task.
     """
@@ -71,43 +68,7 @@ def judge_tasks(
         model=model,
         allow=allow,
     )
-    ids = _ids.as_task_ids(tasks)
-    ranges = find_ranges(_true_scores(promise, scores, labels, classes), ids.tolist())
     if clusters is None:
-        return evaluation, ranges, None
-    names = evaluation.tasks.tolist()
-    return evaluation, ranges, dict(zip(names, match_clusters(names, ids, clusters), strict=True))
-
-
-def _true_scores(
-    promise: ThresholdSets, scores: Any, labels: Any, classes: Sequence[Any] | None
-) -> Any:
-    """Return the scores of the true labels, which may be given among those of all classes."""
-    array = _scores.as_calibration_scores("scores", scores)
-    if array.ndim == 1:
-        return array
-    matrix = read_class_matrix(scores, labels, classes or promise._known_classes)
-    assert matrix is not None
-    return matrix.true_scores
-
-
-def find_ranges(scores: Any, tasks: list[Any]) -> dict[Any, tuple[float, float]]:
-    """Return the lowest and the highest score of each task.
-
-    Parameters
-    ----------
-    scores : ndarray, shape (n,)
-        Scores of the true labels.
-    tasks : list
-        Task of each of them.
-
-    Returns
-    -------
-    dict from task to a pair of float
-        The two scores.
-    """
-    ranges: dict[Any, tuple[float, float]] = {}
-    for task, score in zip(tasks, scores.tolist(), strict=True):
-        low, high = ranges.get(task, (score, score))
-        ranges[task] = min(low, score), max(high, score)
-    return ranges
+        return evaluation, None
+    names, ids = evaluation.tasks.tolist(), _ids.as_task_ids(tasks)
+    return evaluation, dict(zip(names, match_clusters(names, ids, clusters), strict=True))

@@ -17,7 +17,7 @@ from metapac.meaning.judges import judge_task_names
 from metapac.monitoring.state import Counted
 from metapac.monitoring.terms import Terms
 
-Ranges = Mapping[Any, tuple[float, float]]
+Ranges = Mapping[Any, Sequence[float]]
 Clusters = Mapping[Any, str | int]
 
 

@@ -16,7 +16,7 @@ from metapac.exceptions import InvalidInput, Parameter
 from metapac.monitoring import intake, state
 from metapac.monitoring.arrays import judge_tasks
 from metapac.monitoring.betting import Watch, exceeds, reaches
-from metapac.monitoring.intake import Clusters, Ranges
+from metapac.monitoring.intake import Clusters
 from metapac.monitoring.state import Counted
 from metapac.monitoring.steps import Added, Step
 from metapac.monitoring.terms import Terms
@@ -244,7 +244,6 @@ class Monitor:
     def add_evaluation(
         self,
         evaluation: Evaluation,
-        ranges: Ranges,
         clusters: Clusters | None = None,
         *,
         batch: str | None = None,
@@ -257,8 +256,6 @@ class Monitor:
         ----------
         evaluation : Evaluation
             Misses of each task.
-        ranges : mapping from task to a pair of float
-            Lowest and highest score of the true labels of each task, by which it is recognised.
         clusters : mapping from task to cluster, optional
             Cluster of each task.
         batch : str, optional
@@ -281,6 +278,8 @@ class Monitor:
         """
         intake.check_batch(batch, again)
         self._check_sizes(evaluation)
+        assert evaluation.ranges is not None  # `evaluate` and `evaluate_table` find them
+        ranges = dict(zip(evaluation.tasks.tolist(), evaluation.ranges.tolist(), strict=True))
         tasks = intake.order_tasks(evaluation, self.terms, ranges, batch, clusters)
         terms = intake.fix_again(self.terms, tasks, self._counted, again=again)
         new, known, dependent = intake.select_new(tasks, self._counted, terms.unit, again=again)

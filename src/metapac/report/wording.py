@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metapac._checks import listed
+from metapac._ids import match_names
 from metapac._visible import visible
 from metapac.calibration import PS, MetaPS
 from metapac.context import Context
@@ -130,7 +132,7 @@ def _assume_tasks(promise: Any, words: Words) -> list[Assumption]:
         ),
         Assumption(
             f"The model was not trained on any of these {units}.",
-            _describe_training(about, words),
+            _describe_training(promise, words),
         ),
         Assumption(
             f"The model, its scores and the number of {units} were fixed before anyone looked at "
@@ -138,7 +140,7 @@ def _assume_tasks(promise: Any, words: Words) -> list[Assumption]:
         ),
         Assumption(
             f"{_list_levels(promise, words)} were chosen beforehand, or on other {units}.",
-            _describe_apart(about.pilot, "chosen on {} pilot {}", words),
+            _describe_apart(promise, about.pilot, "chosen on {} pilot {}", words),
         ),
     ]
     like = f"New {units} have at least {words.count_examples(least)}, like these."
@@ -168,20 +170,24 @@ def _list_levels(promise: Any, words: Words) -> str:
     return f"The limits ({', '.join(shares)})"
 
 
-def _describe_training(about: Context, words: Words) -> str:
+def _describe_training(promise: Any, words: Words) -> str:
     """Return what is on record about the tasks, or anything else, that the model was trained on."""
+    about: Context = promise.context_
     if about.trained_on is None and about.training is not None:
         return f"On record: trained on {visible(about.training)}."
-    return _describe_apart(about.trained_on, "trained on {} other {}", words)
+    return _describe_apart(promise, about.trained_on, "trained on {} other {}", words)
 
 
-def _describe_apart(tasks: Any, text: str, words: Words) -> str:
+def _describe_apart(promise: Any, tasks: Any, text: str, words: Words) -> str:
     """Return what is on record about tasks that must not be among those of calibration."""
     if tasks is None:
         return NOT_ON_RECORD
     number = len(tuple(tasks))
     noun = words.unit if number == 1 else words.units
-    return f"On record: {text.format(f'{number:,}', noun)}; none of them is among these, by name."
+    _same, near = match_names(tasks, promise.tasks_.tolist())
+    alike = listed([f"{name!r} like {other!r}" for name, other in near], shown=3)
+    found = f"some are named much like these: {alike}" if near else "none of them is among these"
+    return f"On record: {text.format(f'{number:,}', noun)}; {found}, by name."
 
 
 def _describe_sizes(promise: Any, words: Words) -> str:

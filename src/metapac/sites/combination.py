@@ -32,7 +32,8 @@ def combine_sites(
         What the guarantee is about: model, training sites, vocabulary. By default, the model is
         the one that the sites name.
     allow : iterable of str, default ()
-        Checks to skip: "task-names" takes sites whose names are alike for different sites.
+        Checks to skip: "task-names" takes sites whose names are alike for different sites,
+        "duplicates" sites with the same number of examples and range of scores.
 
     Returns
     -------
@@ -48,7 +49,7 @@ def combine_sites(
         If a file is not a site file, or was edited or damaged.
     InvalidInput
         If sites do not agree on the guarantee, on the order of classes or on the model, or two
-        have one name or names that are alike.
+        have one name, names that are alike, or the same scores.
 
     Warns
     -----
@@ -80,7 +81,7 @@ def combine_sites(
     guarantee = ordered[0].guarantee
     try:
         return MetaPS.from_evidence(
-            guarantee, join_sites(ordered), on_infeasible=on_infeasible, context=about
+            guarantee, join_sites(ordered), on_infeasible=on_infeasible, context=about, allow=allow
         )
     except InfeasibleGuarantee as error:
         raise InfeasibleGuarantee(

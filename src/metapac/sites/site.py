@@ -56,6 +56,8 @@ class Site:
         Name of the model that gave the scores, if their table names it.
     score : str, optional
         Score function that gave them.
+    range : tuple of float, optional
+        Lowest and highest score, which recognise a site under another name.
 
     Examples
     --------
@@ -78,6 +80,7 @@ class Site:
     columns: dict[str, Any] | None = None
     model: str | None = None
     score: str | None = None
+    range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for parameter, key in (("name", "site"), ("model", "model"), ("score", "score")):
@@ -103,7 +106,9 @@ class Site:
         check_columns(self.columns, self.classes)
         if "prediction" in (self.columns or {}):
             _check_residuals(thresholds)
-        join_sites([self]).check_certified(self.guarantee, "thresholds")
+        evidence = join_sites([self])
+        evidence.check_certified(self.guarantee, "thresholds")
+        evidence.check_ranges()
 
     def _check_classes(self) -> None:
         """Raise InvalidInput if classes are named without a guarantee per class, or the reverse."""
@@ -155,10 +160,11 @@ class Site:
             evidence.precision,
             evidence.classes,
             evidence.columns,
+            range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
         )
 
     def save(self, path: PathLike) -> None:
-        """Write the site file, versioned JSON that holds no scores except the thresholds.
+        """Write the site file, versioned JSON: no scores but thresholds, lowest and highest.
 
         Parameters
         ----------
@@ -173,6 +179,7 @@ class Site:
             "examples": list(self.examples),
             "thresholds": _document.encode_floats([list(row) for row in self.thresholds]),
             "precision": self.precision.name,
+            **({} if self.range is None else {"range": _document.encode_floats([*self.range])}),
             **{
                 name: value
                 for name in ("columns", "model", "score")
@@ -247,6 +254,7 @@ def read_site(path: PathLike) -> Site:
             body.get("columns"),
             body.get("model"),
             body.get("score"),
+            tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
         )
     except InvalidInput as error:
         raise _document.inconsistent(path, FORMAT, error) from error
@@ -293,6 +301,7 @@ def join_sites(sites: list[Site]) -> Evidence:
         _scores.coarsest_precision(site.precision for site in sites),
         first.classes,
         _shared_columns(sites),
+        ranges=np.array([site.range or (np.nan, np.nan) for site in sites]),
     )
 
 

@@ -177,6 +177,8 @@ def calibrate_table(
             opened, used, guarantee, progress, id=id, allow=allow
         )
         if cluster is not None:
-            as_context(context, evidence.names.tolist())  # none of their tasks may be trained on
+            as_context(context, evidence.names.tolist(), allow)  # none may be trained on
             evidence = draw_evidence(opened, used, evidence, rng)
-    return MetaPS.from_evidence(guarantee, evidence, on_infeasible=on_infeasible, context=context)
+    return MetaPS.from_evidence(
+        guarantee, evidence, on_infeasible=on_infeasible, context=context, allow=allow
+    )

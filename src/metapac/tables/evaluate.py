@@ -15,6 +15,7 @@ from metapac.assessment.counts import SetCounts, Tally
 from metapac.assessment.evaluation import Evaluation
 from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
+from metapac.meaning.duplicates import find_ranges
 from metapac.meaning.findings import check_allowed
 from metapac.tables import _checks
 from metapac.tables.clusters import check_cluster, find_clusters
@@ -25,7 +26,7 @@ from metapac.tables.meaning import check_rows, check_scale
 from metapac.tables.origins import check_origin
 from metapac.tables.outcomes import row_outcomes
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search.census import score_range, take_census
+from metapac.tables.search.census import take_census
 from metapac.tables.search.expressions import as_int
 from metapac.tables.set_counts import check_class_scores, lacks_scores
 
@@ -193,13 +194,14 @@ def _count(promise: ThresholdSets, rows: Rows, allowed: list[str]) -> Tally:
         if of_classes is not None and any(totals.pop("unusable")):
             check_class_scores(source, of_classes)
         census = take_census(rows)  # raises if a task or a score is missing
-        check_scale(
-            score_range(rows, census), promise._score_range, allow=allowed, where=source.name
-        )
+        ends = float(census.low.min()), float(census.high.max())
+        check_scale(ends, promise._score_range, allow=allowed, where=source.name)
     names, task = _find_tasks(rows, totals.pop("task"))
     labels, widths = totals.pop("label", None), totals.pop("width", None)
     numbers = {name: np.array(values, dtype=np.int64) for name, values in totals.items()}
-    tally = Tally(names, task, numbers.pop("examples"), numbers.pop("missed"))
+    _names, counted = _find_tasks(rows, census.names.tolist())
+    ranges = find_ranges(counted, census.low, census.high, len(names))
+    tally = Tally(names, task, numbers.pop("examples"), numbers.pop("missed"), ranges=ranges)
     if widths is not None:
         tally = tally._replace(widths=np.array(widths, dtype=np.float64))
     if numbers:

@@ -17,7 +17,7 @@ from metapac.tables.columns import Columns
 from metapac.tables.io.sources import Source
 from metapac.tables.meaning import Tasks, check_copies, check_rows
 from metapac.tables.scores import Rows, check_guessed_classes, true_scores
-from metapac.tables.search.census import Census, score_range
+from metapac.tables.search.census import Census
 from metapac.tables.search.survey import take_survey
 from metapac.task_ranks import ranks_by_class, ranks_within
 
@@ -99,14 +99,14 @@ def _ranks(rows: Rows, census: Census, guarantee: Guarantee) -> Counts:
 
 def _evidence(rows: Rows, census: Census, thresholds: Floats) -> Evidence:
     if rows.keys is None:
-        low, high = score_range(rows, census)
         return Evidence(
             census.names,
             census.sizes[:, None],
             thresholds[:, None],
-            np.array([low]),
+            census.low.min(keepdims=True).astype(np.float64),
             rows.precision,
-            highest=np.array([high]),
+            highest=census.high.max(keepdims=True).astype(np.float64),
+            ranges=np.stack([census.low, census.high], axis=1).astype(np.float64),
         )
     names, task, label = rows.keys.groups(census.names)
     return Evidence.from_groups(

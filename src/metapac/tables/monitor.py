@@ -24,13 +24,10 @@ from metapac.tables.ids import get_id_column
 from metapac.tables.io.sources import Source, open_source
 from metapac.tables.origins import check_origin
 from metapac.tables.residuals import find_residuals
-from metapac.tables.scores import true_scores
-from metapac.tables.search.census import take_census
 from metapac.tables.search.expressions import exact
 from metapac.tables.set_counts import check_class_scores
 
 _BINS = 1000  # in which scores without labels are counted
-Ranges = dict[Any, tuple[float, float]]
 
 
 def monitor_table(
@@ -147,8 +144,8 @@ def judge_tasks(
     table: str | None = None,
     connection: Any = None,
     **columns: Any,
-) -> tuple[Evaluation, Ranges, dict[Any, str | int] | None]:
-    """Return what a monitor counts: the misses of each task, and its range of scores.
+) -> tuple[Evaluation, dict[Any, str | int] | None]:
+    """Return what a monitor counts: the misses and clusters of the tasks.
 
     Parameters
     ----------
@@ -167,8 +164,6 @@ def judge_tasks(
     -------
     evaluation : Evaluation
         Misses of each task.
-    ranges : dict from task to a pair of float
-        Lowest and highest score of its true labels.
     clusters : dict from task to cluster, or None
         Cluster of each task, if there are any.
     """
@@ -178,10 +173,8 @@ def judge_tasks(
         evaluation = evaluate_table(
             promise, opened, min_examples=min_examples, id=id, model=model, allow=allow, **columns
         )
-        census = take_census(true_scores(opened, used))
         clusters = None if used.cluster is None else find_clusters(opened, used)
-    ends = zip(census.low.tolist(), census.high.tolist(), strict=True)
-    return evaluation, dict(zip(census.names.tolist(), ends, strict=True)), clusters
+    return evaluation, clusters
 
 
 def _check_labelled(source: Source, columns: Columns) -> None:

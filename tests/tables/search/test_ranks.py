@@ -97,13 +97,13 @@ def test_without_a_shape_ranks_are_found_by_counting(monkeypatch: pytest.MonkeyP
     assert steps[-1].startswith("sorting ")
 
 
-def test_if_guesses_fail_ranges_are_computed_once(
+def test_if_guesses_fail_scores_are_counted(
     similar: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "estimate_shape", lambda *_all: None)
     steps = search(similar.ravel(), np.repeat(np.arange(40), 400), [40, 80], worth=200)
-    assert steps[0] == "finding the lowest and the highest score of each task"
-    assert all(step.startswith("counting, with ") for step in steps[1:-1])
+    assert len(steps) > 1
+    assert all(step.startswith("counting, with ") for step in steps[:-1])
 
 
 def test_a_task_that_disappears_between_passes_is_noticed(

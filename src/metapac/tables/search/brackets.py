@@ -70,11 +70,6 @@ class Brackets(NamedTuple):
         return np.asarray(self.low == self.high)
 
     @property
-    def is_finite(self) -> bool:
-        """Whether all ends are finite, so that cuts between them are sensible."""
-        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
-
-    @property
     def remaining(self) -> int:
         """Number of scores in brackets that are not solved."""
         return int(Spans.of_brackets(self.take(np.flatnonzero(~self.solved))).inside.sum())

@@ -30,9 +30,9 @@ class Census(NamedTuple):
     sizes : ndarray of int, shape (tasks,)
         Number of examples.
     low : ndarray of float, shape (tasks,)
-        Lowest score, in the precision of the scores; ``-inf`` if not computed.
+        Lowest score, in the precision of the scores.
     high : ndarray of float, shape (tasks,)
-        Highest score; ``inf`` if not computed.
+        Highest score.
     mean : ndarray of float64, shape (tasks,)
         Mean of the scores within the bounds; NaN if not computed.
     spread : ndarray of float64, shape (tasks,)
@@ -50,9 +50,7 @@ class Census(NamedTuple):
 def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
     """Return the tasks with their sizes and ranges; raise for missing tasks, nulls and NaN.
 
-    Averages only guide the search. If all scores are averaged, finite averages prove that all of
-    them are numbers, and ranges are left out, since they take longer to compute. The ranges of
-    classes are always computed.
+    Averages only guide the search.
 
     Parameters
     ----------
@@ -71,19 +69,11 @@ def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
     InvalidInput
         If a task or a score is missing.
     """
-    has_range = bounds is None or bool(np.isfinite(bounds).all()) or rows.keys is not None
-    result = rows.source.run(_query(rows, bounds, has_range=has_range))
-    if not has_range and not np.isfinite(_column(result, "square")).all():
-        has_range, result = True, rows.source.run(_query(rows, bounds, has_range=True))
-    result = result.sort_by("task")
+    result = rows.source.run(_query(rows, bounds)).sort_by("task")
     if not len(result):
         raise _checks.no_rows(rows.source.name)
     sizes = result["size"].to_numpy()
-    unknown = {"low": -np.inf, "high": np.inf}
-    low, high = (
-        _column(result, name) if has_range else np.full(len(result), end)
-        for name, end in unknown.items()
-    )
+    low, high = _column(result, "low"), _column(result, "high")
     is_filled = np.array_equal(result["filled"].to_numpy(), sizes)
     names = name_tasks(rows, result, is_complete=is_filled and not np.isnan(high).any())
     low, high = low.astype(rows.precision), high.astype(rows.precision)
@@ -123,37 +113,14 @@ def name_tasks(rows: Rows, result: Any, *, is_complete: bool) -> Array:
     return _ids.as_task_names(result["task"].to_pylist())
 
 
-def score_range(rows: Rows, census: Census) -> tuple[float, float]:
-    """Return the lowest and the highest score of all.
-
-    Parameters
-    ----------
-    rows : Rows
-        Tasks and scores.
-    census : Census
-        Their summary. If it has no ranges, the engine is asked, which often answers from metadata.
-
-    Returns
-    -------
-    low, high : float
-        The two scores.
-    """
-    if np.isfinite(census.low).any() or np.isfinite(census.high).any():
-        return float(census.low.min()), float(census.high.max())
-    ends = rows.table.agg(low=rows.table.score.min(), high=rows.table.score.max())
-    result = rows.source.run(ends)
-    return float(result["low"][0].as_py()), float(result["high"][0].as_py())
-
-
-def _query(rows: Rows, bounds: Bounds | None, *, has_range: bool) -> Table:
+def _query(rows: Rows, bounds: Bounds | None) -> Table:
     table = rows.table
-    if rows.source.traits.nan_is_largest:  # NaN then shows in the maximum or in the averages
+    if rows.source.traits.nan_is_largest:  # NaN then shows in the maximum
         filled = table.score.count()
     else:
         filled = table.count(where=is_usable(rows.source, table.score))
     columns = {"size": table.count(), "filled": filled}
-    if has_range:
-        columns |= {"low": table.score.min(), "high": table.score.max()}
+    columns |= {"low": table.score.min(), "high": table.score.max()}
     if bounds is not None:
         value, is_within = _averaged(table.score, bounds)
         square = value * value

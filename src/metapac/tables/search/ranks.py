@@ -19,7 +19,7 @@ from metapac.exceptions import InvalidInput
 from metapac.meaning.duplicates import Repeats
 from metapac.tables.scores import Rows
 from metapac.tables.search.brackets import Brackets, Spans, cuts_between, narrow
-from metapac.tables.search.census import Census, take_census
+from metapac.tables.search.census import Census
 from metapac.tables.search.expressions import exact, upload
 from metapac.tables.search.floats import next_float
 from metapac.tables.search.sample import Sample, Shape, estimate_shape, guess
@@ -72,8 +72,11 @@ def order_statistics(
     search = _Search(rows, census, progress, sample)
     if wanted.any():
         task, rank, target = _targets(ranks, wanted)
-        brackets = Brackets.whole(task, rank, census.low, census.high, census.sizes)
-        brackets = search.solve(brackets)
+        # The lowest score of a task would mislead a guess at its low ranks.
+        unknown = np.isfinite(census.spread)
+        low, high = np.where(unknown, -np.inf, census.low), np.where(unknown, np.inf, census.high)
+        ends = low.astype(census.low.dtype), high.astype(census.high.dtype)
+        brackets = search.solve(Brackets.whole(task, rank, *ends, census.sizes))
         scores[wanted] = brackets.low[target]
     return scores, search.repeats
 
@@ -101,8 +104,7 @@ class _Search:
         few = max(_SMALL, min(MOST, int(self.census.sizes.sum()) // _WORTH_SORTING))
         if self.sample is not None and brackets.remaining > few:
             brackets = self._try_guesses(brackets, self.sample, few)
-        if brackets.remaining > few and not brackets.is_finite:
-            brackets = brackets.clip(*self._find_ranges())
+        brackets = brackets.clip(self.census.low, self.census.high)
         while brackets.remaining > few:
             self.progress(f"counting, with {brackets.remaining} scores left", 0, None)
             brackets = self._count(brackets, np.flatnonzero(~brackets.solved))
@@ -121,17 +123,6 @@ class _Search:
                 self.progress(f"searching {ranks} ranks where they are expected", 0, None)
                 brackets = self._guess(brackets, shape)
         return brackets
-
-    def _find_ranges(self) -> tuple[Array, Array]:
-        """Return lowest and highest score of each task, computed now if the census has none."""
-        census = self.census
-        if np.isfinite(census.low).any():
-            return census.low, census.high
-        self.progress("finding the lowest and the highest score of each task", 0, None)
-        new = take_census(self.rows)
-        if not np.array_equal(new.names, census.names) or (new.sizes != census.sizes).any():
-            raise _changed(self.rows)
-        return new.low, new.high
 
     def _guess(self, brackets: Brackets, shape: Shape) -> Brackets:
         """Search where the sample suggests; brackets it says nothing about are left as they are."""

@@ -1,0 +1,148 @@
+"""A task counts once and is new once, under whatever name it comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metapac import Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
+from metapac.evidence import collect_evidence
+from metapac.sites import Site, combine_sites
+from metapac.tables import calibrate_table, evaluate_table
+from tests.helpers.commands import metapac
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+COMMUNES = [f"c{i}" for i in range(78)]
+
+
+def draw(names: list[Any], digits: int = 16, examples: int = 143, rng: int = 0) -> pd.DataFrame:
+    """Return scores that stay within the guarantee, so that a verdict on them is "holds"."""
+    scores = np.random.default_rng(rng).beta(8, 1, len(names) * examples)
+    return pd.DataFrame({"commune": np.repeat(names, examples), "score": scores.round(digits)})
+
+
+def calibrate(frame: pd.DataFrame, **options: Any) -> MetaPS:
+    return MetaPS(**LEVELS).calibrate(frame.score, frame.commune, **options)
+
+
+SPELLINGS: dict[str, Any] = {
+    "space": lambda i: f"c{i} ",
+    "case": lambda i: f"C{i}",
+    "zeros": lambda i: f"c{i:03d}",
+    "width": lambda i: f"\N{FULLWIDTH LATIN SMALL LETTER C}{i}",
+    "another name": lambda i: f"commune {i}",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("place", ["arrays", "table", "monitor"])
+def test_calibration_tasks_are_never_taken_for_new(spelling: str, place: str) -> None:
+    known = draw(COMMUNES)
+    promise = calibrate(known)
+    renamed = known.assign(commune=np.repeat([SPELLINGS[spelling](i) for i in range(78)], 143))
+    check = "duplicates" if spelling == "another name" else "task-names"
+    calls: dict[str, Any] = {
+        "arrays": lambda **k: evaluate(promise, renamed.score, renamed.commune, **k),
+        "table": lambda **k: evaluate_table(promise, renamed, task="commune", score="score", **k),
+        "monitor": lambda **k: Monitor(promise).add(renamed.score, renamed.commune, **k),
+    }
+    with pytest.raises(InvalidInput, match=rf"(?s)'c0'.*allow=\('{check}',\)"):
+        calls[place]()
+    calls[place](allow=["task-names", "duplicates"])
+
+
+@pytest.mark.parametrize(("was", "now"), [("1.0", "1"), ("1", "1.0"), (1, "001"), ("1", "1 ")])
+def test_ids_that_went_through_another_program(was: Any, now: str) -> None:
+    promise = calibrate(draw([was, *range(100, 177)] if was == 1 else [was, *COMMUNES]))
+    new = draw([now, "other"], rng=1)
+    with pytest.raises(InvalidInput, match=f"{now!r} like {was!r}"):
+        evaluate(promise, new.score, new.commune)
+
+
+def test_the_same_name_is_left_out_and_named() -> None:
+    new = draw(["c3", "other"], rng=1)
+    assert evaluate(calibrate(draw(COMMUNES)), new.score, new.commune).overlap == ("c3",)
+
+
+@pytest.mark.parametrize("role", ["trained_on", "pilot"])
+def test_training_and_pilot_tasks_are_recognised(role: str, tmp_path: Path) -> None:
+    names: dict[str, Any] = {role: ["C7", "else"]}
+    context = Context(**names)
+    with pytest.raises(InvalidInput, match="'C7' like 'c7'"):
+        calibrate(draw(COMMUNES), context=context)
+    promise = calibrate(draw(COMMUNES), context=context, allow=["task-names"])
+    new = draw(["ELSE", "other"], rng=1)
+    with pytest.raises(InvalidInput, match="'ELSE' like 'else'"):
+        evaluate(promise, new.score, new.commune)
+    promise.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").threshold_ == promise.threshold_
+
+
+def test_hospitals_counted_twice() -> None:
+    once = draw([f"hospital {i}" for i in range(15)], examples=400)
+    twice = pd.concat([once, once.assign(commune=once.commune.str.replace("hospital ", "H-"))])
+    for call in (calibrate, lambda f: calibrate_table(f, task="commune", score="score", **LEVELS)):
+        with pytest.raises(InvalidInput, match=r"'H-0' and 'hospital 0'|'hospital 0' and 'H-0'"):
+            call(twice)
+    assert len(calibrate(twice, allow=["duplicates"]).tasks_) == 30
+    rest = once.assign(score=once.score / 2, commune="x" + once.commune)
+    promise = calibrate(pd.concat([once, rest]))
+    with pytest.raises(InvalidInput, match="and 'hospital 0'"):
+        promise.add(once.score[:400], ["new"] * 400)
+    with pytest.raises(InvalidInput, match="'Hospital 0'"):
+        promise.add(once.score[:400] / 3, ["Hospital 0"] * 400)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_a_site_that_sends_two_files(tmp_path: Path, per_class: bool) -> None:
+    agreed = Guarantee(epsilon=0.2, alpha=0.2, delta=0.2, split="tight", per_class=per_class)
+    rng, paths = np.random.default_rng(0), []
+    for i in range(40):
+        scores, labels = rng.beta(8, 1, 100), rng.integers(0, 2, 100) if per_class else None
+        evidence = collect_evidence(agreed, scores, ["here"] * 100, labels)
+        Site.from_evidence(f"site {i}", agreed, evidence).save(tmp_path / f"{i}.json")
+        paths.append(tmp_path / f"{i}.json")
+    assert len(combine_sites(paths).tasks_) == 40
+    Site.from_evidence("elsewhere", agreed, evidence).save(tmp_path / "copy.json")
+    with pytest.raises(InvalidInput, match="'site 39' and 'elsewhere'"):
+        combine_sites([*paths, tmp_path / "copy.json"])
+    assert len(combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"]).tasks_) == 41
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3, 4, 6])
+def test_honest_coarse_scores_pass(digits: int) -> None:
+    """Scores of few digits agree by chance, and tasks of one size more often."""
+    for seed in range(20):
+        promise = calibrate(draw(COMMUNES, digits, rng=2 * seed), allow=["duplicates"])
+        new = draw([f"new {i}" for i in range(40)], digits, rng=2 * seed + 1)
+        evaluate(promise, new.score, new.commune)
+    if digits > 1:  # a tenth occurs in every task, copies or not
+        calibrate(draw(COMMUNES, digits))
+
+
+def test_commands_speak_of_names(tmp_path: Path) -> None:
+    known = draw([float(i) for i in range(78)])
+    known.to_csv(tmp_path / "known.csv", index=False)
+    known.assign(commune=known.commune.astype(int)).to_csv(tmp_path / "new.csv", index=False)
+    levels = [f"--{name}={value}" for name, value in LEVELS.items()]
+    columns = "--task", "commune", "--score", "score"
+    promise = tmp_path / "p.json"
+    done = metapac("calibrate", tmp_path / "known.csv", *columns, *levels, "-o", promise)
+    assert done.exit_code == 0, done.output
+    for words in (["evaluate"], ["monitor", "--state", tmp_path / "state.json"]):
+        command, *options = words
+        refused = metapac(command, promise, tmp_path / "new.csv", *options)
+        assert refused.exit_code == 2
+        assert "--allow task-names" in " ".join(refused.output.split())
+    trained = tmp_path / "trained.txt"
+    trained.write_text("1\n10\n")
+    refused = metapac(
+        "calibrate", tmp_path / "known.csv", *columns, *levels, "--trained-on", trained, "-o",
+        tmp_path / "q.json",
+    )  # fmt: skip
+    assert refused.exit_code == 2
+    assert not (tmp_path / "q.json").exists()
