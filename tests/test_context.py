@@ -92,6 +92,13 @@ def test_score_functions_are_compared(tmp_path: Path) -> None:
     assert about == Context(score="margin(temperature=1.5)")
     for same in (None, fitted, "margin(temperature=1.5)"):
         about.check_score(same)
+    # What a function computes is compared, not the tasks that its temperature was fitted on.
+    provenance = ScoreFunction("margin", temperature=1.5, fitted_on=frozenset(["0a", "1b"]))
+    assert Context(score=provenance).score == "margin(temperature=1.5); fitted_on=0a+1b"
+    about.check_score(provenance)
+    about = Context(score=provenance)
+    about.check_score("margin(temperature=1.5)")
+    Context(score="margin").check_score(ScoreFunction("margin", fitted_on=frozenset(["0a"])))
     with pytest.raises(InvalidInput, match=r"score must be 'margin\(temperature=1.5\)', the sc.*"):
         about.check_score("margin")
     with pytest.raises(InvalidInput, match="the score function that was calibrated, got 'probab"):

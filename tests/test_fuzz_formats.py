@@ -140,7 +140,6 @@ def test_a_damaged_promise_decides_the_same_or_nothing(
     assert result is None or decide(result) == decide(load(original))
 
 
-@pytest.mark.filterwarnings("ignore:.*which words its promise differently")
 @pytest.mark.parametrize("kind", KINDS)
 @given(draw=st.data())
 @settings(FUZZ, max_examples=120)
@@ -508,7 +507,6 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "schema 0": (top(schema=0), "has schema 0"),
     "schema -1": (top(schema=-1), "has schema -1"),
     "schema true": (top(schema=True), "has schema True"),
-    "another promise": (top(promise="The sets never miss."), "states a promise that its evidence"),
     "another threshold": (top(threshold=0.9), "states threshold 0.9, but its evidence gives"),
     "columns 5": (top(columns=5), "columns must be an object or null, got 5"),
     "columns of lists": (top(columns={"task": []}), "columns.task must be a string"),
@@ -664,15 +662,6 @@ def test_names_that_look_the_same_are_one_site(other: str) -> None:
         [a_site("s1"), a_site(other)], on_infeasible="trivial", allow=["task-names"]
     )
     assert len(combined.tasks_) == 2
-
-
-def test_a_sentence_of_another_version_is_not_the_promise(folder: Path) -> None:
-    path, document = folder / "reworded.json", json.loads((folder / "MetaPS.json").read_text())
-    path.write_text(sign(document | {"metapac": "0.1.0", "promise": "The sets never miss."}))
-    with pytest.warns(UserWarning, match=r"reworded.json was written by metapac 0.1.0, which word"):
-        assert load(path).promise_ == document["promise"]
-    path.write_text(sign(document | {"metapac": "0.1.0"}))
-    load(path)
 
 
 def test_a_threshold_is_a_score_of_the_stated_precision(folder: Path) -> None:

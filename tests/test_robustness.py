@@ -76,37 +76,68 @@ def test_in_expectation_one_liar_in_ten_is_enough() -> None:
     assert count_liars(Guarantee(epsilon=0.1, alpha=0.1, delta=None), 10) == Liars(1, 10)
 
 
-@pytest.mark.parametrize("liars", [0, 1, 3])
-def test_the_failure_probability_is_that_of_the_worst_case(liars: int) -> None:
-    # Each honest site breaks with probability alpha, and its u is uniform: enumerate, for each
-    # site, the level up to which u exceeds the levels, or that it does not break.
-    tasks = 5 + liars
+@pytest.mark.parametrize("at_random", [False, True])
+@pytest.mark.parametrize("liars", [0, 1, 2])
+def test_the_failure_probability_is_that_of_the_worst_case(liars: int, at_random: bool) -> None:
+    # Each site shows itself as broken with probability alpha_across: enumerate all sites, and all
+    # choices of those that send inf. By default the worst choice counts, otherwise the first ones.
+    tasks = 6
     guarantee = Guarantee(epsilon=0.1, alpha=0.5, delta=0.3, split="tight")
     (rank,) = guarantee.allowed_low_thresholds(tasks)
     share = guarantee.alpha_across
+    choices = [*itertools.combinations(range(tasks), tasks - liars)][: 1 if at_random else None]
     expected = sum(
         math.prod(share if low else 1 - share for low in outcome)
-        for outcome in itertools.product([False, True], repeat=5)
-        if sum(outcome) <= rank
+        for outcome in itertools.product([False, True], repeat=tasks)
+        if min(sum(outcome[i] for i in honest) for honest in choices) <= rank
     )
-    assert failure(guarantee, tasks, liars) == pytest.approx(expected, rel=1e-12)
+    found = failure(guarantee, tasks, liars, at_random=at_random)
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
-def test_several_levels_are_counted_together() -> None:
+@pytest.mark.parametrize("at_random", [False, True])
+def test_several_levels_are_counted_together(at_random: bool) -> None:
     guarantee = agree(delta=0.2)
-    tasks, draws = 30, 200_000
+    tasks, liars, draws = 30, 3, 200_000
     ranks = np.array(guarantee.allowed_low_thresholds(tasks))
     rng = np.random.default_rng(0)
-    breaks = rng.random((draws, tasks - 3)) < guarantee.alpha
-    u = np.where(breaks, rng.random((draws, tasks - 3)), 0.0)
+    breaks = rng.random((draws, tasks)) < guarantee.alpha
+    u = np.where(breaks, rng.random((draws, tasks)), 0.0)
+    # The sites that lie are those with the lowest thresholds, or any.
+    honest = (u if at_random else np.sort(u, axis=1))[:, : tasks - liars]
     within = [level.alpha_within for level in guarantee.levels]
-    low = np.stack([(u > t).sum(axis=1) for t in within], axis=1)
+    low = np.stack([(honest > t).sum(axis=1) for t in within], axis=1)
     seen = np.mean((low <= ranks).any(axis=1))
-    p = failure(guarantee, tasks, 3)
-    # False-alarm rate 1e-6: 4.9 standard deviations. Control: the value without liars is refused.
+    p = failure(guarantee, tasks, liars, at_random=at_random)
+    # False-alarm rate 1e-6: 4.9 standard deviations. Control: the other values are refused.
     tolerance = 4.9 * math.sqrt(p * (1 - p) / draws)
     assert abs(seen - p) <= tolerance
     assert abs(seen - failure(guarantee, tasks)) > tolerance
+    assert abs(seen - failure(guarantee, tasks, liars, at_random=not at_random)) > tolerance
+
+
+@pytest.mark.parametrize(
+    ("tasks", "liars", "random", "worst"),
+    [
+        (29, 1, 0.054, 0.204),
+        (100, 1, 0.052, 0.125),
+        (100, 5, 0.065, 0.736),
+        (100, 10, 0.085, 0.994),
+        (500, 1, 0.050, 0.074),
+        (500, 5, 0.056, 0.262),
+        (500, 10, 0.063, 0.637),
+    ],
+)
+def test_sites_that_lie_because_of_their_data_are_worse(
+    tasks: int, liars: int, random: float, worst: float
+) -> None:
+    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    assert failure(guarantee, tasks, liars) == pytest.approx(worst, abs=5e-4)
+    assert failure(guarantee, tasks, liars, at_random=True) == pytest.approx(random, abs=5e-4)
+
+
+def test_a_guarantee_that_keeps_every_label_cannot_fail() -> None:
+    assert failure(agree(), 2, 1) == 0.0
 
 
 def test_honest_sites_keep_the_guarantee_and_liars_erode_it() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from metapac import Guarantee, sentences
 
 PAPER: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 1e-5}
+SAMPLED = "that calibration and new examples are sampled in the same way"
 ASSUMED = (
     "that no calibration task was seen in training, and that the score function and the number of "
     "tasks were fixed before looking at results."
@@ -26,7 +27,7 @@ def test_the_sentence_has_numbers_and_assumptions(split: str | float) -> None:
         "With confidence 99.999% over the draw of the 500 calibration tasks, the sets {label: "
         "score >= 0.25} miss the true label at most 5% of the time on at least 90% of new tasks, "
         "provided that calibration tasks and new tasks are drawn i.i.d. from one distribution, "
-        + ASSUMED
+        f"{SAMPLED} (all balanced by class, or none), {ASSUMED}"
     )
 
 
@@ -47,6 +48,7 @@ def test_regression_speaks_of_intervals(
 ) -> None:
     text = Guarantee(**PAPER).sentence(tasks=500, threshold=threshold, columns=columns)
     assert intervals in text
+    assert f"{SAMPLED}, that no" in text
     assert "label" not in text
 
 
@@ -56,7 +58,8 @@ def test_a_guarantee_in_expectation_states_its_limits() -> None:
         "On average over the draw of the 10 calibration tasks, the sets {label: score >= 0.25} "
         "miss the true label at most 5% of the time on at least 90% of new tasks; this is an "
         "average over calibrations (delta=None) and gives no confidence for this one; it holds "
-        "provided that calibration tasks and new tasks are exchangeable, " + ASSUMED
+        "provided that calibration tasks and new tasks are exchangeable, "
+        f"{SAMPLED} (all balanced by class, or none), {ASSUMED}"
     )
     assert "confidence 9" not in str(g)
 
@@ -67,7 +70,7 @@ def test_a_sentence_for_each_class() -> None:
         "With confidence 99.999% over the draw of the calibration tasks, for each class, the sets "
         "{label: score >= its threshold} miss at most 5% of the examples of that class on at least "
         "90% of new tasks, provided that calibration tasks and new tasks are drawn i.i.d. from one "
-        "distribution, " + ASSUMED
+        f"distribution, {SAMPLED}, {ASSUMED}"  # immune to another mix of classes
     )
     guarantee = Guarantee(**PAPER | {"epsilon": {"yes": 0.02, "no": 0.1}}, per_class=True)
     assert (
@@ -84,7 +87,7 @@ def test_a_sentence_for_large_tasks_only() -> None:
     assert "90% of new tasks with at least 30 examples, provided that" in str(g)
     by_class = Guarantee(**PAPER, min_examples=30, per_class=True)
     assert str(by_class).count("with at least 30 examples of that class") == 2
-    assert "examples" not in str(Guarantee(**PAPER))
+    assert "at least 30" not in str(Guarantee(**PAPER))
 
 
 def test_no_number_in_the_sentence_is_rounded() -> None:

@@ -11,6 +11,13 @@ _UNSAFE = re.compile(
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
+FITTED_ON = "; fitted_on="  # in the text of a score function, before the tasks it was fitted on
+
+
+def name_score(score: object) -> str:
+    """Return what a score function computes, as text: without the tasks that it was fitted on."""
+    return str(score).partition(FITTED_ON)[0]
+
 
 def visible(text: str) -> str:
     r"""Return text with control and invisible characters as escapes, such as ``\x1b``."""

@@ -11,6 +11,7 @@ import numpy as np
 from metapac import _ids
 from metapac._checks import brief, listed
 from metapac._ids import match_names
+from metapac._visible import name_score
 from metapac._warnings import warn
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.meaning.findings import report
@@ -149,16 +150,17 @@ class Context:
         """
         if score is None:
             return
-        _check_name("score", str(score))
+        name = name_score(score)
+        _check_name("score", name)
         if self.score is None:
             warn(
                 f"The guarantee names no score function, so it cannot be compared with "
-                f"{str(score)!r}. Name it when you calibrate: Context(score={str(score)!r})."
+                f"{name!r}. Name it when you calibrate: Context(score={name!r})."
             )
-        elif str(score) != self.score:
+        elif name != name_score(self.score):
             raise InvalidInput(
-                f"the score must be {self.score!r}, the score function that was calibrated, got "
-                f"{str(score)!r}. Score the examples with the calibrated one."
+                f"the score must be {name_score(self.score)!r}, the score function that was "
+                f"calibrated, got {name!r}. Score the examples with the calibrated one."
             )
 
     def to_json(self) -> dict[str, Any]:

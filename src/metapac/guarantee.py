@@ -62,9 +62,10 @@ class Guarantee:
     >>> print(textwrap.fill(guarantee.sentence(tasks=300), 88))
     With confidence 95% over the draw of the 300 calibration tasks, the sets miss the true
     label at most 10% of the time on at least 80% of new tasks, provided that calibration
-    tasks and new tasks are drawn i.i.d. from one distribution, that no calibration task was
-    seen in training, and that the score function and the number of tasks were fixed before
-    looking at results.
+    tasks and new tasks are drawn i.i.d. from one distribution, that calibration and new
+    examples are sampled in the same way (all balanced by class, or none), that no
+    calibration task was seen in training, and that the score function and the number of
+    tasks were fixed before looking at results.
     >>> Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, split="tight").levels
     (Level(alpha_within=0.1, alpha_across=0.18),)
     """

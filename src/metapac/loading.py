@@ -7,8 +7,6 @@ from typing import Any
 from metapac import _document
 from metapac._columns import check_columns
 from metapac._types import PathLike
-from metapac._version import __version__
-from metapac._warnings import warn
 from metapac.base import FORMAT
 from metapac.calibration import PS, MetaPS
 from metapac.context import Context
@@ -22,7 +20,7 @@ def load(path: PathLike) -> Any:
     """Return the calibrated predictor that ``save`` or ``metapac calibrate`` wrote.
 
     The thresholds of `MetaPS` are recomputed from the evidence in the file and compared with those
-    that it states.
+    that it states. The sentence is worded anew by this version.
 
     Parameters
     ----------
@@ -38,11 +36,6 @@ def load(path: PathLike) -> Any:
     ------
     BadArtefact
         If the file is not a promise file, was edited or damaged, or needs a newer metapac.
-
-    Warns
-    -----
-    UserWarning
-        If another version of metapac wrote the file, and states its promise in other words.
 
     Examples
     --------
@@ -71,19 +64,4 @@ def load(path: PathLike) -> Any:
         raise BadArtefact(
             f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
         )
-    _check_sentence(path, body, predictor.promise_)
     return predictor
-
-
-def _check_sentence(path: PathLike, body: dict[str, Any], sentence: str) -> None:
-    """Raise BadArtefact for another sentence than the evidence gives; warn of another version's."""
-    if body["promise"] == sentence:
-        return
-    if body["metapac"] == __version__:
-        raise BadArtefact(
-            f"{path} states a promise that its evidence does not give. Calibrate again."
-        )
-    warn(
-        f"{path} was written by metapac {body['metapac']}, which words its promise differently; "
-        "what counts is promise_, computed from the evidence. Save it again to update the file."
-    )

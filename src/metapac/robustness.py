@@ -162,8 +162,12 @@ def describe_liars(liars: Liars, tasks: int, *, is_interval: bool = False) -> st
     return f"Of {tasks} sites, {ones} can {widen}; {liars.to_empty} can {narrow}."
 
 
-def failure_probability(guarantee: Guarantee, tasks: int, liars: int = 0) -> float:
+def failure_probability(
+    guarantee: Guarantee, tasks: int, liars: int = 0, *, at_random: bool = False
+) -> float:
     """Return the largest probability that the guarantee fails if some sites are dishonest.
+
+    The worst case, by default, is that the sites with the lowest thresholds send ``inf``.
 
     Parameters
     ----------
@@ -172,7 +176,10 @@ def failure_probability(guarantee: Guarantee, tasks: int, liars: int = 0) -> flo
     tasks : int
         Number of sites, dishonest ones included.
     liars : int, default 0
-        Number of dishonest sites, whatever they send. The others are i.i.d.
+        Number of dishonest sites, whoever they are, whatever they know and send.
+    at_random : bool, default False
+        Whether the dishonest sites are chosen at random, independently of their data, so that the
+        others are still i.i.d. A site that lies because its data are bad is not chosen so.
 
     Returns
     -------
@@ -189,8 +196,10 @@ def failure_probability(guarantee: Guarantee, tasks: int, liars: int = 0) -> flo
     >>> from metapac import Guarantee
     >>> from metapac.robustness import failure_probability
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
-    >>> print(f"{failure_probability(agreed, 100):.3f}, {failure_probability(agreed, 100, 10):.3f}")
-    0.049, 0.085
+    >>> print(f"{failure_probability(agreed, 100):.3f}, {failure_probability(agreed, 100, 5):.3f}")
+    0.049, 0.736
+    >>> print(f"{failure_probability(agreed, 100, 5, at_random=True):.3f}")
+    0.065
     """
     _ = guarantee.failure_probability  # raises if there is none
     tasks = _checks.as_whole_number("tasks", tasks)
@@ -199,7 +208,10 @@ def failure_probability(guarantee: Guarantee, tasks: int, liars: int = 0) -> flo
         raise InvalidInput(f"liars must be at most tasks, {tasks}, got {liars}.")
     ranks = guarantee.allowed_low_thresholds(tasks)
     shares = [level.alpha_across for level in guarantee.levels]
-    return _union(tasks - liars, shares, ranks)
+    if at_random:
+        return _union(tasks - liars, shares, ranks)
+    # Each liar can hide one low threshold, the same one at every level.
+    return _union(tasks, shares, tuple(k + liars if k >= 0 else k for k in ranks))
 
 
 def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> ThresholdRange:
@@ -288,13 +300,13 @@ def _number(ascending: Floats, rank: int) -> float:
     return float(ascending[rank]) if rank < len(ascending) else np.inf
 
 
-def _union(honest: int, shares: list[float], ranks: tuple[int, ...]) -> float:
-    """Return P(M_j <= ranks_j for some j) for the chain of ``joint_ranks``, over honest sites."""
+def _union(tasks: int, shares: list[float], ranks: tuple[int, ...]) -> float:
+    """Return P(M_j <= ranks_j for some j) for the chain of ``joint_ranks``, over so many tasks."""
     from scipy import stats  # rarely needed, and slow to import
 
-    counts: Counts = np.arange(honest + 1)
-    alive, before, failed = np.zeros(honest + 1), 1.0, 0.0
-    alive[honest] = 1.0
+    counts: Counts = np.arange(tasks + 1)
+    alive, before, failed = np.zeros(tasks + 1), 1.0, 0.0
+    alive[tasks] = 1.0
     for share, rank in zip(shares, ranks, strict=True):
         steps = stats.binom.pmf(counts, counts[:, None], share / before)  # (before, after)
         alive = alive @ steps

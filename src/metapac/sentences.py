@@ -16,6 +16,8 @@ TRIVIAL = "Every label is kept, so the guarantee holds trivially."
 _TRIVIAL_INTERVAL = "Every interval is infinite, so the guarantee holds trivially."
 _SHOWN = 20  # classes whose miss rates are listed in a sentence
 _SHOWN_THRESHOLDS = 3
+SAMPLED = "that calibration and new examples are sampled in the same way"
+BALANCED = " (all balanced by class, or none)"
 _FIXED = (
     "that no calibration {} was seen in training, and that the score function and the number of "
     "{} were fixed before looking at results"
@@ -69,16 +71,17 @@ def describe_guarantee(
     new = "new tasks" if cluster is None else f"new tasks of new {units}"
     share = f"at least {percent(g.alpha, complement=True)} of {new}{size}"
     claim = f"{misses} on {share}"
+    is_average = not g.per_class and "prediction" not in columns  # over the classes of a task
+    fixed = f"{SAMPLED}{BALANCED * is_average}, {_FIXED.format(unit, units)}"
     if g.delta is None:
         return (
             f"On average {draw}, {claim}; this is an average over calibrations (delta=None) and "
             f"gives no confidence for this one; it holds provided that calibration {units} and new "
-            f"{units} are exchangeable, {_FIXED.format(unit, units)}."
+            f"{units} are exchangeable, {fixed}."
         )
     return (
         f"With confidence {percent(g.delta, complement=True)} {draw}, {claim}, provided that "
-        f"calibration {units} and new {units} are drawn i.i.d. from one distribution, "
-        f"{_FIXED.format(unit, units)}."
+        f"calibration {units} and new {units} are drawn i.i.d. from one distribution, {fixed}."
     )
 
 

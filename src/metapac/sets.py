@@ -73,7 +73,9 @@ def set_sizes(sets: ArrayLike) -> NDArray[np.int64]:
 
 
 def empty_sets(sets: ArrayLike) -> NDArray[np.bool_]:
-    """Return which prediction sets are empty: a sign that the example is unlike any class.
+    """Return which prediction sets are empty, because no label scored high enough.
+
+    With probabilities, the model is torn between labels there. Treat an empty set as all labels.
 
     Parameters
     ----------

@@ -102,7 +102,8 @@ def test_a_summary_follows(csv_promise: Path, tmp_path: Path) -> None:
         in result.stdout
     )
     assert "sets that contain each class: a in 190 (95.0%), b in 40 (20.0%)" in result.stdout
-    assert "Empty: no label is plausible enough. Let a person look at these first." in result.stdout
+    assert "Empty: no label scored high enough" in result.stdout
+    assert "Treat these sets as all labels." in " ".join(result.stdout.split())
     result = metapac("predict", csv_promise, table, "-o", tmp_path / "sets.csv", "--json")
     printed = json.loads(result.stdout)
     assert printed["summary"]["by_class"] == [

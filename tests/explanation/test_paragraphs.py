@@ -41,18 +41,22 @@ def test_the_sentences_for_a_committee() -> None:
         "We are 99% sure of it: the risk that the choice of these 60 hospitals misled us is at "
         "most 1%.",
         "It holds only if these hospitals and the new ones are drawn at random from the same kind, "
-        "if the model was not trained on any of them, and if the scores and the number of "
-        "hospitals were fixed before anyone looked at results. The model was trained on 27 other "
-        "hospitals (compared by name).",
+        "if their patients are sampled in the same way (all balanced by class, or none), if the "
+        "model was not trained on any of them, and if the scores and the number of hospitals were "
+        "fixed before anyone looked at results. The model was trained on 27 other hospitals "
+        "(compared by name).",
         "It does not hold\n"
         "- for each single hospital: up to 10% of them may be worse, and nobody knows which\n"
         "- for one class alone: a rare class may be missed far more often, even always\n"
+        "- for another mix of classes, such as the natural one after a calibration balanced by "
+        "class\n"
         "- for a part of the patients, such as one age group, or for one patient: 3% is a share of "
         "all patients of one hospital\n"
         "- for hospitals unlike these, or once their patients change\n"
         "- for another model, or once the model or its scores change",
         "A list with several labels leaves the choice to a person. An empty list is no all-clear: "
-        "no label was plausible enough, so treat it like a list of all labels.",
+        "no label scored high enough, which for probabilities means that the model is torn "
+        "between labels. Treat it like a list of all labels.",
     ]
 
 

@@ -293,9 +293,10 @@ def test_the_sentence_says_what_the_average_is_over() -> None:
         "With confidence 90% over the draw of the 60 calibration tasks and their examples, the "
         f"sets {{label: score >= -(quantile + {method.lambda_!r})}} miss the true label at most "
         "20% of the time on average over new tasks; this is no guarantee for each task; it holds "
-        "provided that tasks are drawn i.i.d. from one distribution, that no calibration task was "
-        "seen in training, and that the same fixed score function and quantile predictor are used "
-        "for all tasks."
+        "provided that tasks are drawn i.i.d. from one distribution, that calibration and new "
+        "examples are sampled in the same way (all balanced by class, or none), that no "
+        "calibration task was seen in training, and that the same fixed score function and "
+        "quantile predictor are used for all tasks."
     )
     assert method.split_ == Split(across=0.1, within=0.0)
     method.set_params(over="examples").calibrate(scores, tasks, np.zeros(60))

@@ -12,7 +12,9 @@ def test_the_sentence_over_tasks() -> None:
         "With confidence 99% over the draw of the 40 calibration tasks and their examples, the "
         "sets {label: score >= -(quantile + 0.25)} miss the true label at most 10% of the time on "
         "average over new tasks; this is no guarantee for each task; it holds provided that tasks "
-        "are drawn i.i.d. from one distribution, that no calibration task was seen in training, "
+        "are drawn i.i.d. from one distribution, that calibration and new examples are sampled in "
+        "the same way (all balanced by class, or none), that no calibration task was seen in "
+        "training, "
         "and that the same fixed score function and quantile predictor are used for all tasks."
     )
 

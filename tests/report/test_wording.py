@@ -57,6 +57,8 @@ def test_every_guarantee_has_assumptions_to_sign(predictor: Any) -> None:
     assert any("at random from the same kind" in statement for statement in statements)
     assert any("not trained on" in statement for statement in statements)
     assert any(statement.endswith(" in the data are right.") for statement in statements)
+    mixed = any("balanced by class" in statement for statement in statements)
+    assert mixed == ("balanced by class" in predictor.promise_)
 
 
 def test_what_is_on_record_stands_beside_the_assumption() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import InvalidInput
+from metapac import Context, InvalidInput
 from metapac.learners import CallableLearner, LogisticLearner, PrototypeLearner
 from metapac.scoring import fit_temperature, score_matrix, score_tasks
-from metapac.scoring.functions import ScoreFunction
+from metapac.scoring.functions import ScoreFunction, as_score_function
 from metapac.scoring.temperature import fingerprint
 from metapac.tasks import ClassPool, GroupPool, Task
 
@@ -73,7 +73,7 @@ def test_labels_absent_from_the_support_set_are_left_out() -> None:
 
 def test_the_name_of_the_score_is_kept() -> None:
     fitted = fit_temperature(PrototypeLearner(), tasks(1), score="margin")
-    assert str(fitted) == f"margin(temperature={fitted.temperature!r})"
+    assert str(fitted).startswith(f"margin(temperature={fitted.temperature!r}); fitted_on=")
     scores, _ = score_tasks(PrototypeLearner(), tasks(2), score=fitted)
     for task, part in zip(tasks(2), np.split(scores, 10), strict=True):
         matrix = score_matrix(PrototypeLearner(), task, score=fitted)
@@ -87,6 +87,12 @@ def test_tasks_that_were_fitted_on_are_not_calibrated_on() -> None:
     score_tasks(PrototypeLearner(), tasks(2), score=fitted)
     with pytest.raises(InvalidInput, match=r"temperature of score='prob.* fitted on task 'pool-3'"):
         score_tasks(PrototypeLearner(), [*tasks(2)[:3], tasks(1)[3]], score=fitted)
+    # Nor after a round trip through text, such as the command line or a promise file.
+    text = Context.from_json(Context(score=fitted).to_json()).score
+    again = as_score_function(text)
+    assert (again, again.fitted_on) == (fitted, fitted.fitted_on)
+    with pytest.raises(InvalidInput, match=r"temperature of score='prob[^+]* fitted on task"):
+        score_tasks(PrototypeLearner(), [tasks(1)[3]], score=text)
     # Positions and labels are those of other data: the pool is another one.
     other = ClassPool(X + 1, Y).tasks(10, **SHAPE, rng=1)
     score_tasks(PrototypeLearner(), other, score=fitted)

@@ -27,6 +27,7 @@ from metapac.tables.io.sources import open_source
 from metapac.tables.origins import add_origin, check_origin, read_origin
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+FITTED = "margin; fitted_on=0a+1b"
 SCORED = Provenance(model="ProtoNet 1", columns={"task": "task", "score": "score"})
 
 
@@ -202,6 +203,10 @@ def test_sites_of_one_model_make_a_promise_for_it(tmp_path: Path) -> None:
     assert combine_sites(sites, context=Context(model="ProtoNet 1")).context_.score == "margin"
     with pytest.raises(InvalidInput, match="model must be 'ProtoNet 1', which site 'site 0' names"):
         combine_sites(sites, context=Context(model="mine"))
+    fitted = write(tmp_path / "b.parquet", Provenance(model="ProtoNet 1", score=FITTED))
+    same = [*sites[1:], as_site(fitted, "site 0")]
+    assert same[-1].score == "margin"  # the site does not tell which tasks it fitted on
+    assert combine_sites(same, context=Context(score=FITTED)).context_.score == FITTED
     with pytest.raises(InvalidInput, match="score must be 'margin', which site 'site 0' names"):
         combine_sites(sites, context=Context(score="raw"))
 

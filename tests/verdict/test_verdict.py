@@ -248,6 +248,54 @@ def test_every_class_is_judged_at_its_share() -> None:
     assert neither.sentence().startswith("Cannot tell yet, for any class; the weakest ")
 
 
+@pytest.mark.parametrize("classes", [1, 2, 5, 10, 100])
+def test_as_many_tasks_show_that_it_holds_for_all_classes_as_for_one(classes: int) -> None:
+    for tasks, status in ((28, "cannot tell yet"), (29, "holds")):
+        verdict = judge_classes(
+            {f"c{i}": ([400] * tasks, [0] * tasks) for i in range(classes)}, **OPTIONS
+        )
+        assert (verdict.status, verdict.more_tasks) == (status, 29 - tasks)
+        assert f"{tasks} tasks" in verdict.sentence()
+        assert (verdict.p_holds <= 0.05) == (status == "holds")
+
+
+def test_a_class_alone_is_judged_at_its_share() -> None:
+    good = ([400] * 29, [0] * 29)
+    verdict = judge_classes({"no": good, "yes": good}, **OPTIONS)
+    assert {part.status for part in (verdict.by_class or {}).values()} == {"cannot tell yet"}
+    text = verdict.sentence()
+    assert text.startswith("Holds for every class; the weakest evidence is for class no: at least")
+    assert "'holds' with probability at most 5%." in text
+    assert text.endswith("Cannot tell yet for classes no, yes alone, at a share of the error.")
+
+
+@pytest.mark.parametrize("status", ["holds", "violated"])
+@pytest.mark.parametrize(("examples", "tasks", "epsilon", "alpha", "limit"), CASES[1::2])
+def test_the_verdict_on_all_classes_is_wrong_as_rarely_as_that_on_one(
+    status: str, examples: int, tasks: int, epsilon: float, alpha: float, limit: float
+) -> None:
+    # Worst case for "holds": one class is broken, the other surely found to hold. For "violated":
+    # both are at the limit, independently.
+    options = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
+    sizes = [examples] * tasks
+
+    def decide(misses: list[int]) -> str:
+        sure = ([50] * 20, [0] * 20)
+        return judge_classes({"a": (sizes, misses), "b": sure}, **options).status
+
+    def decide_alone(misses: list[int]) -> str:
+        verdict = judge_classes({"a": (sizes, misses), "b": (sizes, misses)}, **options)
+        return (verdict.by_class or {})["a"].status
+
+    def size(decide: Callable[[list[int]], str]) -> float:
+        at_epsilon = binomial(examples, epsilon)
+        rule: dict[str, Any] = {"at_epsilon": at_epsilon, "wrong_status": status}
+        return wrong(examples, tasks, alpha, **rule, decide=decide)
+
+    of_all = size(decide) if status == "holds" else 1 - (1 - size(decide_alone)) ** 2
+    assert of_all <= limit
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -178,4 +178,7 @@ def _print_summary(summary: SetSummary, *, has_classes: bool) -> None:
     if summary.full:
         print_line("All labels: the model cannot tell. Decide without it.")
     if summary.empty:
-        print_line("Empty: no label is plausible enough. Let a person look at these first.")
+        print_line(
+            "Empty: no label scored high enough; with probabilities, the model is torn between "
+            "labels. Treat these sets as all labels."
+        )

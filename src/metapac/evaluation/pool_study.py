@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from metapac._types import Floats, Progress, Seed, ignore_progress
+from metapac._visible import name_score
 from metapac._warnings import warn
 from metapac.evaluation.descriptions import describe_learner, describe_pool
 from metapac.evaluation.draws import Draw, ScoredTask
@@ -372,7 +373,7 @@ class PoolStudy:
             "tasks": self.tasks,
             "tests": self.tests,
             "distinct": self.distinct,
-            "score": None if self.score is None else str(self.score),
+            "score": None if self.score is None else name_score(self.score),
             "notes": list(self.notes),
         }
 

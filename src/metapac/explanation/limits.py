@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from metapac import context
     from metapac.guarantee import Guarantee
 
-_CLASS_LIMIT = "for one class alone: a rare class may be missed far more often, even always"
+_CLASS_LIMITS = (
+    "for one class alone: a rare class may be missed far more often, even always",
+    "for another mix of classes, such as the natural one after a calibration balanced by class",
+)
 
 
 def list_limits(words: Words, limits: Sequence[str]) -> str:
@@ -66,7 +69,7 @@ def find_limits(
         limits = [f"for each single {words.unit}: {each}"]
         share = f"the shares are those of all {words.examples} of one class and {words.unit}"
     else:
-        limits += [] if is_interval else [_CLASS_LIMIT]
+        limits += () if is_interval else _CLASS_LIMITS
         share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
     limits.append(_describe_part_limit(words, share))
     return limits + _find_size_limits(words, g, rules[0].left_out)
@@ -101,7 +104,7 @@ def find_pooled_limits(words: Words, epsilon: float, worse: str) -> list[str]:
     """
     share = f"{percent(epsilon)} is a share of all {words.examples}"
     part = _describe_part_limit(words, share)
-    return [f"for any one {words.unit}: {worse}", _CLASS_LIMIT, part]
+    return [f"for any one {words.unit}: {worse}", *_CLASS_LIMITS, part]
 
 
 def _describe_part_limit(words: Words, share: str) -> str:

@@ -16,7 +16,7 @@ from metapac.explanation.rules import (
     describe_lists,
 )
 from metapac.explanation.words import Words
-from metapac.sentences import percent
+from metapac.sentences import BALANCED, percent
 
 if TYPE_CHECKING:
     from metapac import context
@@ -26,7 +26,8 @@ _SHOWN = 20  # classes listed in an explanation
 
 _USE = (
     "A list with several labels leaves the choice to a person. An empty list is no all-clear: no "
-    "label was plausible enough, so treat it like a list of all labels."
+    "label scored high enough, which for probabilities means that the model is torn between "
+    "labels. Treat it like a list of all labels."
 )
 
 _USE_INTERVAL = (
@@ -84,7 +85,7 @@ def explain_guarantee(
         f"{_basis(words, tasks, rules)} {sets}",
         _claim(words, g, rules, is_interval=is_interval, cluster=cluster),
         f"{_confidence(g.delta, these, drawn.units)} {pool}".rstrip(),
-        _conditions(words, tasks, about, drawn),
+        _conditions(words, tasks, about, drawn, is_average=not (g.per_class or is_interval)),
         list_limits(words, limits),
         _USE_INTERVAL if is_interval else _USE,
     )
@@ -267,15 +268,21 @@ def _confidence(delta: float | None, drawn: str, plural: str) -> str:
 
 
 def _conditions(
-    words: Words, tasks: int, about: context.Context, drawn: Words | None = None
+    words: Words,
+    tasks: int,
+    about: context.Context,
+    drawn: Words | None = None,
+    *,
+    is_average: bool = True,
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     drawn = drawn or words
     these = _these(drawn.unit if tasks == 1 else drawn.units, tasks)
     text = (
-        f"It holds only if {these} and the new ones are drawn at random from the same kind, if the "
-        "model was not trained on any of them, and if the scores and the number of "
-        f"{drawn.units} were fixed before anyone looked at results."
+        f"It holds only if {these} and the new ones are drawn at random from the same kind, if "
+        f"their {words.examples} are sampled in the same way{BALANCED * is_average}, if the model "
+        f"was not trained on any of them, and if the scores and the number of {drawn.units} were "
+        "fixed before anyone looked at results."
     )
     if about.trained_on is None:
         if about.training is not None:

@@ -7,7 +7,7 @@ import numpy as np
 from metapac import shortage
 from metapac.exceptions import Message
 from metapac.meta_cp.corrections import find_correction
-from metapac.sentences import percent
+from metapac.sentences import BALANCED, SAMPLED, percent
 
 
 def describe_guarantee(
@@ -45,8 +45,8 @@ def describe_guarantee(
     return (
         f"With confidence {percent(delta, complement=True)} over the draw of {claim}; this is no "
         "guarantee for each task; it holds provided that tasks are drawn i.i.d. from one "
-        "distribution, that no calibration task was seen in training, and that the same fixed "
-        "score function and quantile predictor are used for all tasks."
+        f"distribution, {SAMPLED}{BALANCED}, that no calibration task was seen in training, and "
+        "that the same fixed score function and quantile predictor are used for all tasks."
     )
 
 

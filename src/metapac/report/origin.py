@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from metapac._types import PathLike
 from metapac._version import __version__
+from metapac._visible import name_score
 from metapac.context import Context
 
 _FILES = 20  # listed one by one
@@ -117,7 +118,10 @@ def _describe_scores(name: str, path: Path) -> list[Fact]:
     found = read_provenance(path)
     if found is None:
         return []
-    facts = [Fact(f"{name}: model", found.model), Fact(f"{name}: score function", found.score)]
+    facts = [
+        Fact(f"{name}: model", found.model),
+        Fact(f"{name}: score function", name_score(found.score)),
+    ]
     return facts + [
         Fact(f"{name}: {key.replace('_', ' ')}", str(value)) for key, value in found.details.items()
     ]

@@ -14,7 +14,7 @@ from metapac.calibration import PS, MetaPS
 from metapac.context import Context
 from metapac.explanation.words import Words
 from metapac.outcome import UNKNOWN
-from metapac.sentences import percent
+from metapac.sentences import BALANCED, percent
 
 NOT_ON_RECORD = "Not on record."
 
@@ -124,11 +124,17 @@ def _assume_examples(promise: PS, words: Words) -> list[Assumption]:
 def _assume_tasks(promise: Any, words: Words) -> list[Assumption]:
     """Return what a guarantee for new tasks assumes."""
     about, units, least = promise.context_, words.units, getattr(promise, "min_examples", 0)
+    has_classes = "prediction" not in (getattr(promise, "columns_", None) or {})
+    is_average = has_classes and not getattr(promise, "per_class", False)
     found = [
         Assumption(_describe_draw(promise, words), _describe_sizes(promise, words)),
         Assumption(
             f"Within each {words.unit}, the {words.examples} come at random, one independently of "
             "the other."
+        ),
+        Assumption(
+            f"The {words.examples} of new {units} are sampled like those calibrated on"
+            f"{BALANCED * is_average}."
         ),
         Assumption(
             f"The model was not trained on any of these {units}.",

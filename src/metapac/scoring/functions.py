@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac._checks import check_one_of
 from metapac._types import Counts, Doubles, Floats
+from metapac._visible import FITTED_ON
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.scoring._bounds import (
     LOWER,
@@ -73,8 +74,8 @@ class ScoreFunction:
     [[0.2, -0.2, -0.3]]
     >>> ScoreFunction("cumulative")(probabilities).round(6).tolist()
     [[1.0, 0.5, 0.2]]
-    >>> str(ScoreFunction("margin", temperature=1.5))
-    'margin(temperature=1.5)'
+    >>> str(ScoreFunction("margin", temperature=1.5, fitted_on=frozenset(["0a", "1b"])))
+    'margin(temperature=1.5); fitted_on=0a+1b'
     """
 
     name: str = "probability"
@@ -96,9 +97,10 @@ class ScoreFunction:
             )
 
     def __str__(self) -> str:
+        fitted_on = FITTED_ON + "+".join(sorted(self.fitted_on)) if self.fitted_on else ""
         if self.temperature == 1:
-            return self.name
-        return f"{self.name}(temperature={float(self.temperature)!r})"
+            return self.name + fitted_on
+        return f"{self.name}(temperature={float(self.temperature)!r}){fitted_on}"
 
     def __call__(self, outputs: ArrayLike, kind: str = "probabilities") -> Floats:
         """Return the score of each label for each example, to make sets from.
@@ -319,11 +321,15 @@ def as_score_function(
 
 def _parse(text: Any) -> ScoreFunction:
     """Return the score function that ``str`` wrote."""
-    found = _TEXT.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    if not isinstance(text, str):
         return ScoreFunction(text)
+    computed, _, tasks = text.partition(FITTED_ON)
+    fitted_on = frozenset(tasks.split("+")) - {""}
+    found = _TEXT.fullmatch(computed)
+    if found is None:
+        return ScoreFunction(computed, fitted_on=fitted_on)
     try:
-        return ScoreFunction(found[1], float(found[2]))
+        return ScoreFunction(found[1], float(found[2]), fitted_on)
     except ValueError:
         raise InvalidInput(
             "{} must have a positive temperature, got {!r}.", Parameter("score"), text

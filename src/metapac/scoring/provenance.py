@@ -15,6 +15,7 @@ from typing import Any
 
 from metapac import _document, _files, _optional
 from metapac._types import PathLike
+from metapac._visible import name_score
 from metapac.exceptions import InvalidInput
 
 FORMAT = _document.Format(
@@ -215,10 +216,10 @@ def _parse_options(model: str) -> tuple[str, dict[str, str]]:
 
 
 def _identity(provenance: Provenance | None) -> Any:
-    return provenance and (provenance.model, provenance.score, dict(provenance.columns))
+    return provenance and (provenance.model, name_score(provenance.score), dict(provenance.columns))
 
 
 def _describe(provenance: Provenance | None) -> str:
     if provenance is None:
         return "an unknown model"
-    return f"{provenance.model!r} ({provenance.score})"
+    return f"{provenance.model!r} ({name_score(provenance.score)})"

@@ -9,6 +9,7 @@ import numpy as np
 
 from metapac import _ids
 from metapac._types import Array, Floats, PathLike, Progress, ignore_progress
+from metapac._visible import name_score
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.learners.protocols import Learner, adapt_learner
 from metapac.scoring.functions import ScoreFunction, as_score_function
@@ -268,7 +269,7 @@ def _check_task(task: Task, seen: Any, function: ScoreFunction) -> None:
         raise InvalidInput(
             "the temperature of {} was fitted on task {!r}, so its scores are too good to "
             "calibrate on. Fit it on validation tasks.",
-            Parameter("score", str(function)),
+            Parameter("score", name_score(function)),
             task.name,
         )
 

@@ -28,7 +28,7 @@ def fit_temperature(
     The temperature minimises the cross-entropy of the queries. It is fitted to labels, so the
     tasks, and others with the same examples, must not be used for calibration.
     `metapac.scoring.score_tasks` refuses these very tasks; it does not notice the same examples in
-    another order or in other tasks, nor a temperature that is passed on as a number or as text.
+    another order or in other tasks, nor a temperature that is passed on as a number.
 
     Parameters
     ----------

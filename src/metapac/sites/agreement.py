@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from metapac import _checks, _scores
+from metapac._visible import name_score
 from metapac._warnings import warn
 from metapac.context import Context
 from metapac.exceptions import InvalidInput, Message, Parameter
@@ -145,14 +146,14 @@ def add_origin(named: list[_Named], context: Context) -> Context:
         stated = [(where, value) for where, site in named if (value := getattr(site, key))]
         if stated:
             _check_one_origin(key, stated, getattr(context, key))
-            context = replace(context, **{key: stated[0][1]})
+            context = replace(context, **{key: getattr(context, key) or stated[0][1]})
     _warn_of_unnamed_models([site for _where, site in named])
     return context
 
 
 def _check_one_origin(key: str, stated: list[tuple[str, str]], given: str | None) -> None:
     """Raise InvalidInput if sites, or the first of them and the context, name different ones."""
-    (first_where, first), *others = stated
+    (first_where, first), *others = [(where, name_score(value)) for where, value in stated]
     for where, other in others:
         if other != first:
             raise InvalidInput(
@@ -160,7 +161,7 @@ def _check_one_origin(key: str, stated: list[tuple[str, str]], given: str | None
                 "the same at every site.",
                 *(where, _ORIGINS[key], other, first_where, first),
             )
-    if given not in (None, first):
+    if given is not None and name_score(given) != first:
         raise InvalidInput(
             "{} must be {!r}, which {} names as the {} of its scores, got {!r}. Leave it out.",
             *(Parameter(key), first, first_where, _ORIGINS[key], given),

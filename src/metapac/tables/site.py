@@ -8,6 +8,7 @@ from typing import Any
 
 from metapac._checks import reject_foreign_keywords
 from metapac._types import Progress
+from metapac._visible import name_score
 from metapac.context import Context
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Epsilon, Guarantee, Split
@@ -163,5 +164,5 @@ def site_table(
             opened, used, guarantee, progress, id=id, allow=allow
         )
     site = Site.from_evidence(name.strip(), guarantee, evidence)
-    score_name = None if origin.score is None else str(origin.score)
+    score_name = None if origin.score is None else name_score(origin.score)
     return replace(site, model=origin.model, score=score_name)

@@ -54,6 +54,8 @@ class Verdict:
         Counts of tasks, or of examples, that the verdict rests on.
     by_class : mapping from class to Verdict, or None
         With a guarantee per class, the verdict of each class, at its share of ``false_alarm``.
+    holds_at : float or None
+        Level of "holds" if it is not ``false_alarm``.
     unit, example : str
         What a task and an example are called in ``sentence``.
     trivial : str
@@ -66,6 +68,7 @@ class Verdict:
     false_alarm: float
     evidence: Evidence
     by_class: Mapping[Any, Verdict] | None = None
+    holds_at: float | None = None
     unit: str = "task"
     example: str = "example"
     trivial: str = ""
@@ -86,22 +89,31 @@ class Verdict:
         return self.evidence.flagged
 
     @cached_property
+    def together(self) -> Mapping[Any, Verdict]:
+        """What each class adds to the verdict on all: "holds" at ``false_alarm``, not at a share.
+
+        If the guarantee is broken, it is broken for one class, and "holds" needs all of them.
+        """
+        parts = (self.by_class or {}).items()
+        return {name: replace(part, holds_at=self.false_alarm) for name, part in parts}
+
+    @cached_property
     def status(self) -> str:
         """The verdict in a word."""
         if self.by_class is not None:
-            found = {part.status for part in self.by_class.values()}
+            found = {part.status for part in self.together.values()}
             return next((s for s in (VIOLATED, UNDECIDED) if s in found), HOLDS)
         if self.evidence.rejects_truth(self._share, self.false_alarm):
             return VIOLATED
-        return HOLDS if self.evidence.rejects_breach(self._share, self.false_alarm) else UNDECIDED
+        level = self.holds_at or self.false_alarm
+        return HOLDS if self.evidence.rejects_breach(self._share, level) else UNDECIDED
 
     @cached_property
     def p_holds(self) -> float:
-        """p-value against "the guarantee is broken"; of all classes, the largest times them."""
+        """p-value against "the guarantee is broken"; of all classes, the largest."""
         if self.by_class is None:
             return self.evidence.p_holds(self._share)
-        parts = [part.p_holds for part in self.by_class.values()]
-        return min(1.0, len(parts) * max(parts))
+        return max(part.p_holds for part in self.by_class.values())
 
     @cached_property
     def p_violated(self) -> float:
@@ -130,7 +142,7 @@ class Verdict:
         10,000 tasks in total would do. For all classes together, the largest number of any class.
         """
         if self.by_class is not None:
-            needs = [part.more_tasks for part in self.by_class.values()]
+            needs = [part.more_tasks for part in self.together.values()]
             known = [need for need in needs if need is not None]
             return max(known, default=0) if len(known) == len(needs) else None
         if self.status != UNDECIDED:
@@ -153,10 +165,9 @@ class Verdict:
     def _settles(self, tasks: int) -> bool:
         if not self.tasks:
             return False
-        more = self.evidence.scaled(tasks)
-        return any(
-            rejects(self._share, self.false_alarm)
-            for rejects in (more.rejects_breach, more.rejects_truth)
+        more, level = self.evidence.scaled(tasks), self.holds_at or self.false_alarm
+        return more.rejects_breach(self._share, level) or more.rejects_truth(
+            self._share, self.false_alarm
         )
 
     @property
@@ -295,7 +306,8 @@ def judge_classes(
     delta : float or None
         Failure probability of the guarantee, or None for a guarantee in expectation.
     false_alarm : float, default 0.05
-        Probability that any of the verdicts is wrong; each class gets an equal share.
+        Probability that the verdict on all classes is wrong; and that any verdict on a class is,
+        each of which gets an equal share.
 
     Returns
     -------

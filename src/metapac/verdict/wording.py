@@ -93,7 +93,7 @@ def _claim_holds(verdict: Verdict, words: _Words) -> str:
     return (
         f"{_goal(verdict, words)}, {_source(verdict, words, verdict.p_holds)}. If this were "
         f"false, the verdict would be 'holds' with probability at most "
-        f"{_at_most(verdict.false_alarm)}."
+        f"{_at_most(verdict.holds_at or verdict.false_alarm)}."
     )
 
 
@@ -172,6 +172,9 @@ def _outlook(verdict: Verdict, words: _Words) -> str:
 
 def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: _Words) -> str:
     by_status = {status: [n for n in parts if parts[n].status == status] for status in _ORDER}
+    alone = ""
+    if verdict.status == HOLDS:  # for all classes, and for some of them perhaps not alone
+        by_status[HOLDS], alone = [*parts], " alone, at a share of the error"
     start = f"{verdict.status.capitalize()} for " + _name_classes(by_status[verdict.status])
     if len(by_status[verdict.status]) == len(parts):
         every = ", for any class" if verdict.status == UNDECIDED else " for every class"
@@ -180,9 +183,9 @@ def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: _Wo
     if len(by_status[verdict.status]) > 1:
         start += f"; the {kind} evidence is for class {shown}"
     words = words._replace(of_class=f" on class {shown}")
-    text = f"{start}: {_describe(parts[shown], words)}"
+    text = f"{start}: {_describe(verdict.together[shown], words)}"
     others = [
-        f"{status.capitalize()} for {_name_classes(names)}."
+        f"{status.capitalize()} for {_name_classes(names)}{alone}."
         for status, names in by_status.items()
         if names and status != verdict.status
     ]
