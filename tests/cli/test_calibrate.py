@@ -18,6 +18,7 @@ from tests.helpers.commands import (
     CLASSES,
     LEVELS,
     PER_CLASS,
+    as_new,
     calibrate_csv,
     calibrate_frame,
     calibrate_frame_by_class,
@@ -250,7 +251,7 @@ def test_in_expectation_and_large_tasks_only(
     text = " ".join(result.stdout.split())
     assert "1 task with fewer than 60 examples left out" in text
     assert "On average over the draw of the 29 calibration tasks" in text
-    few.assign(site="new " + few.site).to_parquet(tmp_path / "new.parquet")
+    as_new(few).to_parquet(tmp_path / "new.parquet")
     words = ["evaluate", tmp_path / "p.json", tmp_path / "new.parquet"]
     printed = metapac(*words).stdout
     assert "Judged: tasks with at least 60 examples." in printed

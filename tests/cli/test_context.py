@@ -10,7 +10,7 @@ import pytest
 
 from metapac import load
 from metapac.pilot import Exploration
-from tests.helpers.commands import LEVELS, metapac
+from tests.helpers.commands import LEVELS, as_new, metapac
 
 
 @pytest.fixture(params=["calibrate", "combine"])
@@ -94,7 +94,7 @@ def test_another_model_is_refused(
     command: list[object], use: str, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     new = tmp_path / "new.parquet"
-    frame.assign(site="new " + frame.site).to_parquet(new)
+    as_new(frame).to_parquet(new)
     assert metapac(*command, "--model", "triage 3.1").exit_code == 0
     words = [use, tmp_path / "promise.json", new, "--label", "y", "--task", "site"]
     words = words[:3] if use == "predict" else words

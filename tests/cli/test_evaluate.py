@@ -17,6 +17,7 @@ from metapac import Context, load
 from tests.helpers.commands import (
     CLASSES,
     PER_CLASS,
+    as_new,
     calibrate_frame_by_class,
     metapac,
 )
@@ -26,15 +27,15 @@ LEVELS = ["--epsilon", "0.1", "--alpha", "0.3", "--delta", "0.1"]
 
 @pytest.fixture(scope="module")
 def new_table(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same examples at sites with other names."""
+    """Nearly the same examples at other sites."""
     path = tmp_path_factory.mktemp("new") / "new.parquet"
-    frame.assign(site=frame.site.str.replace("site", "new")).to_parquet(path)
+    as_new(frame).assign(site=frame.site.str.replace("site", "new")).to_parquet(path)
     return path
 
 
 def rare(sites: list[str], *, spread: float = 0.3) -> pd.DataFrame:
     """Two hundred examples of each site, five percent of them "yes", whose scores are too low."""
-    rng = np.random.default_rng(len(sites))
+    rng = np.random.default_rng([len(sites), sites[0].startswith("new")])
     y = np.tile(np.arange(200) < 10, len(sites))
     p_yes = rng.uniform(0, spread, len(y))
     columns = {"site": np.repeat(sites, 200), "y": np.where(y, "yes", "no")}
@@ -189,12 +190,12 @@ def test_calibration_tasks_are_named_and_left_out(
     assert "pass --allow overlap" in old.stderr
     allowed = metapac("evaluate", promise, write(frame, tmp_path), "--allow", "overlap", "--json")
     assert json.loads(allowed.stdout)["tasks"] == 30
-    some = frame.assign(site=frame.site.where(frame.site < "site 02", "new " + frame.site))
+    some = as_new(frame).assign(site=frame.site.where(frame.site < "site 02", "new " + frame.site))
     result = metapac("evaluate", promise, write(some, tmp_path))
     assert "2 tasks calibrated on, so not counted here: site 00, site 01." in result.stdout
     machine = json.loads(metapac("evaluate", promise, write(some, tmp_path), "--json").stdout)
     assert (machine["tasks"], machine["overlap"]) == (28, ["site 00", "site 01"])
-    one = frame.assign(site=frame.site.where(frame.site < "site 01", "new " + frame.site))
+    one = as_new(frame).assign(site=frame.site.where(frame.site < "site 01", "new " + frame.site))
     assert "1 task calibrated on" in metapac("evaluate", promise, write(one, tmp_path)).stdout
 
 
@@ -276,7 +277,7 @@ def test_training_and_pilot_tasks_are_not_new(
     predictor = load(promise)
     predictor.context_ = Context(trained_on=["new site 00"], pilot=["new site 01"])
     predictor.save(tmp_path / "named.json")
-    new = write(frame.assign(site="new " + frame.site), tmp_path)
+    new = write(as_new(frame), tmp_path)
     text = metapac("evaluate", tmp_path / "named.json", new).stdout
     assert "1 task trained on, so not counted here: new site 00." in text
     assert "1 task explored as a pilot, so not counted here: new site 01." in text

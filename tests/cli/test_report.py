@@ -13,7 +13,7 @@ import pytest
 from rich.progress import Progress
 
 from metapac.scoring.provenance import Provenance, write_scores
-from tests.helpers.commands import LEVELS, metapac
+from tests.helpers.commands import LEVELS, as_new, metapac
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def old(table: Path) -> Path:
 @pytest.fixture(scope="module")
 def new(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("new") / "new.parquet"
-    frame.assign(site="new " + frame.site).to_parquet(path)
+    as_new(frame).to_parquet(path)
     return path
 
 
@@ -55,7 +55,7 @@ def test_a_report_from_tables(by_label: Path, old: Path, new: Path, tmp_path: Pa
 def test_clusters(frame: pd.DataFrame, tmp_path: Path) -> None:
     owners = {site: i // 2 for i, site in enumerate(frame.site.unique())}
     frame = frame.assign(owner=frame.site.map(owners))
-    new = frame.assign(site="new " + frame.site, group=frame.owner + 1000)
+    new = as_new(frame).assign(group=frame.owner + 1000)
     frame.to_parquet(tmp_path / "old.parquet")
     new.drop(columns="owner").to_parquet(tmp_path / "new.parquet")
     promise, output = tmp_path / "promise.json", tmp_path / "report.html"
@@ -123,7 +123,7 @@ def test_calibration_scores_alone_give_the_control(
 
 def test_tables_of_text_are_read_alike(by_label: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
     plain = frame.drop(columns="probs")
-    for name, table in (("old", plain), ("new", plain.assign(site="new " + plain.site))):
+    for name, table in (("old", plain), ("new", as_new(plain))):
         table.to_csv(tmp_path / f"{name}.csv", sep=";", decimal=",", index=False)
     words = ["--separator", ";", "--decimal", ",", "--calibration", tmp_path / "old.csv"]
     output = tmp_path / "report.html"

@@ -46,7 +46,7 @@ def test_intervals_are_spoken_of_as_the_explanation_does(
 ) -> None:
     names: dict[str, Any] = {"task": "site", "prediction": "predicted", "y": "true", "scale": scale}
     promise = calibrate_table(numbers, **names, epsilon=0.2, alpha=0.2, delta=0.1)
-    new = numbers.assign(site="new " + numbers.site)
+    new = numbers.assign(site="new " + numbers.site, true=numbers.true + 1e-4)
     with open_source(numbers) as old, open_source(new) as table:
         data = Tabled(table, {})
         evaluation = data.evaluate(promise, false_alarm=0.05, allow=())
