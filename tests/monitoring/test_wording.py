@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS, Monitor
-from metapac.monitoring.betting import exceeds, is_within
+from metapac.monitoring.betting import Watch, exceeds, is_within
 from metapac.monitoring.wording import format_wealth
 from tests.monitoring.conftest import LEVELS, draw
 
@@ -131,6 +131,12 @@ def test_classes(by_class: MetaPS) -> None:
     quiet = Monitor(by_class)
     quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
     assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
+    small = Monitor(by_class)
+    small.add(np.full(80, 0.9), np.repeat(np.arange(10), 8), np.tile(["no"] * 7 + ["yes"], 10))
+    assert small.sentence().startswith(
+        "No alarm yet, but tasks this small cannot tell: even if every one missed 40% of a class, "
+    )
+    assert small.power() == Watch(0.2, 0.2, 0.005).find_power([1])  # of the rarer class
 
 
 def test_a_guarantee_in_expectation_is_not_refuted_by_one_calibration() -> None:
