@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import grouping
+from metapac.binomial import allowed_errors_in_task
 from metapac.grouping import group, group_by_class, task_thresholds
+from metapac.guarantee import JOINT_LEVELS
 
 rows = st.lists(
     st.tuples(
@@ -65,6 +67,27 @@ def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(grouping, "_BLOCK", 20)
     for one, other in zip(whole, task_thresholds(grouped, ranks), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", ["calibrated", "wide"])
+def test_ranks_of_large_groups(dtype: Any, spread: str) -> None:
+    """NumPy's selection sorts small rows wholly, so only large ones show what it leaves unsorted.
+
+    How large depends on the processor: about 20,000 scores if ranks lie close together, as those
+    of a calibration do, and fewer if they are wide apart.
+    """
+    rng, sizes = np.random.default_rng(0), np.array([20_000, 20_000, 20_001, 50_000])
+    scores = rng.normal(size=sizes.sum()).astype(dtype)
+    grouped = group(scores, np.repeat(np.arange(4), sizes))
+    ranks = np.sort(rng.integers(0, sizes[:, None], (4, 13)), axis=1)
+    if spread == "calibrated":
+        ranks = np.stack([allowed_errors_in_task(sizes, 0.1, t) for t in JOINT_LEVELS], axis=1)
+    result, lowest = task_thresholds(grouped, ranks)
+    for i, part in enumerate(np.split(scores, np.cumsum(sizes)[:-1])):
+        ordered = np.sort(part)
+        assert lowest[i] == ordered[0]
+        np.testing.assert_array_equal(result[i], ordered[ranks[i]])
 
 
 def test_scores_are_not_changed() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,6 +46,23 @@ def test_the_worst_tasks_have_the_strongest_evidence() -> None:
         "low": 0,
         "high": 1.0,
     }
+
+
+def test_the_rows_of_many_tasks_convert_each_name_once() -> None:
+    converted = []
+
+    class Names(np.ndarray[Any, Any]):
+        def tolist(self) -> Any:
+            converted.append(self.size)
+            return super().tolist()
+
+    promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+    tasks, scores = np.repeat(np.arange(500), 4), np.arange(2000) % 7 / 6
+    evaluation = evaluate(promise, scores, tasks)
+    named = replace(evaluation, tasks=evaluation.tasks.view(Names))
+    assert named.worst(500) == evaluation.worst(500)
+    assert sorted(row["task"] for row in named.worst(500)) == list(range(500))
+    assert sum(converted) == 1000  # not 500 * 500 for each of the two calls
 
 
 def test_the_frame_and_the_figure(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def test_months_until_an_alarm(folder: Path, tmp_path: Path) -> None:
     first = watch(folder, "january", state, "--plot", figure)
     assert first.exit_code == 0, first.output
     text = words_of(first.stdout)
-    assert text.startswith("No alarm yet. In january 0 of 12 hospitals are above 10% (95%")
+    assert text.startswith("No alarm yet, which does not show that the guarantee holds: with ")
+    assert " In january 0 of 12 hospitals are above 10% (95%" in text
     assert "12 hospitals counted." in first.stdout
     assert f"state written to {state} figure written to {figure}" in text
     assert figure.stat().st_size > 5000
@@ -157,6 +158,9 @@ def test_json(folder: Path, tmp_path: Path) -> None:
     assert facts["limit"] == 100
     assert facts["known"] == facts["overlap"] == []
     assert facts["by_class"] is None
+    power = monitor.power()
+    assert power is not None
+    assert facts["power"] == power._asdict() | {"can_tell": True}
     assert facts["state"] == str(state)
 
 
@@ -286,7 +290,7 @@ def test_an_alarm_is_not_lost_with_the_figure(
         assert "figure.png: No space left on device" in words_of(result.stderr)
     quiet = watch(folder, "january", tmp_path / "q.json", "--plot", tmp_path / "figure.png")
     assert quiet.exit_code == 2
-    assert "No alarm yet." in quiet.stdout
+    assert "No alarm yet" in quiet.stdout
 
 
 def test_bounds_that_cross_are_no_range(folder: Path, tmp_path: Path) -> None:

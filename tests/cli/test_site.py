@@ -54,6 +54,24 @@ def test_a_site_with_too_few_examples(tmp_path: Path) -> None:
     assert "--name must be a non-empty string, unique among sites" in blank.stderr
 
 
+@pytest.mark.parametrize("levels", [("1e-20", "0.1"), ("1e-17", "none")])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_levels_that_no_site_can_reach_write_nothing(
+    tmp_path: Path, levels: tuple[str, str], more: list[str]
+) -> None:
+    scores, output = tmp_path / "a.csv", tmp_path / "a.json"
+    scores.write_text("true\n" + "0.5\n" * 30)
+    words = ["site", scores, "--name", "a", "--score", "true", "--alpha", "0.1", "-o", output]
+    words += ["--epsilon", levels[0], "--delta", levels[1], *more]
+    for earlier in (None, b"an earlier file"):
+        if earlier is not None:
+            output.write_bytes(earlier)
+        result = metapac(*words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "needs more than 10**9 examples" in " ".join(result.stderr.split())
+        assert (output.read_bytes() if output.exists() else None) == earlier
+
+
 @pytest.mark.parametrize("split", ["joint", "tight"])
 def test_sites_with_a_guarantee_for_each_class(
     ten_sites: pd.DataFrame, tmp_path: Path, split: str

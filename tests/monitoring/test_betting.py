@@ -295,3 +295,41 @@ def test_the_best_level_is_close_to_the_best_bet(examples: int, rate: float, bad
 def test_reaching_a_limit_leaves_room_for_rounding() -> None:
     assert not reaches(100.0, 100.0)
     assert reaches(100.001, 100.0)
+
+
+def reaches_limit(m: int, rate: float, *, epsilon: float, alpha: float) -> bool:
+    """Whether 1,000 tasks raise an alarm whose misses are evenly spread over the quantiles."""
+    bets = Bets(alpha, [alpha])
+    misses = stats.binom.ppf(np.arange(1, 1001) * (math.sqrt(5) - 1) / 2 % 1, m, min(rate, 1))
+    for missed in misses.astype(int).tolist():
+        bets.settle(exceeds(m, missed, epsilon, bets.levels))
+        if bets.wealth[0] >= 100:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "alpha", "m"),
+    [(0.1, 0.1, 8), (0.1, 0.1, 30), (0.2, 0.2, 25), (0.05, 0.1, 20), (0.01, 0.05, 30)],
+)
+def test_the_power_of_tasks_of_one_size(epsilon: float, alpha: float, m: int) -> None:
+    power = Watch(epsilon, alpha, 0.01).find_power([m] * 3)
+    assert power.miss_rate == 2 * epsilon
+    assert power.reach is not None
+    assert reaches_limit(m, power.reach, epsilon=epsilon, alpha=alpha)
+    assert not reaches_limit(m, 0.85 * power.reach, epsilon=epsilon, alpha=alpha)
+    assert power.can_tell == reaches_limit(m, 2 * epsilon, epsilon=epsilon, alpha=alpha)
+    assert power.can_tell == (power.examples is None)
+    if power.examples is not None:
+        assert power.examples > m
+        assert reaches_limit(power.examples, 2 * epsilon, epsilon=epsilon, alpha=alpha)
+        assert not reaches_limit(power.examples - 1, 2 * epsilon, epsilon=epsilon, alpha=alpha)
+
+
+def test_the_power_of_extreme_tasks() -> None:
+    mixed = Watch(0.1, 0.1, 0.01).find_power([1] * 50 + [200] * 50)
+    assert mixed.can_tell  # half of them shown is enough
+    nothing = Watch(0.1, 0.1, 0.01).find_power([1])
+    assert (nothing.reach, nothing.can_tell) == (None, False)
+    assert Watch(1e-9, 0.1, 0.01).find_power([1]).examples is None  # takes more than a million
+    assert Watch(0.6, 0.1, 0.01).find_power([30]).miss_rate == 1.0

@@ -6,18 +6,23 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS, Monitor
-from metapac.monitoring.betting import exceeds, is_within
+from metapac.monitoring.betting import Watch, exceeds, is_within
 from metapac.monitoring.wording import format_wealth
 from tests.monitoring.conftest import LEVELS, draw
 
 SHARE = "If it has been the same throughout, the share of new clinics above 10% is"
+QUIET = (
+    "which does not show that the guarantee holds: with clinics like these, an alarm within 1,000 "
+    "takes a miss rate of about"
+)
 ENDS = "(each end with confidence 99%, at all times at once)."
 
 
 def test_no_tasks(promise: MetaPS) -> None:
     assert Monitor(promise).sentence() == (
         "No alarm yet. After 0 clinics, the wealth of the bets against the guarantee is 1; it "
-        f"began at 1, and there is an alarm at 100. {SHARE} between 0% and 100% {ENDS}"
+        "began at 1, falls unless clinics are shown to be above 10%, and raises an alarm at 100. "
+        f"{SHARE} between 0% and 100% {ENDS}"
     )
 
 
@@ -28,15 +33,38 @@ def test_a_bad_month_leads(promise: MetaPS) -> None:
     monitor.add(scores, np.repeat([f"b{i}" for i in range(10)], 100), batch="february")
     assert sum(step.violated for step in monitor.course[30:]) == 3
     assert monitor.sentence().startswith(
-        "No alarm yet. In february 3 of 10 clinics are above 10% (95% confidence, each clinic "
-        "alone); the guarantee allows about 2. After 40 clinics, the wealth of the bets against "
-        "the guarantee is 0."
+        f"No alarm yet, {QUIET} 13% at every one. In february 3 of 10 clinics are above 10% (95% "
+        "confidence, each clinic alone); the guarantee allows about 2. After 40 clinics, the "
+        "wealth of the bets against the guarantee is 0."
     )
-    alone = Monitor(promise)
-    alone.add(np.zeros(100), ["one"] * 100)
-    assert alone.sentence().startswith(
-        "No alarm yet. So far 1 of 1 clinic is above 10% (95% confidence, each clinic alone); the "
-        "guarantee allows few. After 1 clinic, the wealth"
+
+
+@pytest.mark.parametrize(("tasks", "allowed"), [(1, "less than 1"), (3, "about 1"), (8, "about 2")])
+def test_what_is_allowed_is_a_number(promise: MetaPS, tasks: int, allowed: str) -> None:
+    monitor = Monitor(promise)
+    scores = np.concatenate([np.zeros(100), np.full(100 * (tasks - 1), 0.9)])
+    monitor.add(scores, np.repeat([f"new {i}" for i in range(tasks)], 100))
+    assert f"; the guarantee allows {allowed}. After {tasks} " in monitor.sentence()
+
+
+def test_small_tasks_that_are_all_broken_are_not_good_news() -> None:
+    promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
+    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(80)], 25))
+    monitor = Monitor(promise)
+    scores = np.random.default_rng(1).uniform(0.5, 1, 25 * 400)
+    scores[np.arange(25 * 400) % 25 < 6] /= 100  # every task misses 24%
+    monitor.add(scores, np.repeat([f"new {i}" for i in range(400)], 25))
+    assert monitor.wealth < 0.01
+    assert monitor.status == "cannot tell yet"
+    assert monitor.sentence().startswith(
+        "No alarm yet, which does not show that the guarantee holds: with tasks like these, an "
+        "alarm within 1,000 takes a miss rate of about 28% at every one. So far 0 of 400"
+    )
+    tiny = Monitor(promise)
+    tiny.add(scores[np.arange(25 * 400) % 25 > 22], np.repeat(np.arange(400), 2))
+    assert tiny.sentence().startswith(
+        "No alarm yet, but tasks this small cannot tell: even if every one missed 40%, there would "
+        "be no alarm within 1,000. That takes about 5 examples in each. So far 0 of 400 tasks are "
     )
 
 
@@ -103,6 +131,12 @@ def test_classes(by_class: MetaPS) -> None:
     quiet = Monitor(by_class)
     quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
     assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
+    small = Monitor(by_class)
+    small.add(np.full(80, 0.9), np.repeat(np.arange(10), 8), np.tile(["no"] * 7 + ["yes"], 10))
+    assert small.sentence().startswith(
+        "No alarm yet, but tasks this small cannot tell: even if every one missed 40% of a class, "
+    )
+    assert small.power() == Watch(0.2, 0.2, 0.005).find_power([1])  # of the rarer class
 
 
 def test_a_guarantee_in_expectation_is_not_refuted_by_one_calibration() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -180,7 +180,11 @@ class Evaluation:
         parts = {None: self} if self.by_class is None else self.by_class
         chosen = [(key, label, i) for label, part in parts.items() for i, key in part._order()]
         chosen.sort(key=lambda entry: entry[0])
-        return [parts[label]._row(i, label) for _key, label, i in chosen[:number]]
+        places: dict[Any, list[int]] = {label: [] for label in parts}
+        for _key, label, i in chosen[:number]:
+            places[label].append(i)
+        rows = {label: parts[label]._rows(places[label], label) for label in parts}
+        return [next(rows[label]) for _key, label, _i in chosen[:number]]
 
     def _order(self) -> list[tuple[int, tuple[float, float]]]:
         """Return for each task its index, and a key that is small for bad tasks."""
@@ -189,10 +193,13 @@ class Evaluation:
         keys = zip(chances, (-self.errors).tolist(), strict=True)
         return list(enumerate(keys))
 
-    def _row(self, index: int, label: Any = None) -> dict[str, Any]:
-        columns = self._columns()
-        row = {"task": self.tasks.tolist()[index]} | ({} if label is None else {"class": label})
-        return row | {name: column[index].item() for name, column in columns.items()}
+    def _rows(self, places: list[int], label: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of some tasks; each column is converted once, not for each task."""
+        index = np.array(places, dtype=np.intp)
+        named = {} if label is None else {"class": [label] * len(index)}
+        columns = {name: column[index].tolist() for name, column in self._columns().items()}
+        columns = {"task": self.tasks[index].tolist()} | named | columns
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
     def _columns(self) -> dict[str, Array]:
         """Return the columns of each task, but for its name."""

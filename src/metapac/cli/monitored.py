@@ -38,6 +38,7 @@ def summarise_monitor(watched: Monitor, added: Added | None = None) -> dict[str,
     by_class = watched.by_class and [
         {"class": label} | _figures(steps) for label, steps in watched.by_class.items()
     ]
+    power = watched.power()
     return {
         "status": watched.status,
         "sentence": watched.sentence(),
@@ -62,6 +63,7 @@ def summarise_monitor(watched: Monitor, added: Added | None = None) -> dict[str,
             for batch in watched.batches
         ],
         "by_class": by_class,
+        "power": None if power is None else power._asdict() | {"can_tell": power.can_tell},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,6 @@ from metapac.cli.bundles import ColumnOptions, GuaranteeOptions, TableOptions
 from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
 from metapac.cli.parsing import parse_allowed
 from metapac.cli.sources import open_table
-from metapac.guarantee import Guarantee
 from metapac.sample_size import min_sample_size
 from metapac.sites import Site
 
@@ -60,11 +60,14 @@ def site(
             allow=parse_allowed(allow),
             progress=progress,
         )
+    hints = [*_explain_shortages(result)]  # may refuse the levels, so before anything is written
     result.save(output)
     if as_json:
         print_json(_summarise(result) | {"output": str(output)})
-    else:
-        _print_text(result, output)
+        return
+    _print_text(result, output)
+    for hint in hints:
+        print_line(hint)
 
 
 def _summarise(result: Site) -> dict[str, Any]:
@@ -83,7 +86,6 @@ def _print_text(result: Site, output: Path) -> None:
     data = f"{total} of site {result.name}, written to {output}"
     if result.classes is None:
         print_line(f"{_describe(result.thresholds[0])} from {data}")
-        _print_if_too_few(result, result.guarantee, 0)
         return
     numbers = format_count(len(result.thresholds[0]), "number")
     classes = format_count(len(result.classes), "class", "classes")
@@ -94,8 +96,6 @@ def _print_text(result: Site, output: Path) -> None:
     ):
         table.add_row(Text(str(label)), _describe(row), str(examples))
     stdout.print(table)
-    for index, label in enumerate(result.classes):
-        _print_if_too_few(result, result.guarantee.for_class(label, result.classes), index)
 
 
 def _describe(thresholds: tuple[float, ...]) -> str:
@@ -110,24 +110,25 @@ def _describe(thresholds: tuple[float, ...]) -> str:
     return f"{len(thresholds)} thresholds{note} between {min(finite)!r} and {max(finite)!r}"
 
 
-def _print_if_too_few(result: Site, guarantee: Guarantee, index: int) -> None:
-    """Print what happens to a site that has too few examples, in total or of a class."""
-    examples = format_count(result.examples[index], "example")
-    in_class = ""
-    if result.classes is not None:
-        examples += f" of class {result.classes[index]!r}"
-        in_class = " for that class"
-    if result.examples[index] < guarantee.min_examples:
-        print_line(
-            f"The site has {examples}, fewer than --min-examples {guarantee.min_examples}, and is "
-            f"left out{in_class}."
-        )
-    elif max(result.thresholds[index]) == -math.inf:
-        minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
-        is_interval = "prediction" in (result.columns or {})
-        effect = "has infinite intervals" if is_interval else "keeps every label"
-        effect = "always keeps that class" if in_class else effect
-        print_line(
-            f"The site has {examples}, too few for a threshold, which takes {minimum}. It counts "
-            f"as one that {effect}."
-        )
+def _explain_shortages(result: Site) -> Iterator[str]:
+    """Yield what happens to a site that has too few examples, in total or of a class."""
+    for index, count in enumerate(result.examples):
+        examples, in_class, guarantee = format_count(count, "example"), "", result.guarantee
+        if result.classes is not None:
+            label = result.classes[index]
+            examples, in_class = f"{examples} of class {label!r}", " for that class"
+            guarantee = guarantee.for_class(label, result.classes)
+        if count < guarantee.min_examples:
+            yield (
+                f"The site has {examples}, fewer than --min-examples {guarantee.min_examples}, and "
+                f"is left out{in_class}."
+            )
+        elif max(result.thresholds[index]) == -math.inf:
+            minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
+            is_interval = "prediction" in (result.columns or {})
+            effect = "has infinite intervals" if is_interval else "keeps every label"
+            effect = "always keeps that class" if in_class else effect
+            yield (
+                f"The site has {examples}, too few for a threshold, which takes {minimum}. It "
+                f"counts as one that {effect}."
+            )

@@ -3,6 +3,15 @@
 from metapac.monitoring.drift import Drift, Shift, compare_scores
 from metapac.monitoring.monitor import Monitor
 from metapac.monitoring.opening import open_monitor
-from metapac.monitoring.steps import Added, Step
+from metapac.monitoring.steps import Added, Power, Step
 
-__all__ = ["Added", "Drift", "Monitor", "Shift", "Step", "compare_scores", "open_monitor"]
+__all__ = [
+    "Added",
+    "Drift",
+    "Monitor",
+    "Power",
+    "Shift",
+    "Step",
+    "compare_scores",
+    "open_monitor",
+]

@@ -8,13 +8,20 @@ from decimal import Decimal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
+from metapac._types import Counts
 from metapac.binomial import allowed_errors_in_task
+from metapac.bisection import min_integer, min_value, round_up
+from metapac.monitoring.steps import Power
 
 # Levels at which a task is shown to be bad, as fractions of the share of tasks that may be bad.
 FRACTIONS = (0.01, 0.1, 0.35, 0.75)
 # Fractions of its capital that a bettor stakes on each task.
 STAKES = (0.1, 0.3, 0.9)
+# An alarm that takes more tasks than this comes too late.
+HORIZON = 1000
+_MOST_EXAMPLES = 10**6  # nobody labels more in a task
 # Relative error reserved for rounding.
 _SLACK = 1e-9
 # Largest capital of a bettor: more would overflow.
@@ -142,6 +149,47 @@ class Watch:
         self.lower = max([self.lower, *too_low[-1:].tolist()])
         self.upper = min([self.upper, *too_high[:1].tolist()])
 
+    def find_power(self, examples: ArrayLike) -> Power:
+        """Return what an alarm takes if all tasks have one miss rate, and sizes like these.
+
+        Parameters
+        ----------
+        examples : array_like of int, shape (tasks,)
+            Number of labelled examples of some tasks.
+
+        Returns
+        -------
+        Power
+            Miss rates and sizes at which an alarm is likely within ``HORIZON`` tasks.
+        """
+        rate = min(2 * self._epsilon, 1.0)
+        sizes, counts = np.unique(np.asarray(examples, dtype=np.int64), return_counts=True)
+        allowed = self._allowed_hits(sizes)
+        found = min_value(lambda r: self._alarms(sizes, counts, allowed, r), tolerance=1e-3)
+        reach = None if found is None else round_up(found, 2)
+        if reach is not None and self._alarms(sizes, counts, allowed, rate):
+            return Power(rate, min(reach, rate), None)
+
+        def suffices(number: int) -> bool:
+            size = np.array([number])
+            return self._alarms(size, np.array([1]), self._allowed_hits(size), rate)
+
+        is_possible = suffices(_MOST_EXAMPLES)
+        return Power(rate, reach, min_integer(suffices, 0, _MOST_EXAMPLES) if is_possible else None)
+
+    def _allowed_hits(self, sizes: Counts) -> Counts:
+        """Return how many hits still show a task to be above epsilon, (levels, sizes)."""
+        rate = _complement(self._epsilon)
+        return np.stack([allowed_errors_in_task(sizes, rate, t) for t in self._above.levels])
+
+    def _alarms(self, sizes: Counts, counts: Counts, allowed: Counts, rate: float) -> bool:
+        """Return whether the best bettor that starts at once reaches the limit by the horizon."""
+        chances = np.where(allowed < 0, 0.0, special.bdtr(np.maximum(allowed, 0), sizes, 1 - rate))
+        shown = np.average(chances, axis=1, weights=counts)[:, None]  # (levels, 1)
+        won, lost = self._above._won[self._place], self._above._lost[self._place]
+        growth = shown * np.log(won) + (1 - shown) * np.log(lost)  # of log-wealth, per task
+        return bool(HORIZON * growth.max() >= math.log(2 * growth.size * self._limit))
+
 
 def exceeds(
     examples: int, missed: int, epsilon: float, levels: tuple[float, ...]
@@ -171,8 +219,7 @@ def exceeds(
     array([False,  True])
     """
     # The number of hits is then so small that a hit rate of 1 - epsilon is ruled out.
-    rate = min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
-    return is_within(examples, examples - missed, rate, levels)
+    return is_within(examples, examples - missed, _complement(epsilon), levels)
 
 
 def is_within(
@@ -203,6 +250,11 @@ def is_within(
     array([False,  True])
     """
     return missed <= np.array([_allowed_errors(examples, epsilon, level) for level in levels])
+
+
+def _complement(epsilon: float) -> float:
+    """Return 1 - epsilon for the decimal number that epsilon prints as, below 1."""
+    return min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
 
 
 # Tasks often have equal sizes.

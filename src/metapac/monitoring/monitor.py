@@ -18,7 +18,7 @@ from metapac.monitoring.arrays import judge_tasks
 from metapac.monitoring.betting import Watch, exceeds, reaches
 from metapac.monitoring.intake import Clusters
 from metapac.monitoring.state import Counted
-from metapac.monitoring.steps import Added, Step
+from metapac.monitoring.steps import Added, Power, Step
 from metapac.monitoring.terms import Terms
 from metapac.monitoring.wording import describe, format_wealth
 from metapac.ranks import equal_share
@@ -139,6 +139,24 @@ class Monitor:
     def batches(self) -> list[str | None]:
         """The batches, in order."""
         return [*dict.fromkeys(step.batch for step in self.course)]
+
+    def power(self) -> Power | None:
+        """Return what an alarm takes, if new tasks are as large as those counted.
+
+        Returns
+        -------
+        Power or None
+            Miss rates and sizes; with a guarantee per class, of the class that takes most. None
+            without tasks.
+        """
+        sizes = zip(*(entry.examples for entry in self._counted), strict=True)
+        least = max(1, self.terms.min_examples)
+        powers = [
+            watch.find_power(large)
+            for watch, part in zip(self._watches, sizes, strict=False)
+            if (large := [size for size in part if size >= least])
+        ]
+        return max(powers, key=lambda p: (p.reach or 1.0) / p.miss_rate, default=None)
 
     def sentence(self) -> str:
         """Return the state in words, with the probability of a false alarm.

@@ -71,3 +71,33 @@ class Added(NamedTuple):
     known: list[Any]
     overlap: tuple[Any, ...]
     left_out: int
+
+
+class Power(NamedTuple):
+    """What an alarm takes, if all new tasks had one miss rate and were as large as those counted.
+
+    Attributes
+    ----------
+    miss_rate : float
+        Twice epsilon.
+    reach : float or None
+        Lowest miss rate at which an alarm is likely within 1,000 tasks; None if none is.
+    examples : int or None
+        If twice epsilon is not enough, the number of examples in each task with which it would be;
+        None if it is enough, or if a million examples are not.
+
+    Examples
+    --------
+    >>> from metapac.monitoring.betting import Watch
+    >>> Watch(epsilon=0.1, alpha=0.1, false_alarm=0.01).find_power([8, 8, 8])
+    Power(miss_rate=0.2, reach=0.21, examples=12)
+    """
+
+    miss_rate: float
+    reach: float | None
+    examples: int | None
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether tasks like these raise an alarm if all of them miss twice epsilon."""
+        return self.reach is not None and self.reach <= self.miss_rate

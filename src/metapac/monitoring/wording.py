@@ -9,6 +9,7 @@ import numpy as np
 
 from metapac._visible import visible
 from metapac.explanation.words import Words
+from metapac.monitoring.betting import HORIZON
 from metapac.sentences import percent
 from metapac.verdict.wording import HOLDS, VIOLATED
 
@@ -95,10 +96,31 @@ def _describe_holds(monitor: Monitor, words: Words) -> str:
 
 def _describe_quiet(monitor: Monitor, words: Words) -> str:
     latest = f" {_describe_latest(monitor, words)}" if monitor.course else ""
+    count = words.count_units(len(monitor.course))
     return (
-        f"No alarm yet.{latest} After {words.count_units(len(monitor.course))}, the wealth of the "
-        f"bets against the guarantee is {format_wealth(monitor.wealth)}; it began at 1, and there "
-        f"is an alarm at {format_wealth(monitor.terms.limit)}."
+        f"No alarm yet{_describe_power(monitor, words)}{latest} After {count}, the wealth of the "
+        f"bets against the guarantee is {format_wealth(monitor.wealth)}; it began at 1, falls "
+        f"unless {words.units} are shown to be above {_limit(monitor)}, and raises an alarm at "
+        f"{format_wealth(monitor.terms.limit)}."
+    )
+
+
+def _describe_power(monitor: Monitor, words: Words) -> str:
+    """Return what no alarm says, given how large the tasks are."""
+    power, of_class = monitor.power(), " of a class" if monitor.terms.classes else ""
+    if power is None:
+        return "."
+    if power.can_tell and power.reach is not None:
+        return (
+            f", which does not show that the guarantee holds: with {words.units} like these, an "
+            f"alarm within {HORIZON:,} takes a miss rate of about {percent(power.reach)}{of_class} "
+            "at every one."
+        )
+    least = "more than a million" if power.examples is None else f"about {power.examples:,}"
+    return (
+        f", but {words.units} this small cannot tell: even if every one missed "
+        f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
+        f"takes {least} {words.examples}{of_class} in each."
     )
 
 
@@ -109,7 +131,8 @@ def _describe_latest(monitor: Monitor, words: Words) -> str:
     count = sum(step.violated for step in steps)
     total = words.count_units(len(steps))
     start = f"So far {count}" if batch is None else f"In {visible(batch)} {count}"
-    allowed = f"about {round(terms.alpha * len(steps))}" if terms.alpha * len(steps) >= 1 else "few"
+    share = terms.alpha * len(steps)
+    allowed = "less than 1" if share < 0.5 else f"about {math.floor(share + 0.5)}"
     each = "" if terms.classes is None else " for each class"
     return (
         f"{start} of {total} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
