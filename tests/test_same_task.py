@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from metapac import Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
+from metapac._ids import fold_name
 from metapac.evidence import collect_evidence
 from metapac.sites import Site, combine_sites
 from metapac.tables import calibrate_table, evaluate_table
@@ -146,3 +147,80 @@ def test_commands_speak_of_names(tmp_path: Path) -> None:
     )  # fmt: skip
     assert refused.exit_code == 2
     assert not (tmp_path / "q.json").exists()
+
+
+def add_second_half(frame: pd.DataFrame) -> MetaPS:
+    first = frame.commune.isin(COMMUNES[:40])
+    promise = MetaPS(**LEVELS | {"alpha": 0.2}).calibrate(frame.score[first], frame.commune[first])
+    return promise.add(frame.score[~first].astype(np.float32), frame.commune[~first])
+
+
+def calibrate_classes(frame: pd.DataFrame) -> MetaPS:
+    labels = np.where(np.arange(len(frame)) % 3, "no", "yes")
+    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.2, per_class=True)
+    return method.calibrate(frame.score, frame.commune, labels)
+
+
+@pytest.mark.parametrize(
+    "calibrate_somehow",
+    [
+        add_second_half,
+        calibrate_classes,
+        lambda f: calibrate(f, clusters={name: f"owner of {name}" for name in COMMUNES}),
+        lambda f: calibrate_table(f, task="commune", score="score", **LEVELS),
+        lambda f: calibrate(f.assign(score=f.score.astype(np.float32))),
+    ],
+    ids=["add", "per class", "clusters", "table", "float32"],
+)
+def test_any_single_task_is_recognised_from_the_file(
+    calibrate_somehow: Any, tmp_path: Path
+) -> None:
+    known = draw(COMMUNES)
+    calibrate_somehow(known).save(tmp_path / "promise.json")
+    promise = load(tmp_path / "promise.json")
+
+    def judge(frame: pd.DataFrame) -> int:
+        labels = np.where(np.arange(len(frame)) % 3, "no", "yes") if promise.classes_ else None
+        clusters = None if promise.clusters_ is None else {name: name for name in "axy"}
+        result = evaluate(promise, frame.score, frame.commune, labels, clusters=clusters)
+        return len(result.tasks)
+
+    others = draw(["x", "y"], rng=1)
+    for name in ("c1", "c50", "c77"):
+        copied = known[known.commune == name].assign(commune="a")
+        with pytest.raises(InvalidInput, match=f"'a' and '{name}'"):
+            judge(pd.concat([others, copied.iloc[::-1]]))
+    assert judge(others) == 2
+
+
+def test_coarse_scores_betray_a_whole_table_but_no_single_task() -> None:
+    known = draw(COMMUNES, digits=3)
+    promise = calibrate(known)
+    one = pd.concat([draw([f"n{i}" for i in range(30)], 3, rng=1), known[:143].assign(commune="x")])
+    evaluate(promise, one.score, one.commune)
+    with pytest.raises(InvalidInput, match="allow=\\('duplicates',\\)"):
+        evaluate(promise, known.score, "new " + known.commune)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("Ohio", " ohio\t", True),
+        ("site 007", "SITE 7", True),
+        ("1", "1.0", True),
+        ("1", "01.00", True),
+        (-3, "-3.0", True),
+        ("2020-01", "2020-1", True),
+        ("caf\N{LATIN SMALL LETTER E WITH ACUTE}", "cafe\N{COMBINING ACUTE ACCENT}", True),
+        ("a\N{ZERO WIDTH SPACE}b", "ab", True),
+        ("ab", "a b", False),
+        ("1.05", "1.5", False),
+        ("1.5", "1.50", False),
+        ("10", "1", False),
+        ("0", "00", True),
+        ("v1.0", "v1", False),
+        ("", "0", False),
+    ],
+)
+def test_the_rule_for_names(one: Any, other: Any, is_same: bool) -> None:
+    assert (fold_name(one) == fold_name(other)) == is_same
