@@ -74,8 +74,8 @@ _PARTS = {
     types.CellType: ("cell_contents",),
     types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__dict__"),
     types.MethodType: ("__func__", "__self__"),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
+    types.MemberDescriptorType: ("__name__",),
+    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
     property: ("fget", "fset", "fdel"),
     cached_property: ("func",),
 }
@@ -168,20 +168,16 @@ def _used_globals(function: types.FunctionType) -> tuple[Any, ...]:
 
 def _class_parts(kind: type) -> tuple[Any, ...]:
     """Return the bases and the members of a class; of names like __doc__, only functions."""
-    functions, ignored = (types.FunctionType, staticmethod, classmethod), types.MemberDescriptorType
-    return kind.__bases__, *(
-        (name, value)
-        for name, value in vars(kind).items()
-        if isinstance(value, functions)
-        or not (name.startswith("__") or name == "_abc_impl" or isinstance(value, ignored))
-    )
+    functions, special = (types.FunctionType, staticmethod, classmethod), ("__", "_abc_impl")
+    members = vars(kind).items()
+    kept = [m for m in members if isinstance(m[1], functions) or not m[0].startswith(special)]
+    return kind.__bases__, *kept
 
 
 def _is_installed(module: str | None) -> bool:
     """Return whether a module is metapac's, Python's or of an installed package."""
     top = (module or "__main__").partition(".")[0]
-    if top == "__main__":  # whatever program runs it
-        return False
-    file = getattr(sys.modules.get(top), "__file__", None) or ""
-    known = top == "metapac" or top in sys.stdlib_module_names
-    return known or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    if top in ("metapac", "__main__"):  # the file of __main__ may be that of a tool
+        return top == "metapac"
+    places = Path(getattr(sys.modules.get(top), "__file__", None) or "").parts
+    return top in sys.stdlib_module_names or "site-packages" in places or "dist-packages" in places

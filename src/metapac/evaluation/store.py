@@ -27,7 +27,7 @@ FORMAT = _document.Format(
     shape="evaluation",
 )
 SETTINGS, TABLE = "evaluation.json", "rows.csv.gz"
-_MAY_DIFFER = ("draws", "versions.metapac")  # rules and studies have versions of their own
+_MAY_DIFFER = ("draws", "versions.metapac", "study.notes")  # rules have versions of their own
 
 
 def describe_evaluation(
