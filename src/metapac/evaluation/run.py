@@ -69,8 +69,8 @@ def evaluate(
     ------
     InvalidInput
         If an argument is not valid, if the study predicts quantiles for another epsilon than the
-        guarantee's, if the folder holds an evaluation with other settings or a
-        table of more draws, or if another process is using it.
+        guarantee's, if the folder holds an evaluation with other settings, of a method whose rule
+        has changed (see `Method`) or a table of more draws, or if another process is using it.
 
     Examples
     --------
