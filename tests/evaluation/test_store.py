@@ -212,12 +212,12 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         run(tmp_path)
 
 
-def fixed(cut: float, version: str | None = None) -> list[Method]:
+def fixed(cut: float, **version: str) -> list[Method]:
     """A method of the user, whose threshold is written in its body."""
     names: dict[str, Any] = {"Chosen": Chosen, "np": np}
     body = f"return Chosen(np.full(len(draw.tests), {cut}), np.full(len(draw.tests), True))"
     exec(f"def mine(draw, g):\n    {body}", names)
-    return [Method("mine", Rule(names["mine"]), GUARANTEE, version=version)]
+    return [Method("mine", Rule(names["mine"]), GUARANTEE, **version)]
 
 
 @pytest.mark.parametrize("draws", [DRAWS, DRAWS + 2])
@@ -249,11 +249,12 @@ def test_a_rule_that_cannot_be_compared_needs_a_version(tmp_path: Path) -> None:
 
 
 def as_before_versions(folder: Path) -> None:
-    """Make a folder what metapac 0.2.0 would have written: no versions of methods."""
+    """Make a folder what an older metapac would have written: no versions, other words."""
     settings = read_settings(folder)
     for method in settings["methods"]:
         del method["version"]
-    settings["versions"]["metapac"] = "0.2.0"
+    settings["versions"]["metapac"] = "0.1.0"
+    settings["study"]["notes"] = ["In other words."]
     forge(folder, **settings)
     settings.pop("draws")
     next(folder.glob("draws-*")).rename(folder / f"draws-{_document.checksum(settings)[7:19]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,7 +199,7 @@ def test_holds_is_never_said_of_observed_errors(
     epsilon: float, alpha: float, true_rate: float, examples: int
 ) -> None:
     # Every task is above epsilon. Each draw has as many tasks with k misses as are expected.
-    levels = {"epsilon": epsilon, "alpha": alpha, "delta": 0.05}
+    levels: dict[str, Any] = {"epsilon": epsilon, "alpha": alpha, "delta": 0.05}
     counts = np.arange(examples + 1)
     expected = np.rint(1000 * stats.binom.pmf(counts, examples, true_rate)).astype(int)
     missed = np.repeat(counts, expected)
