@@ -25,7 +25,7 @@ from experiments.results_page.stored import Evaluation, Result
 from metapac.evaluation import MethodSummary
 from metapac.evaluation.intervals import CONFIDENCE
 from metapac.evaluation.methods import SECOND_DELTA
-from metapac.verdict.wording import HOLDS
+from metapac.evaluation.summary import WITHIN
 
 NO_SHIFT, SEEN = "no-shift", "seen"
 PS, PS_TEST, META_CP = "PS", "PS-Test", "Meta-CP"
@@ -37,10 +37,10 @@ def find(results: Sequence[Result]) -> str:
     known = [result for result in results if NO_SHIFT in result.controls]
     same = [result.controls[NO_SHIFT] for result in known]
     lines = [each.line(name) for each in same for name in SPLITS]
-    held = sum(line.verdict == HOLDS for line in lines)
+    met = sum(line.verdict == WITHIN for line in lines)
     return (
         "On new tasks of the calibration pool, where there is no shift, the criterion of Meta-PS "
-        f"holds, at {percent(CONFIDENCE)} confidence, in {all_or(held, len(lines))} combinations "
+        f"is met, at {percent(CONFIDENCE)} confidence, in {all_or(met, len(lines))} combinations "
         "of split and experiment. For the joint split, "
         f"{_tasks_within(same)} of the tasks are within epsilon there, and {_tasks_within(known)} "
         "of the tasks of the test pool."
@@ -210,7 +210,7 @@ def _compare_predictors(pairs: Sequence[tuple[MethodSummary, MethodSummary]]) ->
     ends = [(one.tasks_within_interval, two.tasks_within_interval) for one, two in pairs]
     more = sum(unseen[0] > seen[1] for unseen, seen in ends)
     fewer = sum(unseen[1] < seen[0] for unseen, seen in ends)
-    held = sum(unseen.verdict == HOLDS for unseen, _ in pairs)
+    met = sum(unseen.verdict == WITHIN for unseen, _ in pairs)
     if more or fewer:
         words = (
             f"With data held out, more tasks are within epsilon in {all_or(more, len(pairs))} "
@@ -219,4 +219,4 @@ def _compare_predictors(pairs: Sequence[tuple[MethodSummary, MethodSummary]]) ->
     else:
         words = "There is no clear difference: the intervals of *tasks within* overlap in all "
         words += f"{len(pairs)} experiments."
-    return f"{words} The criterion of Meta-PS holds for Meta-CP in {all_or(held, len(pairs))}."
+    return f"{words} Meta-CP meets the criterion of Meta-PS in {all_or(met, len(pairs))}."

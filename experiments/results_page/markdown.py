@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from experiments.results_page.stored import Evaluation, Result
 from metapac.evaluation import MethodSummary
 from metapac.evaluation.intervals import Interval
-from metapac.evaluation.summary import TOO_FEW
+from metapac.evaluation.summary import TOO_FEW, WITHIN
 from metapac.guarantee import Guarantee
-from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+from metapac.verdict.wording import UNDECIDED, VIOLATED
 
 NONE = "\N{EN DASH}"
 SHORT, SPACE = "†", "\N{NO-BREAK SPACE}"
-MARKS = {HOLDS: "✓", VIOLATED: "✗", UNDECIDED: "?", TOO_FEW: SHORT}
+MARKS = {WITHIN: "✓", VIOLATED: "✗", UNDECIDED: "?", TOO_FEW: SHORT}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, aligned: str = "l") -> str:

@@ -36,7 +36,7 @@ def observe(result: Result) -> list[str]:
     if result.tasks is not None:
         found.append(
             "Verdicts do not rest on these intervals: each test task counts once, and each seed by "
-            "itself. *Holds* and *violated* are said only if they are true of each seed."
+            "itself. *Observed within* and *violated* are said only if they are true of each seed."
         )
     return found
 

@@ -15,17 +15,18 @@ from experiments.results_page.markdown import (
 from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result
 from metapac.evaluation.neighbours import PROMISES
-from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+from metapac.evaluation.summary import WITHIN
+from metapac.verdict.wording import UNDECIDED, VIOLATED
 
 NOBODY = "none of them"
 
 
 def find(results: Sequence[Result]) -> str:
-    """Return how often Meta-PS's criterion holds for each of the related methods."""
+    """Return how often each of the related methods meets Meta-PS's criterion."""
     return (
         f"Related methods promise less. Of the {len(results)} experiments, the criterion of "
-        f"Meta-PS is violated by {_counts(results, VIOLATED)}; it holds for "
-        f"{_counts(results, HOLDS)}{_state_undecided(results)}."
+        f"Meta-PS is violated by {_counts(results, VIOLATED)}; it is met by "
+        f"{_counts(results, WITHIN)}{_state_undecided(results)}."
     )
 
 

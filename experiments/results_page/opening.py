@@ -33,8 +33,8 @@ from experiments.results_page.stored import Result
 from metapac.evaluation.intervals import CONFIDENCE, MIN_SEEDS
 from metapac.evaluation.neighbours import PROMISES
 from metapac.evaluation.noise import LEVEL
-from metapac.evaluation.summary import TOO_FEW
-from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+from metapac.evaluation.summary import TOO_FEW, WITHIN
+from metapac.verdict.wording import UNDECIDED, VIOLATED
 
 FIGURE = "overview.png"
 
@@ -101,14 +101,18 @@ def _legend(results: Sequence[Result]) -> str:
     quantile = error_name(results[0].guarantee)
     return (
         "The *error* of a new task is the share of its evaluation examples whose true label is "
-        "not in the prediction set. *Tasks within* is the share of new tasks whose error is at "
+        "not in the prediction set. *Mean size* is over tasks. *Tasks within* is the share "
+        "of new tasks whose error is at "
         f"most epsilon. The *{quantile}*: {quantile.removesuffix(' error')} of the new tasks have "
         "at most this error. The criterion of Meta-PS is that *tasks within* is at least "
         f"1 - alpha or, which is the same, that the {quantile} is at most epsilon. Alpha is "
         f"{either(result.guarantee.alpha for result in results)}. Brackets are "
-        f"{percent(CONFIDENCE)} intervals. At {percent(CONFIDENCE)} confidence, {MARKS[HOLDS]} the "
-        f"criterion holds, {MARKS[VIOLATED]} it is violated, {MARKS[UNDECIDED]} cannot tell yet; "
-        f"{SHORT} too few data, so every label is kept. {MARKS[UNDECIDED]} may stand beside an "
+        f"{percent(CONFIDENCE)} intervals. At {percent(CONFIDENCE)} confidence, "
+        f"{MARKS[WITHIN]} the criterion is met, {MARKS[VIOLATED]} it is violated, "
+        f"{MARKS[UNDECIDED]} cannot tell yet; {SHORT} too few data, so every label is kept. "
+        f"{MARKS[WITHIN]} is about errors as they "
+        "were counted; *holds*, the verdict of [`metapac evaluate`](verdict.md), is about true "
+        f"miss rates and asks for more. {MARKS[UNDECIDED]} may stand beside an "
         "interval below 1 - alpha: errors are counted on "
         f"{either(result.test_examples for result in results)} examples, and "
         f"{MARKS[VIOLATED]} needs more than their [sampling noise](#sampling-noise) can explain. "
@@ -142,26 +146,26 @@ def _verdicts(results: Sequence[Result], method: str) -> dict[str, list[str]]:
 
 
 def _state_meta_ps(results: Sequence[Result]) -> str:
-    held = sum(result.line(JOINT).verdict == HOLDS for result in results)
+    met = sum(result.line(JOINT).verdict == WITHIN for result in results)
     others = [words for result in results if (words := _state_open(result, JOINT))]
     return (
         "**With Meta-PS and our default, the joint split, at least "
         f"{percent(1 - results[0].guarantee.alpha)} of the new tasks were within epsilon in "
-        f"{all_or(held, len(results))} experiments**, at {percent(CONFIDENCE)} confidence"
+        f"{all_or(met, len(results))} experiments**, at {percent(CONFIDENCE)} confidence"
         f"{''.join(f'; {words}' for words in others)}. With the paper's even split they were in "
-        f"{_count_held(results, EVEN)}, and with the tight split in "
-        f"{_count_held(results, TIGHT)}. So few draws cannot test delta: see [what a mark does not "
-        "say](#what-a-mark-does-not-say)."
+        f"{_count_within(results, EVEN)}, and with the tight split in "
+        f"{_count_within(results, TIGHT)}. So few draws cannot test delta: see [what a mark does "
+        "not say](#what-a-mark-does-not-say)."
     )
 
 
 def _state_open(result: Result, method: str) -> str:
-    """Return why the criterion is not said to hold; nothing if it is."""
+    """Return why the criterion is not said to be met; nothing if it is."""
     line = result.line(method)
     where = f"in *{result.title}*"
     share = ("" if line.satisfied else "only ") + percent(line.tasks_within, ".1%")
     words = {
-        HOLDS: "",
+        WITHIN: "",
         UNDECIDED: f"{where}, {share} were, but {result.seeds} seeds are too few to be sure",
         VIOLATED: f"{where}, {share} were, which is a violation",
         TOO_FEW: f"{where}, there were too few data",
@@ -169,10 +173,10 @@ def _state_open(result: Result, method: str) -> str:
     return words[line.verdict]
 
 
-def _count_held(results: Sequence[Result], method: str) -> str:
-    """Return in how many experiments a split holds, and where it does not or keeps every label."""
+def _count_within(results: Sequence[Result], method: str) -> str:
+    """Return in how many experiments a split is within, and where not or every label is kept."""
     found = _verdicts(results, method)
-    words = all_or(len(found[HOLDS]), len(results) - len(found[TOO_FEW]))
+    words = all_or(len(found[WITHIN]), len(results) - len(found[TOO_FEW]))
     words += " with enough data" if found[TOO_FEW] else ""
     parts = _list_exceptions(found, (UNDECIDED, VIOLATED, TOO_FEW))
     parts += [
@@ -188,7 +192,7 @@ def _state_baselines(results: Sequence[Result]) -> str:
     for method in ("PS", "Meta-CP"):
         found = _verdicts(results, method)
         words = f"by **{method}** in {all_or(len(found[VIOLATED]), len(results))}"
-        others = _list_exceptions(found, (UNDECIDED, HOLDS, TOO_FEW))
+        others = _list_exceptions(found, (UNDECIDED, WITHIN, TOO_FEW))
         parts.append(words + (f" ({'; '.join(others)})" if others else ""))
     return (
         f"The same criterion is violated, at {percent(CONFIDENCE)} confidence, "
@@ -235,10 +239,10 @@ def _explain_methods() -> list[str]:
 def _explain_verdicts(results: Sequence[Result]) -> list[str]:
     g = results[0].guarantee
     return [
-        "The *verdict* is *holds* if the lower end of the interval of *tasks within* is at least "
-        f"1 - alpha = {percent(1 - g.alpha)}. Here a task on which the method had too few data, so "
-        "that it kept every label, counts as above epsilon: its error is zero whatever the scores, "
-        "which says nothing for the method.",
+        f"The *verdict* is *{WITHIN}* if the lower end of the interval of *tasks within* is at "
+        f"least 1 - alpha = {percent(1 - g.alpha)}. Here a task on which the method had too "
+        "few data, so that it kept every label, counts as above epsilon: its error is "
+        "zero whatever the scores, which says nothing for the method.",
         "It is *violated* if neither few tasks nor few examples can explain what is seen. Here a "
         "task counts only if it is *clearly above* epsilon: even the lower Clopper-Pearson limit "
         f"of its miss rate, one-sided at {percent(1 - LEVEL)} confidence, exceeds epsilon. If the "

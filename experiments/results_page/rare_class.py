@@ -12,21 +12,21 @@ from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result
 from metapac.evaluation import Rows
 from metapac.evaluation.intervals import CONFIDENCE
-from metapac.verdict.wording import HOLDS
+from metapac.evaluation.summary import WITHIN
 
 
 def find(results: Sequence[Result]) -> str:
-    """Return where the criterion holds although the rare class is missed on many tasks."""
+    """Return where the criterion is met although the rare class is missed on many tasks."""
     shares = [
         f"{percent(float(np.mean(_lacks_class(result))), '.1%')} in *{result.title}*"
         for result in results
-        if _may_lack_class(result) and result.line(JOINT).verdict == HOLDS
+        if _may_lack_class(result) and result.line(JOINT).verdict == WITHIN
     ]
     if not shares:
         return ""
     return (
         "**This criterion is about all examples of a task together, whatever their class.** For "
-        f"the joint split it holds, at {percent(CONFIDENCE)} confidence, although on many new "
+        f"the joint split it is met, at {percent(CONFIDENCE)} confidence, although on many new "
         f"tasks ({enumerate_names(shares)}) every set has one label and the positive label has "
         "probability zero: every heart attack is missed there. If a class must not be missed, ask "
         "for [a guarantee for each class](guarantee.md#one-guarantee-for-each-class)."

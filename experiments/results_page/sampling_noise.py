@@ -113,7 +113,7 @@ def _state_noise_of_splits(results: Sequence[Result]) -> str:
         for result, method in pairs
     )
     return (
-        "*Holds* is about the errors as they were counted. Without the noise, "
+        "*Observed within* is about the errors as they were counted. Without the noise, "
         f"the {error_name(results[0].guarantee)} of Meta-PS is as high or lower in "
         f"{all_or(lower, len(pairs))} combinations of split and experiment."
     )

@@ -26,8 +26,9 @@ from metapac.evaluation import MethodSummary
 from metapac.evaluation.intervals import CONFIDENCE
 from metapac.evaluation.neighbours import PROMISES
 from metapac.reproduce.claims import (
+    AGREES,
+    DISAGREES,
     EXPECTED_INVALID,
-    FAILS,
     PAPER_SPLIT,
     PS_TEST,
     UNCHECKED,
@@ -35,15 +36,15 @@ from metapac.reproduce.claims import (
     judge_claims,
 )
 from metapac.reproduce.methods import GRID_NAME
-from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+from metapac.verdict.wording import UNDECIDED, VIOLATED
 
 OPEN = (UNDECIDED, VIOLATED)
 CLAIMED = (PAPER_SPLIT, *EXPECTED_INVALID, PS_TEST)
 AGREEMENT = {
-    HOLDS: "agrees",
-    FAILS: "**does not agree**",
+    AGREES: AGREES,
+    DISAGREES: f"**{DISAGREES}**",
     UNDECIDED: "**cannot tell yet**",
-    UNCHECKED: "cannot be checked",
+    UNCHECKED: UNCHECKED,
 }
 
 
@@ -158,7 +159,7 @@ def _observations(result: Result) -> list[str]:
 
 
 def _open_verdicts(result: Result) -> list[str]:
-    """Return where it is not settled that Meta-PS holds."""
+    """Return where Meta-PS is not said to be within."""
     lines = [line for line in result.lines() if line.method in SPLITS and line.verdict in OPEN]
     unsure = [
         f"{full_name(result, s)} ({narrow_intervals.state_within(result, s)})"

@@ -25,12 +25,12 @@ from metapac.evaluation import (
 from metapac.evaluation.intervals import MIN_SEEDS
 from metapac.evaluation.seeds import find_seeds, seed_folder
 from metapac.evaluation.store import TABLE
-from metapac.evaluation.summary import TOO_FEW
+from metapac.evaluation.summary import TOO_FEW, WITHIN
 from metapac.guarantee import Guarantee
 from metapac.reproduce.controls import list_controls
 from metapac.reproduce.experiments import EXPERIMENTS, Experiment
 from metapac.reproduce.seed import control_folder, read_learner
-from metapac.verdict.wording import HOLDS, VIOLATED
+from metapac.verdict.wording import VIOLATED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -104,7 +104,7 @@ class Evaluation:
         }
         return replace(
             line,
-            holds=verdicts == {HOLDS},
+            holds=verdicts == {WITHIN},
             violated=verdicts == {VIOLATED},
             too_few=verdicts == {TOO_FEW},
         )

@@ -33,7 +33,7 @@ class SetSummary:
     empty, single, full : int
         Number of sets without a label, with one, and with all of them.
     mean_size : float
-        Mean number of labels; NaN without sets.
+        Mean number of labels over all sets; NaN without sets.
     by_class : mapping from class to int
         Number of sets that contain each class; empty if classes differ from row to row.
     low, high : float or None

@@ -26,7 +26,7 @@ def test_synthetic_demo(tmp_path: Path) -> None:
     assert "labelled examples of the new task itself and needs 110, so it keeps every label" in text
     rows = [line.split("│")[1:-1] for line in result.output.splitlines()]
     guarantee = {row[0].strip(): row[-1].strip() for row in rows if len(row) == 5}
-    verdicts = ("violated", "too few data", "holds", "holds")
+    verdicts = ("violated", "too few data", "observed within", "observed within")
     assert guarantee == dict(zip(METHODS, verdicts, strict=True))
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "out" / "demo.csv").open(newline="") as file:

@@ -95,6 +95,26 @@ def test_figures_of_tasks(
     assert "Set sizes and misses per class need a score for each class: pass --label." in text
 
 
+def test_a_mean_size_says_over_what_and_is_that_of_predict(
+    new_table: Path, promise: Path, tmp_path: Path
+) -> None:
+    table = pd.read_parquet(new_table)
+    unequal = table[(table.site > "new 09") | (table.groupby("site").cumcount() < 20)]
+    unequal.to_parquet(tmp_path / "unequal.parquet")
+    output = tmp_path / "sets.parquet"
+    predicted = metapac("predict", promise, tmp_path / "unequal.parquet", "-o", output)
+    sizes = pd.read_parquet(output).groupby("site")["set_size"]
+    over_tasks, over_rows = sizes.mean().mean(), pd.read_parquet(output)["set_size"].mean()
+    assert f"{over_tasks:.3g}" != f"{over_rows:.3g}"
+    assert f"; mean size {over_rows:.4g} over rows" in words_of(predicted.stdout)
+    words = ["evaluate", promise, tmp_path / "unequal.parquet", "--task", "site", "--label", "y"]
+    both = f"Sets: mean size {over_tasks:.4g} over tasks, {over_rows:.4g} over rows;"
+    assert both in words_of(metapac(*words).stdout)
+    machine = json.loads(metapac(*words, "--json").stdout)
+    assert machine["set_size"] == pytest.approx(over_tasks)
+    assert machine["set_size_over_rows"] == pytest.approx(over_rows)
+
+
 def test_a_class_that_is_always_missed_cannot_be_overlooked(
     rare_promise: Path, tmp_path: Path
 ) -> None:

@@ -98,8 +98,8 @@ def test_a_summary_follows(csv_promise: Path, tmp_path: Path) -> None:
     result = metapac("predict", csv_promise, table, "-o", tmp_path / "sets.csv")
     assert result.exit_code == 0, result.output
     assert (
-        "one label in 150 (75.0%), all labels in 40 (20.0%), empty 10 (5.0%); mean size 1.15"
-        in result.stdout
+        "one label in 150 (75.0%), all labels in 40 (20.0%), empty 10 (5.0%); mean size 1.15 "
+        "over rows" in result.stdout
     )
     assert "sets that contain each class: a in 190 (95.0%), b in 40 (20.0%)" in result.stdout
     assert "Empty: no label scored high enough" in result.stdout

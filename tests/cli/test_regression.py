@@ -42,7 +42,7 @@ def test_intervals_are_written_and_summarised(promise: Path, tmp_path: Path) -> 
     width = high - low
     assert result.stdout.replace("\n", "") == (
         f"150 intervals written to {output}width: mean {width.mean():.4g}, median "
-        f"{np.median(width):.4g}"
+        f"{np.median(width):.4g} over rows"
     )
     described = metapac("predict", promise, tmp_path / "new.parquet", "-o", output, "--json")
     summary = json.loads(described.stdout)["summary"]

@@ -81,7 +81,7 @@ def test_a_table_of_scores_names_its_columns(old: Path, new: Path, tmp_path: Pat
         result = metapac("report", promise, table, "-o", output)
         assert result.exit_code == 0, result.output
         text = output.read_text(encoding="utf-8")
-        assert ("labels in a list, on average" in text) == has_sizes
+        assert ("labels in a list, mean over" in text) == has_sizes
 
 
 def test_a_promise_alone_is_enough(

@@ -100,7 +100,7 @@ def test_the_table_and_the_claims_are_printed(
     assert "delta = 0.1" not in text  # other deltas are in the JSON
     assert "over 4 calibration draws given these two learners" in text
     assert "Accuracy of the learner on new tasks: 50.0%, 62.5%" in text
-    assert "holds: Meta-PS tight: the 90 % quantile of error is at most epsilon = 0.1" in text
+    assert "agrees: Meta-PS tight: the 90 % quantile of error is at most epsilon = 0.1" in text
     assert "Control" not in text
     assert f"Rows and figures are in {tmp_path / 'run'}" in text
 

@@ -19,8 +19,11 @@ import scipy
 import metapac
 from metapac import BadArtefact, Guarantee, _document
 from metapac.evaluation import (
+    Chosen,
     Draw,
+    Method,
     Rows,
+    Rule,
     evaluate,
     paper_methods,
     read_rows,
@@ -74,7 +77,7 @@ def test_the_settings_say_all_that_the_rows_depend_on(tmp_path: Path) -> None:
         "python": platform.python_version(),
     }
     assert result["methods"][3] == {
-        "name": "Meta-PS even", "rule": "meta_ps",
+        "name": "Meta-PS even", "rule": "meta_ps", "version": "1",
         "epsilon": 0.3, "alpha": 0.4, "delta": 0.2, "split": "even",
     }  # fmt: skip
 
@@ -207,6 +210,75 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(np, "__version__", "9.9")
     with pytest.raises(ValueError, match="this one has versions.numpy='9.9'"):
         run(tmp_path)
+
+
+def fixed(cut: float, **version: str) -> list[Method]:
+    """A method of the user, whose threshold is written in its body."""
+    names: dict[str, Any] = {"Chosen": Chosen, "np": np}
+    body = f"return Chosen(np.full(len(draw.tests), {cut}), np.full(len(draw.tests), True))"
+    exec(f"def mine(draw, g):\n    {body}", names)
+    return [Method("mine", Rule(names["mine"]), GUARANTEE, **version)]
+
+
+@pytest.mark.parametrize("draws", [DRAWS, DRAWS + 2])
+def test_a_rule_that_changed_is_refused_and_never_mixed(tmp_path: Path, draws: int) -> None:
+    run(tmp_path, methods=fixed(0.1))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    with pytest.raises(ValueError, match=r"of another rule: that of method 'mine'.*other folder"):
+        run(tmp_path, methods=fixed(5.0), draws=draws)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+    rows = run(tmp_path, Counting(), methods=fixed(0.1), draws=draws)
+    assert set(rows.threshold) == {0.1}
+    assert len(COUNTED) == draws - DRAWS
+
+
+def test_a_version_replaces_the_code(tmp_path: Path) -> None:
+    run(tmp_path, methods=fixed(0.1, version="1"))
+    run(tmp_path, Counting(), methods=fixed(0.1 + 1e-9, version="1"))
+    assert not COUNTED
+    with pytest.raises(ValueError, match="has version 2, and before it had 1"):
+        run(tmp_path, methods=fixed(0.1, version="2"))
+
+
+def test_a_rule_that_cannot_be_compared_needs_a_version(tmp_path: Path) -> None:
+    chosen = (cut for cut in [0.1])
+    methods = [Method("mine", Rule(lambda draw, g: next(chosen)), GUARANTEE)]  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match=r"method 'mine': .* Pass Method\(..., version=\"1\"\)"):
+        run(tmp_path / "new", methods=methods)
+    assert not (tmp_path / "new").exists()
+
+
+def as_before_versions(folder: Path) -> None:
+    """Make a folder what an older metapac would have written: no versions, other words."""
+    settings = read_settings(folder)
+    for method in settings["methods"]:
+        del method["version"]
+    settings["versions"]["metapac"] = "0.1.0"
+    settings["study"]["notes"] = ["In other words."]
+    forge(folder, **settings)
+    settings.pop("draws")
+    next(folder.glob("draws-*")).rename(folder / f"draws-{_document.checksum(settings)[7:19]}")
+
+
+def test_methods_of_the_library_resume_an_evaluation_of_0_2_0(tmp_path: Path) -> None:
+    run(tmp_path)
+    as_before_versions(tmp_path)
+    rows = run(tmp_path, Counting(), draws=DRAWS + 1)
+    assert len(COUNTED) == 1
+    assert same_rows(rows, evaluate(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS + 1))
+    newer = [replace(m, rule=replace(m.rule, version="2")) for m in paper_methods(GUARANTEE)]
+    with pytest.raises(ValueError, match="of method 'PS', .* has version 2, and before"):
+        run(tmp_path, methods=newer)
+
+
+def test_methods_of_the_user_in_an_evaluation_of_0_2_0(tmp_path: Path) -> None:
+    rows = run(tmp_path, methods=fixed(0.1))
+    as_before_versions(tmp_path)
+    with pytest.raises(ValueError, match=r"none stored before 0.3.0; pass Method\(..., version="):
+        run(tmp_path, methods=fixed(0.1))
+    assert same_rows(read_rows(tmp_path), rows)
+    run(tmp_path, Counting(), methods=fixed(0.1, version="1"), draws=DRAWS + 1)
+    assert len(COUNTED) == 1
 
 
 def test_draws_of_lost_settings_are_never_reused(tmp_path: Path) -> None:

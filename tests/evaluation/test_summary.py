@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from metapac import Guarantee
+from metapac import Guarantee, judge
 from metapac.evaluation import Draw, Rows, ScoredTask, SyntheticStudy, evaluate, summarise
 from metapac.evaluation.intervals import mean_interval, share_interval
 from tests.helpers.studies import method_rows as table
@@ -55,7 +57,7 @@ def test_a_summary_is_what_plain_loops_count(cells: list[list[tuple[float, int]]
     assert not (result.holds and result.violated)
     _, high = share_interval([table(errors)], [np.ravel(errors) > 0.1])
     assert result.holds == (high <= 0.2)
-    assert result.verdict in ("holds", "cannot tell yet", "violated")
+    assert result.verdict in ("observed within", "cannot tell yet", "violated")
 
 
 def test_the_quantile_is_that_of_the_guarantee() -> None:
@@ -72,7 +74,7 @@ def test_a_kept_guarantee_at_another_alpha_is_not_judged_by_the_90th_percentile(
     line = summary["Meta-PS tight"]
     assert line.tasks_within > 0.7
     assert line.error_quantile <= 0.1
-    assert line.verdict == "holds"
+    assert line.verdict == "observed within"
 
 
 class SameTasks:
@@ -116,8 +118,8 @@ def test_a_true_violation_is_seen() -> None:
     ("above", "draws", "verdict"),
     [
         (0, 1, "cannot tell yet"),  # ten tasks: up to 31 % may be above epsilon
-        (0, 2, "holds"),  # twenty: up to 17 %
-        (1, 10, "holds"),  # 10 % of the tasks, at most 18 %
+        (0, 2, "observed within"),  # twenty: up to 17 %
+        (1, 10, "observed within"),  # 10 % of the tasks, at most 18 %
         (2, 10, "cannot tell yet"),  # 20 % are allowed, and their share may be larger
     ],
 )
@@ -136,7 +138,7 @@ def test_draws_that_differ_do_not_hold_because_their_tasks_are_many() -> None:
     assert line.satisfied
     assert line.verdict == "cannot tell yet"
     (line,) = summarise(table([[0.3] * 15 + [0.0] * 85] * 10), G)
-    assert line.verdict == "holds"
+    assert line.verdict == "observed within"
 
 
 def test_a_size_has_no_interval_beyond_what_is_possible() -> None:
@@ -155,10 +157,10 @@ def test_print_shows_an_aligned_table() -> None:
     names = "method mean size 80 % error tasks within draws within by chance verdict"
     assert " ".join(head.split()) == names
     assert set(rule) == {"-", " "}
-    assert first.endswith("holds")
+    assert first.endswith("observed within")
     assert second.endswith("violated")
-    assert len({line.index(word) for line, word in ((first, "holds"), (second, "violated"))}) == 1
-    assert columns.startswith("tasks within: new tasks with an error of at most 0.1. draws within:")
+    assert first.index("observed within") == second.index("violated")
+    assert columns.startswith("mean size: over tasks. tasks within: new tasks with an error of at")
     assert (covers, note) == (summary.covers, "A note.")
 
 
@@ -191,10 +193,28 @@ def test_a_share_that_is_just_allowed_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("epsilon", "alpha", "true_rate", "examples"), [(0.05, 0.1, 0.06, 1), (0.1, 0.35, 0.11, 10)]
+)
+def test_holds_is_never_said_of_observed_errors(
+    epsilon: float, alpha: float, true_rate: float, examples: int
+) -> None:
+    # Every task is above epsilon. Each draw has as many tasks with k misses as are expected.
+    levels: dict[str, Any] = {"epsilon": epsilon, "alpha": alpha, "delta": 0.05}
+    counts = np.arange(examples + 1)
+    expected = np.rint(1000 * stats.binom.pmf(counts, examples, true_rate)).astype(int)
+    missed = np.repeat(counts, expected)
+    summary = summarise(table([missed / examples] * 5, examples=examples), Guarantee(**levels))
+    assert summary[0].verdict == "observed within"
+    assert "holds" not in " ".join(str(summary).splitlines()[:3])
+    verdict = judge(np.full(5 * len(missed), examples), np.tile(missed, 5), **levels)
+    assert verdict.status == "cannot tell yet"
+
+
+@pytest.mark.parametrize(
     ("error", "draws", "short", "verdict", "with_data"),
     [
-        (0.0, 500, 1, "holds", "holds"),  # one task of 5000 decides nothing
-        (0.0, 2, 1, "too few data", "holds"),  # of twenty it does: up to 25 % may be above
+        (0.0, 500, 1, "observed within", "observed within"),  # one task of 5000 decides nothing
+        (0.0, 2, 1, "too few data", "observed within"),  # of twenty it does: up to 25 % are above
         (0.0, 1, 1, "cannot tell yet", "cannot tell yet"),  # nor would nine tasks of ten decide
         (0.0, 1, 3, "too few data", "cannot tell yet"),  # more than alpha: more tasks do not help
         (0.0, 1, 10, "too few data", "cannot tell yet"),
@@ -209,7 +229,8 @@ def test_tasks_without_enough_data_are_no_evidence_that_a_guarantee_holds(
     (line,) = summarise(replace(rows, feasible=np.arange(len(rows)) >= short), G)
     assert (line.feasible, line.verdict) == (False, verdict)
     said = (line.holds, line.violated, line.too_few)
-    assert said == tuple(verdict == word for word in ("holds", "violated", "too few data"))
+    words = ("observed within", "violated", "too few data")
+    assert said == tuple(verdict == word for word in words)
     (line,) = summarise(rows, G)
     assert (line.feasible, line.too_few, line.verdict) == (True, False, with_data)
 

@@ -73,7 +73,7 @@ def test_the_papers_claims_hold_on_the_family(known: Rows) -> None:
     lines: dict[str, MethodSummary] = {s.method: s for s in summarise(known, KNOWN)}
     assert lines["Meta-PS tight"].satisfied
     assert not lines["PS"].satisfied
-    assert {v.claim.split(":")[0]: v.holds for v in check_claims(known, KNOWN, "synthetic")} == {
+    assert {v.claim.split(":")[0]: v.agrees for v in check_claims(known, KNOWN, "synthetic")} == {
         "Meta-PS even": True,
         "Meta-PS tight": True,
         "Meta-PS joint": True,

@@ -28,7 +28,7 @@ def test_the_rarest_classes_have_a_panel_each(
     cells = tuple(replace(cell, missed=dict.fromkeys(shares, half)) for cell in pilot.cells)
     draw_pilot(replace(pilot, prevalence=shares, cells=cells), "never-written.png")
     sizes, *misses = drawn[0].axes
-    assert sizes.get_title() == "mean set size"
+    assert sizes.get_title() == "mean set size over tasks"
     assert [line.get_label() for line in sizes.get_lines()] == [
         "alpha 0.1",
         "alpha 0.1, per class",

@@ -105,7 +105,7 @@ def test_the_control_shows_what_calibrating_at_that_rate_gives(
         within = int(np.sum(found.errors <= rate))
         text = seen[f"{rate:.0%}"]
         assert f"Then {within} of the 20 new hospitals stay within {rate:.0%}" in text
-        assert f"A list holds {np.mean(found.sizes):.2f} labels on average." in text
+        assert f"A list holds {np.mean(found.sizes):.2f} labels on average over " in text
     assert messages == []
 
 

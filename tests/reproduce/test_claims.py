@@ -31,16 +31,16 @@ def claims(*parts: Rows) -> dict[str, str]:
 
 def test_a_claim_is_checked_at_the_quantile_of_the_guarantee() -> None:
     assert claims(table(LOW, method="Meta-PS even"), table(HIGH, method="PS")) == {
-        "Meta-PS even": "holds",
-        "PS": "holds",
+        "Meta-PS even": "agrees",
+        "PS": "agrees",
     }
     assert claims(table(EDGE, method="Meta-PS tight"), table(EDGE, method="Meta-CP")) == {
-        "Meta-PS tight": "holds",
-        "Meta-CP": "does not hold",
+        "Meta-PS tight": "agrees",
+        "Meta-CP": "does not agree",
     }
     assert claims(table(HIGH, method="Meta-PS joint"), table(LOW, method="PS")) == {
-        "Meta-PS joint": "does not hold",
-        "PS": "does not hold",
+        "Meta-PS joint": "does not agree",
+        "PS": "does not agree",
     }
     # As many tasks are above epsilon as may be: that fewer are in truth is not settled.
     assert claims(table(FEW, method="Meta-PS even"), table(FEW, method="PS")) == {
@@ -57,9 +57,9 @@ def test_what_noise_can_explain_is_undecided() -> None:
     }
     # 50 draws can, if the errors are exact or counted on many examples, but not on ten.
     many = MORE * 10
-    for examples, status in ((0, "holds"), (500, "holds"), (10, "cannot tell yet")):
+    for examples, status in ((0, "agrees"), (500, "agrees"), (10, "cannot tell yet")):
         assert claims(table(many, method="PS", examples=examples)) == {"PS": status}
-    assert claims(table(many, method="Meta-PS even")) == {"Meta-PS even": "does not hold"}
+    assert claims(table(many, method="Meta-PS even")) == {"Meta-PS even": "does not agree"}
 
 
 def test_a_guarantee_satisfied_by_keeping_every_label_proves_nothing() -> None:
@@ -69,14 +69,14 @@ def test_a_guarantee_satisfied_by_keeping_every_label_proves_nothing() -> None:
 
 def test_claims_are_made_at_the_delta_of_the_guarantee_only() -> None:
     strict, loose = (table(e, delta=d) for e, d in ((HIGH, 0.05), (LOW, 0.5)))
-    assert claims(strict, loose) == claims(loose, strict) == {"PS": "holds"}
+    assert claims(strict, loose) == claims(loose, strict) == {"PS": "agrees"}
 
 
 @pytest.mark.parametrize(
     ("shift", "spread", "status"),
     [
-        (0.1, 0.0, "holds"),
-        (-0.1, 0.0, "does not hold"),
+        (0.1, 0.0, "agrees"),
+        (-0.1, 0.0, "does not agree"),
         (0.1, 1.0, "cannot tell yet"),
         (0.0, 0.0, "cannot tell yet"),
     ],
@@ -93,7 +93,7 @@ def test_ps_test_has_larger_sets_beyond_doubt(shift: float, spread: float, statu
     result = check(rows)[-1]
     assert result.claim == "PS-Test: its sets are larger on average than those of Meta-PS even"
     assert result.status == status
-    assert result.holds == (status == "holds")
+    assert result.agrees == (status == "agrees")
     assert result.numbers["size of Meta-PS even"] == 2
 
 
@@ -112,10 +112,10 @@ def test_seeds_are_judged_together() -> None:
         for shift in (0.1, 0.2, 0.3)
     ]
     status = {c.claim.split(":")[0]: c.status for c in check(by_seed)}
-    assert status == {"Meta-PS even": "holds", "PS": "holds", "PS-Test": "cannot tell yet"}
+    assert status == {"Meta-PS even": "agrees", "PS": "agrees", "PS-Test": "cannot tell yet"}
     closer = [each.take(each.method != "PS") for each in (by_seed[0], by_seed[0], by_seed[1])]
     assert check(closer)[-1].status == "cannot tell yet"
-    assert check(closer[:2])[-1].status == "holds"
+    assert check(closer[:2])[-1].status == "agrees"
 
 
 def test_two_trivial_methods_cannot_be_compared() -> None:
@@ -128,7 +128,7 @@ def test_one_task_of_many_without_enough_data_leaves_claims_to_be_checked() -> N
     ours = table(errors, sizes, method="Meta-PS even")
     some = replace(ours, feasible=np.arange(len(ours)) > 0)
     found = claims(table(errors, sizes + 1, method="PS-Test"), some)
-    assert found == {"Meta-PS even": "holds", "PS-Test": "holds"}
+    assert found == {"Meta-PS even": "agrees", "PS-Test": "agrees"}
 
 
 def test_a_baseline_that_keeps_every_label_is_no_evidence_against_the_paper() -> None:
@@ -139,13 +139,13 @@ def test_a_baseline_that_keeps_every_label_is_no_evidence_against_the_paper() ->
 def test_a_violation_counts_although_some_tasks_keep_every_label() -> None:
     rows = [table(HIGH, method=name) for name in ("Meta-PS joint", "PS")]
     some = [replace(each, feasible=np.arange(len(each)) > 0) for each in rows]
-    assert claims(*some) == {"Meta-PS joint": "does not hold", "PS": "holds"}
+    assert claims(*some) == {"Meta-PS joint": "does not agree", "PS": "agrees"}
 
 
 def test_ps_test_that_keeps_every_label_is_conservative() -> None:
     errors, sizes = np.zeros((4, 2)), np.full((4, 2), 2.0)
     trivial = table(errors, sizes + 3, method="PS-Test", feasible=False)
-    assert claims(trivial, table(errors, sizes, method="Meta-PS even"))["PS-Test"] == "holds"
+    assert claims(trivial, table(errors, sizes, method="Meta-PS even"))["PS-Test"] == "agrees"
 
 
 def test_a_claim_has_its_numbers_and_its_source() -> None:
@@ -191,7 +191,7 @@ def test_the_claims_are_about_all_seeds_together() -> None:
     # 30 % of 50 tasks may be chance; of 500 tasks, in ten seeds of five draws, they are not.
     seeds = [table(MORE, method="PS", examples=500) for _ in range(10)]
     (few,), (many,) = (check(rows) for rows in (seeds[0], seeds))
-    assert (few.status, many.status) == ("cannot tell yet", "holds")
+    assert (few.status, many.status) == ("cannot tell yet", "agrees")
     sizes = [[3.0, 3.1], [3.2, 3.0], [3.1, 3.3]]
     pairs = [
         Rows.concatenate(
@@ -203,4 +203,4 @@ def test_the_claims_are_about_all_seeds_together() -> None:
         for size in sizes
     ]
     assert check(pairs[0])[-1].status == "cannot tell yet"  # one draw
-    assert check(pairs)[-1].status == "holds"
+    assert check(pairs)[-1].status == "agrees"

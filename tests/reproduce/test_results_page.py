@@ -149,8 +149,9 @@ def test_where_all_hold_nothing_else_is_said() -> None:
         f"they were in all 2, and with the tight split in all 2. {ON_DELTA}"
     )
     assert opening._state_baselines(results) == (
-        "The same criterion is violated, at 95 % confidence, by **PS** in 1 of 2 (holds: *FewRel, "
-        "CNN sentence encoder*) and by **Meta-CP** in 1 of 2 (holds: *FewRel, CNN sentence "
+        "The same criterion is violated, at 95 % confidence, by **PS** in 1 of 2 (observed "
+        "within: *FewRel, CNN sentence encoder*) and by **Meta-CP** in 1 of 2 (observed within: "
+        "*FewRel, CNN sentence "
         "encoder*)."
     )
     assert sampling_noise.find(results) == (
@@ -217,7 +218,7 @@ def test_tasks_on_which_a_rare_class_is_missed_are_named() -> None:
         methods[JOINT, result.delta] = replace(joint, size=np.where(joint.task >= 18, 2.0, 1.0))
     assert rare_class.find([result, make_result()]) == (
         "**This criterion is about all examples of a task together, whatever their class.** For "
-        "the joint split it holds, at 95 % confidence, although on many new tasks (75.0 % in *CDC "
+        "the joint split it is met, at 95 % confidence, although on many new tasks (75.0 % in *CDC "
         "Heart, MLP*) every set has one label and the positive label has probability zero: every "
         "heart attack is missed there. If a class must not be missed, ask for [a guarantee for "
         "each class](guarantee.md#one-guarantee-for-each-class)."
@@ -228,13 +229,13 @@ def test_tasks_on_which_a_rare_class_is_missed_are_named() -> None:
     assert rare_class.find([make_result()]) == ""
     broken = make_result("heart", errors({JOINT: HIGH}))
     broken.learners = result.learners
-    assert rare_class.find([broken]) == ""  # nothing holds
+    assert rare_class.find([broken]) == ""  # nothing is within
 
 
 def test_many_exceptions_are_counted() -> None:
     names = (CONV4, FEWREL, "heart")
     results = [make_result(name, errors({"PS": LOW})) for name in names]
-    assert "by **PS** in none of 3 (holds: 3)" in opening._state_baselines(results)
+    assert "by **PS** in none of 3 (observed within: 3)" in opening._state_baselines(results)
 
 
 def test_a_row_has_size_error_and_share() -> None:
@@ -365,7 +366,7 @@ def test_the_control_without_shift_is_compared_with_the_test_pool() -> None:
     other = make_result("heart")
     assert controls.find([result, other]) == (
         "On new tasks of the calibration pool, where there is no shift, the criterion of Meta-PS "
-        "holds, at 95 % confidence, in all 3 combinations of split and experiment. For the joint "
+        "is met, at 95 % confidence, in all 3 combinations of split and experiment. For the joint "
         "split, 100.0 % of the tasks are within epsilon there, and 0.0 % of the tasks of the test "
         "pool."
     )
@@ -399,7 +400,7 @@ def test_predictors_whose_intervals_overlap_do_not_differ() -> None:
     result = make_result(CONV4, ran={"seen": make_evaluation(CONV4)})
     assert (
         "There is no clear difference: the intervals of *tasks within* overlap in all 1 "
-        "experiments. The criterion of Meta-PS holds for Meta-CP in all 1."
+        "experiments. Meta-CP meets the criterion of Meta-PS in all 1."
     ) in controls._predictor([result, make_result("heart")])
 
 
@@ -538,11 +539,11 @@ def test_neighbours_are_counted_by_verdict() -> None:
     change = errors({"FedCP-QQ": HIGH, "HCP": HIGH, "averaged thresholds": HIGH})
     assert neighbours.find([make_result(change=change), make_result(FEWREL, change)]) == (
         "Related methods promise less. Of the 2 experiments, the criterion of Meta-PS is violated "
-        "by FedCP-QQ in 2, averaged thresholds in 2 and HCP in 2; it holds for multi-environment "
+        "by FedCP-QQ in 2, averaged thresholds in 2 and HCP in 2; it is met by multi-environment "
         "in 2."
     )
     all_high = errors(dict.fromkeys(PROMISES, HIGH))
-    assert neighbours.find([make_result(change=all_high)]).endswith("it holds for none of them.")
+    assert neighbours.find([make_result(change=all_high)]).endswith("it is met by none of them.")
     edge = make_result()
     for methods in edge.by_seed:  # 10 % of the tasks are above epsilon: as many as may be
         rows = methods["HCP", edge.delta]
@@ -698,7 +699,7 @@ def test_a_verdict_on_shared_tasks_needs_every_seed() -> None:
         error = np.where(rows.task < above, HIGH, LOW)
         methods[JOINT, 0.1] = replace(rows, error=error)
     pooled, line = replace(result, tasks=None).line(JOINT, 0.1), result.line(JOINT, 0.1)
-    assert (pooled.tasks_within, pooled.verdict) == (0.95, "holds")
+    assert (pooled.tasks_within, pooled.verdict) == (0.95, "observed within")
     assert (line.tasks_within, line.verdict) == (0.95, "cannot tell yet")
     text = sections.experiment_section(result)
     assert "Meta-PS joint, delta = 0.1 (95.0 % within: 90.0 % and 100.0 % in the seeds)." in text

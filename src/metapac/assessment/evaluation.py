@@ -48,7 +48,7 @@ class Evaluation:
     low, high : ndarray of float, shape (tasks,)
         Exact 95% interval of each task's miss rate.
     sizes : ndarray of float, shape (tasks,), or None
-        Mean set size; None if only true labels have scores.
+        Mean set size of each task; None if only true labels have scores.
     sets : SetCounts or None
         Number of labels in sets, and of empty, single and full sets, of each task.
     epsilon : float or mapping from class to float
@@ -268,6 +268,7 @@ class Evaluation:
         status = "" if self.verdict is None else f" {self.verdict.status};"
         size = "" if self.sizes is None else f", mean set size {np.mean(self.sizes):.4g}"
         size += "" if self.widths is None else f", mean width {np.mean(self.widths):.4g}"
+        size += f" over {units}" if size else ""
         epsilon = "its epsilon" if isinstance(self.epsilon, Mapping) else f"{self.epsilon:g}"
         share = f"{format_share(self.within)} of them"
         if self.by_class is not None:

@@ -167,7 +167,7 @@ def _measure(evaluation: Evaluation) -> dict[str, str]:
         ),
         "missed, of heart attacks": format_share(missed["yes"]),
         "missed, of the others": format_share(missed["no"]),
-        "labels in a set, on average": f"{np.mean(sizes):.2f}",
+        "labels in a set, mean over states": f"{np.mean(sizes):.2f}",
         "sets without a label": format_share(shares["empty"]),
         "sets with one label": format_share(shares["single"]),
         "sets with both labels": format_share(shares["full"]),
@@ -248,7 +248,8 @@ def _explanation() -> str:
     return (
         "PS pools all tasks: its error is near epsilon on average, and the observed error is above "
         "it on many tasks. A single task has too few examples to rule out chance, so its verdict "
-        "may stay open.\n"
+        "may stay open. 'Observed within' is about observed errors, not the verdict 'holds' of "
+        "metapac evaluate.\n"
         f"PS-Test has the paper's 100 labelled examples of the new task itself and needs {needed}, "
         "so it keeps every label.\n"
         "Meta-PS needs no labelled examples of the new task for calibration. Its joint split, the "

@@ -208,17 +208,18 @@ def _mean_width(evaluation: Evaluation) -> Any:
 def _figures(evaluation: Evaluation) -> dict[str, Any]:
     """Return the figures of an evaluation for JSON: null where there is no task."""
     has_tasks = len(evaluation.tasks) > 0
-    sizes = evaluation.sizes if has_tasks else None
+    sizes, examples = evaluation.sizes if has_tasks else None, evaluation.examples
     return {
         "tasks": len(evaluation.tasks),
         "left_out": evaluation.left_out,
         "min_examples": evaluation.min_examples,
-        "examples": int(evaluation.examples.sum()),
+        "examples": int(examples.sum()),
         "missed": int(evaluation.missed.sum()),
         "epsilon": evaluation.epsilon,
         "within": evaluation.within if has_tasks else None,
         "error": float(np.mean(evaluation.errors)) if has_tasks else None,
         "set_size": None if sizes is None else float(np.mean(sizes)),
+        "set_size_over_rows": None if sizes is None else float(np.average(sizes, weights=examples)),
         "width": _mean_width(evaluation) if has_tasks else None,
         "sets": evaluation.set_shares,
     }
@@ -233,7 +234,7 @@ def _print_text(evaluation: Evaluation, context: Context) -> None:
         stdout.print(f"\nBeware: {_describe_neglected(evaluation, words)}", markup=False)
     if evaluation.classes is not None:
         stdout.print(Text(), _class_table(evaluation), sep="\n")
-    _print_sets(evaluation)
+    _print_sets(evaluation, words)
     _print_shares(evaluation, words)
     stdout.print(Text(), _worst_table(evaluation, words), sep="\n")
     if evaluation.classes is None and evaluation.sets is None and evaluation.widths is None:
@@ -305,16 +306,17 @@ def _class_table(evaluation: Evaluation) -> Table:
     return table
 
 
-def _print_sets(evaluation: Evaluation) -> None:
+def _print_sets(evaluation: Evaluation, words: Words) -> None:
     shares = evaluation.set_shares
     if evaluation.widths is not None:
-        print_line(f"Intervals: mean width {np.mean(evaluation.widths):.4g}.")
+        print_line(f"Intervals: mean width {np.mean(evaluation.widths):.4g} over {words.units}.")
     if shares is None or evaluation.sizes is None:
         return
     print_line(
-        f"Sets: mean size {np.mean(evaluation.sizes):.3g}; {format_share(shares['empty'])} empty, "
-        f"{format_share(shares['single'])} with one label, {format_share(shares['full'])} with "
-        "every label."
+        f"Sets: mean size {np.mean(evaluation.sizes):.4g} over {words.units}, "
+        f"{np.average(evaluation.sizes, weights=evaluation.examples):.4g} over rows; "
+        f"{format_share(shares['empty'])} empty, {format_share(shares['single'])} with one label, "
+        f"{format_share(shares['full'])} with every label."
     )
 
 

@@ -113,9 +113,9 @@ def _without_error(estimate: Estimate, style: str = ".1%") -> str:
 def _notes(result: Exploration) -> list[str]:
     """Return what the columns mean, and which classes are missed most of the time."""
     notes = [
-        "empty, full: share of sets without a label, with every label. missed: share of the "
-        "examples of a class whose set lacks it; in parentheses, how common the class is. "
-        "±: 95% interval over pilot tasks."
+        "set size: mean over pilot tasks. empty, full: share of sets without a label, with every "
+        "label. missed: share of the examples of a class whose set lacks it; in parentheses, how "
+        "common the class is. ±: 95% interval over pilot tasks."
     ]
     shown = len(_shown_classes(result))
     if shown < len(result.classes):

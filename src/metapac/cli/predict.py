@@ -144,7 +144,8 @@ def _describe_classes(sets: Sets) -> str:
 
 def _print_widths(summary: IntervalSummary) -> None:
     if summary.mean_width is not None:
-        print_line(f"width: mean {summary.mean_width:.4g}, median {summary.median_width:.4g}")
+        middle = f"mean {summary.mean_width:.4g}, median {summary.median_width:.4g}"
+        print_line(f"width: {middle} over rows")
     if summary.infinite:
         print_line(f"infinite: {summary.infinite} ({summary.infinite / summary.rows:.1%})")
 
@@ -167,7 +168,7 @@ def _print_summary(summary: SetSummary, *, has_classes: bool) -> None:
 
     print_line(
         f"one label in {share(summary.single)}, all labels in {share(summary.full)}, empty "
-        f"{share(summary.empty)}; mean size {summary.mean_size:.4g}"
+        f"{share(summary.empty)}; mean size {summary.mean_size:.4g} over rows"
     )
     ranked = sorted(summary.by_class.items(), key=lambda item: -item[1])
     shown = [f"{name} in {share(count)}" for name, count in ranked]

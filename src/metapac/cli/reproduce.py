@@ -197,6 +197,6 @@ def _describe_control(control: Any, summary: Summary) -> str:
     """Return a line about Meta-PS in a control, or about its first method if it has none."""
     line = next((line for line in summary if line.method == _SHOWN), summary[0])
     return (
-        f"Control {control.name} ({control.title}): {line.method}, mean size {line.size:.2f}, "
-        f"{line.tasks_within:.1%} of tasks within: {line.verdict}"
+        f"Control {control.name} ({control.title}): {line.method}, mean size "
+        f"{line.size:.2f} over tasks, {line.tasks_within:.1%} of tasks within: {line.verdict}"
     )

@@ -149,14 +149,17 @@ def define_columns(summary: Summary) -> str:
     Returns
     -------
     str
-        Three sentences.
+        A sentence for each.
     """
     g = summary.guarantee
     least = f"{100 * (1 - g.alpha):g} %"
     return (
-        f"tasks within: new tasks with an error of at most {g.miss_rate:g}. draws within: "
-        f"calibration draws in which these are at least {least} of the new tasks. by chance: draws "
-        "within to be expected if all thresholds were equally good."
+        f"mean size: over tasks. tasks within: new tasks with an error of at most {g.miss_rate:g}. "
+        f"draws within: calibration draws in which these are at least {least} of the new tasks. by "
+        "chance: draws within to be expected if all thresholds were equally good. verdict: "
+        "'observed within' is about errors as observed, 'holds' of metapac evaluate about true "
+        "miss rates; 'violated' if few test examples do not explain the tasks above "
+        f"{g.miss_rate:g}, 'cannot tell yet' if they may, however low tasks within is."
     )
 
 

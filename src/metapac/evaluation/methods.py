@@ -12,8 +12,10 @@ import numpy as np
 from metapac._selection import kth_smallest
 from metapac._types import Array
 from metapac.binomial import allowed_errors
+from metapac.evaluation.descriptions import digest_code
 from metapac.evaluation.draws import Draw
 from metapac.evaluation.ordered import ordered_evidence
+from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
 from metapac.meta_cp.corrections import Correction
 from metapac.meta_cp.estimator import MetaCP
@@ -63,6 +65,8 @@ class Rule:
         Takes a guarantee, returns how much data it needs, in words.
     needs_quantiles : bool, default False
         Whether it needs predicted quantiles.
+    version : str, optional
+        Version of the code, as in `Method`; "1" for the rules of this library until they change.
 
     Examples
     --------
@@ -75,6 +79,7 @@ class Rule:
     choose: Callable[[Draw, Guarantee], Chosen]
     requirement: Callable[[Guarantee], str] = field(default_factory=lambda: _more_data)
     needs_quantiles: bool = False
+    version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,9 @@ class Method:
         How thresholds are chosen.
     guarantee : Guarantee
         The guarantee to aim at.
+    version : str, optional
+        Version of the rule's code, to be changed whenever its results may change: a folder of
+        ``evaluate`` never mixes two. By default the rule's; without one, a checksum of the code.
 
     Examples
     --------
@@ -101,6 +109,7 @@ class Method:
     name: str
     rule: Rule
     guarantee: Guarantee
+    version: str | None = None
 
     def choose(self, draw: Draw) -> Chosen:
         """Return the thresholds of this method on one draw.
@@ -118,18 +127,34 @@ class Method:
         return self.rule.choose(draw, self.guarantee)
 
     def describe(self) -> dict[str, Any]:
-        """Return name, rule and guarantee as JSON can hold them.
+        """Return name, rule, version and guarantee as JSON can hold them.
 
         Returns
         -------
         dict
             The description.
+
+        Raises
+        ------
+        InvalidInput
+            If the method has no version and the code of its rule cannot be compared.
         """
+        choose = self.rule.choose
         return {
             "name": self.name,
-            "rule": self.rule.choose.__name__.strip("_"),
+            "rule": getattr(choose, "__name__", type(choose).__name__).strip("_"),
+            "version": self.version or self.rule.version or self._digest(),
             **self.guarantee.describe(),
         }
+
+    def _digest(self) -> str:
+        try:
+            return digest_code(self.rule.choose)
+        except Exception as error:  # whatever a value that the rule uses raises
+            raise InvalidInput(
+                f"method {self.name!r}: a stored evaluation could not notice that its rule changed "
+                f'({error}). Pass Method(..., version="1"), and another version after a change.'
+            ) from error
 
 
 def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) -> tuple[Method, ...]:
@@ -282,8 +307,9 @@ def _tasks(g: Guarantee) -> str:
     return f"{needed.tasks} tasks of {needed.examples_per_task} examples"
 
 
-PS = Rule(_ps, _labels)
-PS_TEST = Rule(_ps_test, _labels)
-META_PS = Rule(_meta_ps, _tasks)
-META_CP = Rule(_meta_cp, needs_quantiles=True)
-ORACLE = Rule(_oracle)
+# Raise the version of a rule whenever its thresholds change: stored rows are then refused.
+PS = Rule(_ps, _labels, version="1")
+PS_TEST = Rule(_ps_test, _labels, version="1")
+META_PS = Rule(_meta_ps, _tasks, version="1")
+META_CP = Rule(_meta_cp, needs_quantiles=True, version="1")
+ORACLE = Rule(_oracle, version="1")

@@ -264,7 +264,7 @@ def _floor(product: float) -> int:
     return math.floor(product * (1 + 2.0**-50))
 
 
-FEDCP_QQ = Rule(_fedcp_qq)
-AVERAGED = Rule(_averaged)
-HCP = Rule(_hcp)
-MULTI_ENVIRONMENT = Rule(_multi_environment)
+FEDCP_QQ = Rule(_fedcp_qq, version="1")
+AVERAGED = Rule(_averaged, version="1")
+HCP = Rule(_hcp, version="1")
+MULTI_ENVIRONMENT = Rule(_multi_environment, version="1")

@@ -69,8 +69,8 @@ def evaluate(
     ------
     InvalidInput
         If an argument is not valid, if the study predicts quantiles for another epsilon than the
-        guarantee's, if the folder holds an evaluation with other settings or a
-        table of more draws, or if another process is using it.
+        guarantee's, if the folder holds an evaluation with other settings, of a method whose rule
+        has changed (see `Method`) or a table of more draws, or if another process is using it.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def evaluate(
     >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
     >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=guarantee, draws=5)
     >>> [(line.method, line.verdict) for line in summarise(rows, guarantee)][-2:]
-    [('Meta-PS joint', 'holds'), ('oracle', 'holds')]
+    [('Meta-PS joint', 'observed within'), ('oracle', 'observed within')]
     """
     draws = _checks.as_whole_number("draws", draws)
     methods = paper_methods(guarantee) if methods is None else tuple(methods)

@@ -27,6 +27,7 @@ FORMAT = _document.Format(
     shape="evaluation",
 )
 SETTINGS, TABLE = "evaluation.json", "rows.csv.gz"
+_MAY_DIFFER = ("draws", "versions.metapac", "study.notes")  # rules have versions of their own
 
 
 def describe_evaluation(
@@ -78,15 +79,21 @@ class EvaluationFolder:
         The folder; it is created if necessary.
     settings : dict
         What `describe_evaluation` returned. A folder with other settings is refused, except for
-        the number of draws, and so are fewer draws than a finished table has.
+        the number of draws and the version of metapac, and so are fewer draws than a finished
+        table has. The folder keeps the versions that it was begun with.
     """
 
     def __init__(self, path: PathLike, settings: dict[str, Any]) -> None:
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         if (self.path / SETTINGS).exists():
-            check_settings(self.path, read_settings(self.path), settings)
+            known = read_settings(self.path)
+            _check_versions(self.path, known["methods"], settings["methods"])
+            # Before 0.3.0 no version was stored: the library's rules were what is now version 1.
+            methods = [{"version": "1"} | method for method in known["methods"]]
+            check_settings(self.path, known | {"methods": methods}, settings)
             self._check_draws(settings["draws"])
+            settings = known | {"draws": settings["draws"]}
         _document.write(self.path / SETTINGS, settings, FORMAT)
         # The name depends on the settings, so draws of other settings are never mixed in. Draw i
         # is the same however many there are.
@@ -157,7 +164,7 @@ class EvaluationFolder:
 def check_settings(
     path: PathLike, old: dict[str, Any], new: dict[str, Any], what: str = "an evaluation"
 ) -> None:
-    """Raise if two evaluations differ in a setting other than the number of draws.
+    """Raise if two evaluations differ in a setting other than draws and metapac's version.
 
     Parameters
     ----------
@@ -177,10 +184,22 @@ def check_settings(
     """
     known, wanted = dict(_flatten(old)), dict(_flatten(new))
     for name in [*wanted, *known]:
-        if name != "draws" and known.get(name) != wanted.get(name):
+        if name not in _MAY_DIFFER and known.get(name) != wanted.get(name):
             raise InvalidInput(
                 f"{path} holds {what} with {name}={known.get(name)!r}, but this one "
                 f"has {name}={wanted.get(name)!r}. Use the same settings, or another folder."
+            )
+
+
+def _check_versions(path: Path, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+    """Raise if a method has another version, or other code, than in the evaluation in a folder."""
+    unknown = 'none stored before 0.3.0; pass Method(..., version="1") if the rule is the same'
+    for known, method in zip(old, new, strict=False):
+        if known["name"] == method["name"] and known.get("version", "1") != method["version"]:
+            raise InvalidInput(
+                f"{path} may hold rows of another rule: that of method {method['name']!r}, or a "
+                f"value that it uses, has version {method['version']}, and before it had "
+                f"{known.get('version', unknown)}. Use another folder, or delete this one."
             )
 
 

@@ -29,9 +29,9 @@ from metapac.evaluation.noise import (
 from metapac.evaluation.rows import Rows
 from metapac.exceptions import InvalidInput
 from metapac.guarantee import Guarantee
-from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+from metapac.verdict.wording import UNDECIDED, VIOLATED
 
-TOO_FEW = "too few data"
+WITHIN, TOO_FEW = "observed within", "too few data"
 _NO_QUANTILES = "Meta-CP is left out: the study predicts no quantiles of its tasks."
 
 
@@ -77,9 +77,11 @@ class MethodSummary:
         Whether at least 1 - alpha of these tasks have an error of at most epsilon. With few tasks
         or draws that may be chance; see ``holds``.
     holds : bool
-        Whether the whole ``tasks_within_interval`` is at least 1 - alpha, also if each task on
-        which the method kept every label for want of data counts as above epsilon. At 95 %
-        confidence, few tasks and few draws do not explain it.
+        Whether the verdict is "observed within": the whole ``tasks_within_interval`` is at least
+        1 - alpha, also if each task on which the method kept every label for want of data counts
+        as above epsilon. At 95 % confidence, few tasks and few draws do not explain it. It is about
+        observed errors: with few test examples, tasks just above epsilon may look good. That a
+        guarantee holds for true miss rates, only `metapac.evaluate` and `metapac.judge` say.
     violated : bool
         Whether the 95 % interval of ``tasks_above``, given these learners, lies above
         alpha + 0.05 (1 - alpha): on average, up to 5 % of the tasks within epsilon are counted in
@@ -130,11 +132,11 @@ class MethodSummary:
     def verdict(self) -> str:
         """What the rows say of the guarantee, at 95 % confidence.
 
-        It is "holds", "violated" or "too few data", as the attributes say, of which at most one is
-        true; otherwise "cannot tell yet".
+        It is "observed within" (``holds``), "violated" or "too few data", as the attributes say, of
+        which at most one is true; otherwise "cannot tell yet".
         """
         if self.holds:
-            return HOLDS
+            return WITHIN
         if self.violated:
             return VIOLATED
         return TOO_FEW if self.too_few else UNDECIDED

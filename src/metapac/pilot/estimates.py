@@ -82,7 +82,7 @@ class Cell:
     thresholds : tuple of float
         Threshold from all pilot tasks; with ``per_class``, one for each class.
     size : Estimate
-        Mean set size.
+        Mean set size over tasks.
     empty : Estimate
         Share of sets without a label.
     full : Estimate

@@ -33,7 +33,7 @@ def draw_pilot(exploration: Exploration, path: PathLike) -> None:
     width = 3.4 * (1 + len(shown))
     figure, (sizes, *misses) = plots.create_figure(1 + len(shown), width=width, height=3.6)
     _draw_panel(exploration, sizes, lambda cell: cell.size)
-    sizes.set_title("mean set size", fontsize=10)
+    sizes.set_title("mean set size over tasks", fontsize=10)
     sizes.legend(frameon=False, fontsize=8)
     for label, axes in zip(shown, misses, strict=True):
         _draw_misses(exploration, axes, label)

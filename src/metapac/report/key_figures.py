@@ -92,14 +92,14 @@ def _measured(evaluation: Evaluation, words: Words) -> list[Figure]:
     figures = [_find_share_within(evaluation, words)]
     if evaluation.sizes is not None:
         size = format_size(float(np.mean(evaluation.sizes)))
-        figures.append(Figure(size, "labels in a list, on average"))
+        figures.append(Figure(size, f"labels in a list, mean over {words.units}"))
     if evaluation.set_shares is not None:
         empty, full = (format_share(evaluation.set_shares[kind]) for kind in ("empty", "full"))
         figures.append(Figure(empty, "lists without a label"))
         figures.append(Figure(full, "lists with every label: a person decides"))
     if evaluation.widths is not None:
         width = format_width(float(np.mean(evaluation.widths)))
-        figures.append(Figure(width, "mean width of the intervals"))
+        figures.append(Figure(width, f"mean width of the intervals over {words.units}"))
     return figures
 
 

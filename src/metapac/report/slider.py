@@ -120,10 +120,10 @@ def _describe_evaluation(found: Evaluation, share: str, words: Words) -> str:
     )
     if found.sizes is not None:
         size = format_size(float(np.mean(found.sizes)))
-        text += f" A list holds {size} labels on average."
+        text += f" A list holds {size} labels on average over {words.units}."
     if found.widths is not None:
         width = format_width(float(np.mean(found.widths)))
-        text += f" An interval is {width} wide on average."
+        text += f" An interval is {width} wide on average over {words.units}."
     return text
 
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from metapac.evaluation.comparison import SizeComparison, compare_sizes
 from metapac.evaluation.rows import Rows
-from metapac.evaluation.summary import TOO_FEW, MethodSummary, summarise
+from metapac.evaluation.summary import TOO_FEW, WITHIN, MethodSummary, summarise
 from metapac.guarantee import Guarantee
-from metapac.verdict.wording import HOLDS, UNDECIDED, VIOLATED
+from metapac.verdict.wording import UNDECIDED, VIOLATED
 
 PAPER_SPLIT, PS_TEST = "Meta-PS even", "PS-Test"
 EXPECTED_VALID = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 EXPECTED_INVALID = ("PS", "Meta-CP")
-FAILS, UNCHECKED = "does not hold", "cannot be checked"
+AGREES, DISAGREES, UNCHECKED = "agrees", "does not agree", "cannot be checked"
 NOT_IN_PAPER = "not in the paper"  # the source of claims about other splits and other data
 
 
@@ -90,7 +90,7 @@ class Claim:
     source : str
         The figure and the sentence of the paper; "not in the paper" if it makes no such claim:
         that is so for our splits, and for data that it does not have.
-    status : {"holds", "does not hold", "cannot tell yet", "cannot be checked"}
+    status : {"agrees", "does not agree", "cannot tell yet", "cannot be checked"}
         What the rows say. "cannot tell yet": few tasks or few examples could explain either
         answer. "cannot be checked": the verdict on the method, or on the split that PS-Test is
         compared with, is "too few data".
@@ -104,9 +104,9 @@ class Claim:
     numbers: dict[str, float]
 
     @property
-    def holds(self) -> bool:
+    def agrees(self) -> bool:
         """Whether the rows agree."""
-        return self.status == HOLDS
+        return self.status == AGREES
 
 
 def check_claims(rows: Rows | Sequence[Rows], guarantee: Guarantee, data: str) -> list[Claim]:
@@ -179,21 +179,21 @@ def _pick(lines: Mapping[str, MethodSummary], names: Sequence[str]) -> list[Meth
 
 
 def _is_valid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
-    status = {VIOLATED: FAILS, TOO_FEW: UNCHECKED}.get(line.verdict, line.verdict)
+    words = {WITHIN: AGREES, VIOLATED: DISAGREES, TOO_FEW: UNCHECKED}
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is at most epsilon = {g.miss_rate:g}",
         _cite(source if line.method == PAPER_SPLIT else None, "valid", "a"),
-        status,
+        words.get(line.verdict, UNDECIDED),
         _numbers(line),
     )
 
 
 def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
-    status = {HOLDS: FAILS, VIOLATED: HOLDS, TOO_FEW: UNCHECKED}.get(line.verdict, UNDECIDED)
+    words = {WITHIN: DISAGREES, VIOLATED: AGREES, TOO_FEW: UNCHECKED}
     return Claim(
         f"{line.method}: the {_quantile(g)} of error is above epsilon = {g.miss_rate:g}",
         _cite(source, "invalid", "a"),
-        status,
+        words.get(line.verdict, UNDECIDED),
         _numbers(line),
     )
 
@@ -202,7 +202,7 @@ def _is_larger(
     sizes: SizeComparison, ps_test: MethodSummary, meta: MethodSummary, source: Source | None
 ) -> Claim:
     """Return the claim that PS-Test is conservative, which keeping every label agrees with."""
-    status = HOLDS if sizes.low > 0 else FAILS if sizes.high < 0 else UNDECIDED
+    status = AGREES if sizes.low > 0 else DISAGREES if sizes.high < 0 else UNDECIDED
     return Claim(
         f"{PS_TEST}: its sets are larger on average than those of {meta.method}",
         _cite(source, "larger", "b"),

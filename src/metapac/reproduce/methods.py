@@ -145,4 +145,4 @@ def search_grid(samples: Sequence[Array], epsilon: float, delta: float) -> Float
     return np.where(feasible, low * STEP, -np.inf)
 
 
-GRID = Rule(_grid_search)
+GRID = Rule(_grid_search, version="1")
