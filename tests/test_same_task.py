@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
+from metapac import BadArtefact, Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
 from metapac._ids import fold_name
 from metapac.evidence import collect_evidence
 from metapac.sites import Site, combine_sites
@@ -224,3 +224,52 @@ def test_coarse_scores_betray_a_whole_table_but_no_single_task() -> None:
 )
 def test_the_rule_for_names(one: Any, other: Any, is_same: bool) -> None:
     assert (fold_name(one) == fold_name(other)) == is_same
+
+
+@pytest.mark.parametrize("bottom", [1e-12, 1e-4])
+def test_clipped_scores_pass(bottom: float) -> None:
+    """Both ends of the range are then the same in most tasks, to the last digit."""
+    for seed in range(20):
+        rng, frames = np.random.default_rng(seed), []
+        for i in range(60):
+            odds = rng.normal(20, 10, 100)
+            odds[: i % 3] = -40  # so that some tasks reach both ends
+            scores = np.log(np.clip(1 / (1 + np.exp(-odds)), bottom, 1 - bottom))
+            frames.append(pd.DataFrame({"commune": f"c{i}", "score": scores}))
+        promise = calibrate(pd.concat(frames[:50]))
+        new = pd.concat(frames[50:])
+        evaluate(promise, new.score, new.commune)
+    same = pd.DataFrame({"commune": np.repeat(COMMUNES, 100), "score": 0.123456789})
+    with pytest.warns(UserWarning, match="lowest"):
+        calibrate(same)  # a constant model
+
+
+def test_a_new_task_under_two_names_counts_once() -> None:
+    promise, new = calibrate(draw(COMMUNES)), draw(["a", "b"], rng=1)
+    twice = pd.concat([new, new[:143].assign(commune="other")])
+    with pytest.raises(InvalidInput, match="'other' and 'a'"):
+        evaluate(promise, twice.score, twice.commune)
+    known = draw(COMMUNES)
+    again = evaluate(promise, known.score, known.commune, allow=["overlap"])
+    assert len(again.tasks) == 78  # of the same names, which the user takes for new
+
+
+def test_clusters_are_compared_by_the_same_rule() -> None:
+    promise = calibrate(draw(COMMUNES), clusters={name: f"owner {name}" for name in COMMUNES})
+    new = draw(["x", "y"], rng=1)
+    owners = {"x": "Owner c7", "y": "another"}
+    with pytest.raises(InvalidInput, match="'Owner c7' like 'owner c7'"):
+        evaluate(promise, new.score, new.commune, clusters=owners)
+
+
+@pytest.mark.parametrize("ends", [[0.9, 0.1], [0.95, 1.0], [0.0, 0.0]])
+def test_ranges_that_cannot_be_true_are_refused(ends: list[float], tmp_path: Path) -> None:
+    promise = calibrate(draw(COMMUNES))
+    promise._evidence = promise._evidence._replace(ranges=np.tile(ends, (78, 1)))
+    promise.save(tmp_path / "promise.json")
+    with pytest.raises(BadArtefact, match="between the lowest and the highest"):
+        load(tmp_path / "promise.json")
+    agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    low, high = ends
+    with pytest.raises(InvalidInput, match="site 'ohio'.*between the lowest and the highest"):
+        Site("ohio", agreed, (100,), ((0.5,),), np.dtype("float64"), range=(low, high))

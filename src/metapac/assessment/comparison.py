@@ -95,8 +95,7 @@ def _check_contents(promise: ThresholdSets, tally: Tally, skipped: frozenset[str
         return
     new = Contents(tally.names, sum_by(tally.examples, tally.task, len(tally.names)), tally.ranges)
     evidence = getattr(promise, "_evidence", None)
-    known = None if evidence is None else judge_copies(new, evidence.contents)
-    report([known, judge_copies(new)], skipped)
+    report([judge_copies(new, None if evidence is None else evidence.contents)], skipped)
 
 
 def _calibrated_clusters(promise: ThresholdSets) -> list[Any]:

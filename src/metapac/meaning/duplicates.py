@@ -20,6 +20,7 @@ from metapac.meaning.findings import (
 )
 
 Repeats = Mapping[tuple[int, int], int]
+_MOST_COPIES = 3  # of a task; a range that more tasks share is that of clipped scores
 
 
 def judge_duplicates(repeats: Repeats) -> Finding | None:
@@ -186,16 +187,16 @@ class Contents(NamedTuple):
 def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None:
     """Object to tasks with the size and the range of scores of a task with another name.
 
-    Scores of few digits agree by chance. A pair counts if its range has so many digits that no two
-    tasks would share it. All pairs count if far more new tasks have a twin among the known ones
-    than known ones have.
+    Scores that are coarse or clipped agree by chance. A pair counts if its range, without ends that
+    other ranges share, has so many digits that no two tasks would share it. All pairs count if far
+    more new tasks have a twin among the known ones than known ones have.
 
     Parameters
     ----------
     new : Contents
-        Tasks that must be new and distinct.
+        Tasks that must be distinct.
     known : Contents, optional
-        The calibration tasks; without them, the new ones are compared with each other.
+        The calibration tasks, from which they must differ too.
 
     Returns
     -------
@@ -211,19 +212,20 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
     'duplicates'
     """
     pairs = _find_twins(new, known)
-    others = len(new.names) - 1 if known is None else len(known.names)
-    digits = 7 + math.log10(max(1, len(new.names) * others))
-    copies = [pair for pair in pairs if _count_digits(pair[0]) >= digits]
-    if known is not None and len(copies) < len(pairs) and _are_too_many(pairs, new, known):
-        copies = pairs
+    if not pairs:
+        return None
+    keys = Counter([*new.keys(), *(() if known is None else known.keys())])
+    ends = [Counter(key[end] for key in keys if key is not None) for end in (1, 2)]
+    least = 7 + math.log10(len(new.names) * keys.total())
+    copies = [pair for pair in pairs if _count_digits(pair[0], keys, ends) >= least]
+    if known is not None and len(copies) < len(pairs):
+        copies = _find_excess(pairs, new, known) or copies
     if not copies:
         return None
     shown = listed([f"{name!r} and {other!r}" for _key, name, other in copies], shown=3)
-    what = "tasks" if known is None else "new and calibration tasks"
-    remedy = "Keep one of each" if known is None else "Take other tasks"
     text = (
-        f"{what} have the same number of examples and the same lowest and highest score: {shown}. "
-        f"The same data under two names count twice. {remedy}."
+        "tasks have the same number of examples and the same lowest and highest score: "
+        f"{shown}. The same data under two names count twice. Leave out the first of each pair."
     )
     return Finding("duplicates", True, Message(text))
 
@@ -242,20 +244,28 @@ def _find_twins(new: Contents, known: Contents | None) -> _Twins:
     for key, name in zip(new.keys(), new.names.tolist(), strict=True):
         if key is not None and key in seen and fold_name(seen[key]) != fold_name(name):
             twins.append((key, name, seen[key]))
-        elif known is None:
+        else:
             seen[key] = name
     return twins
 
 
-def _are_too_many(pairs: _Twins, new: Contents, known: Contents) -> bool:
-    """Return whether new tasks have twins more often than known tasks have, beyond chance."""
+def _find_excess(pairs: _Twins, new: Contents, known: Contents) -> _Twins:
+    """Return the twins of known tasks if new tasks have them more often than known tasks do."""
     counts = Counter(known.keys())
     usual = sum(count for key, count in counts.items() if key is not None and count > 1)
     rate = (usual + 1) / (len(known.names) + 1)
-    return bool(special.bdtrc(len(pairs) - 1, len(new.names), rate) <= FALSE_ALARM)
+    twins = [pair for pair in pairs if pair[0] in counts]
+    is_chance = special.bdtrc(len(twins) - 1, len(new.names), rate) > FALSE_ALARM
+    return [] if is_chance else twins
 
 
-def _count_digits(key: tuple[int, float, float]) -> int:
-    """Return the number of significant digits of the two ends of a range."""
-    ends = [np.format_float_scientific(np.float32(end), trim="-") for end in key[1:]]
-    return sum(sum(map(str.isdigit, end.split("e")[0])) for end in ends)
+def _count_digits(key: Any, keys: Counter[Any], ends: list[Counter[float]]) -> int:
+    """Return the significant digits of the ends of a range, without those that say nothing.
+
+    These are ends of other ranges too, where scores are clipped or coarse.
+    """
+    if keys[key] > _MOST_COPIES:
+        return 0
+    own = [key[1 + i] for i, count in enumerate(ends) if count[key[1 + i]] == 1]
+    texts = [np.format_float_scientific(np.float32(end), trim="-") for end in own]
+    return sum(sum(map(str.isdigit, text.split("e")[0])) for text in texts)
