@@ -129,6 +129,13 @@ def test_other_rows_are_noticed(tmp_path: Path, rows: list[int]) -> None:
     assert read_common_provenance([rewrite(path, taken.replace_schema_metadata(None))]) is None
 
 
+def test_values_in_another_row_are_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", table={"scores": [[0.1], [0.2, 0.3]]})
+    moved = replace_column(parquet.read_table(path), "scores", [[0.1, 0.2], [0.3]])
+    with pytest.raises(BadArtefact, match="its 'scores' is not that of the 2 rows scored"):
+        read_common_provenance([rewrite(path, moved)])
+
+
 def test_how_the_rows_are_stored_makes_no_difference(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", NAMED, SCORED)
     table = parquet.read_table(path)
