@@ -21,7 +21,8 @@ from metapac import InvalidInput, _files, _locks
 from metapac.cli.vectors import read_examples
 from metapac.datasets import load_pools
 from metapac.datasets.store.archives import unpack
-from metapac.exceptions import BadArchive
+from metapac.evaluation.rows import read_table
+from metapac.exceptions import BadArchive, MetapacError
 from metapac.lm_eval import read_samples
 from metapac.tables import open_table
 
@@ -457,6 +458,7 @@ BOMBS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
     "a.csv.gz": (b"site,score\n" + b"a,1\n" * (3 << 18), open_table),
     "a.jsonl.gz": (b'{"site": 1}\n' + b" " * (3 << 20), open_table),
     "samples_a.jsonl.gz": (b"\n" * (3 << 20), read_samples),
+    "rows.csv.gz": (b"\n" * (3 << 20), read_table),
     "a.xlsx": (b"<sst>" + b"<si/>" * (1 << 20), open_table),
     "a.npz": (bytes(3 << 20), load_pools),
     "b.npz": (bytes(3 << 20), read_examples),
@@ -472,7 +474,9 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
     path = pack(tmp_path / name, content, "x.npy")
     monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
     packed = f"{path.stat().st_size:,}"
-    with pytest.raises(BadArchive, match=rf"{name} unpacks to more than [\d,]+ times its {packed}"):
+    with pytest.raises(
+        MetapacError, match=rf"{name} unpacks to more than [\d,]+ times its {packed}"
+    ):
         read(path)
     assert [*tmp_path.iterdir()] == [path]
 

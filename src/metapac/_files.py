@@ -231,9 +231,8 @@ def file_version(path: PathLike) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, now if is_new else 0
 
 
-def check_unpacked(path: PathLike) -> None:
+def check_unpacked(path: Path) -> None:
     """Raise BadArchive if a .gz file unpacks to far more than its size; other files are ignored."""
-    path = Path(path)
     if path.suffix.lower() == ".gz" and path.stat().st_size * _DEFLATE_RATIO > _ANY_RATIO:
         all(read_unpacked(path))  # every part is true: all are read
 

@@ -241,7 +241,12 @@ def test_arrays_are_verified_once_per_process(
     for path in folder.glob("*.npy"):
         os.utime(path, (1, 1))  # what was just written is read again
     read, digest = [], hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda *a: read.append(a) or digest(*a))
+
+    def count(*arguments: Any) -> Any:
+        read.append(arguments)
+        return digest(*arguments)
+
+    monkeypatch.setattr(hashlib, "file_digest", count)
     for _ in range(3):
         cache.open_prepared("set", tmp_path)
     assert len(read) == 2
