@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from metapac import InvalidInput, _files, _locks
+from metapac.cli.vectors import read_examples
+from metapac.datasets import load_pools
+from metapac.datasets.store.archives import unpack
+from metapac.evaluation.rows import read_table
+from metapac.exceptions import BadArchive, MetapacError
+from metapac.lm_eval import read_samples
+from metapac.tables import open_table
 
 posix = pytest.mark.skipif(not _locks.AVAILABLE, reason="needs locks")
 
@@ -429,3 +439,64 @@ def test_private_folders_of_killed_processes_are_cleared(tmp_path: Path) -> None
         assert left.exists()
     with _files.private_folder("test", tmp_path):
         assert not left.exists()
+
+
+ROW = b"ohio,cat,resnet,1.0,1.0\n"  # repeated, it shrinks to 1/400
+
+
+def pack(path: Path, content: bytes, member: str = "x") -> Path:
+    """Write some content so that it unpacks to this; ``member`` is its name in a zip file."""
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(content, mtime=0))
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(member, content)
+    return path
+
+
+BOMBS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
+    "a.csv.gz": (b"site,score\n" + b"a,1\n" * (3 << 18), open_table),
+    "a.jsonl.gz": (b'{"site": 1}\n' + b" " * (3 << 20), open_table),
+    "samples_a.jsonl.gz": (b"\n" * (3 << 20), read_samples),
+    "rows.csv.gz": (b"\n" * (3 << 20), read_table),
+    "a.xlsx": (b"<sst>" + b"<si/>" * (1 << 20), open_table),
+    "a.npz": (bytes(3 << 20), load_pools),
+    "b.npz": (bytes(3 << 20), read_examples),
+    "a.zip": (bytes(3 << 20), lambda path: unpack(path, path.parent / "new")),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    content, read = BOMBS[name]
+    path = pack(tmp_path / name, content, "x.npy")
+    monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
+    packed = f"{path.stat().st_size:,}"
+    with pytest.raises(
+        MetapacError, match=rf"{name} unpacks to more than [\d,]+ times its {packed}"
+    ):
+        read(path)
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_repeated_rows_are_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = pack(tmp_path / "small.csv.gz", BOMBS["a.csv.gz"][0])
+    with open_table(small) as opened:  # up to 128 MiB, any ratio will do
+        assert opened.table.count().execute() == 3 << 18
+    path = pack(tmp_path / "a.csv.gz", b"site,label,model,version,score\n" + ROW * (1 << 16))
+    monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)
+    assert path.stat().st_size * 300 < len(ROW) << 16
+    with open_table(path) as opened:
+        assert opened.table.count().execute() == 1 << 16
+
+
+def test_a_zip_file_that_understates_its_size_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pack(tmp_path / "a.xlsx", bytes(3 << 20))
+    path.write_bytes(path.read_bytes().replace((3 << 20).to_bytes(4, "little"), b"\1\0\0\0"))
+    monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)
+    with pytest.raises(BadArchive, match="at most 200 times are read. If you trust it, unpack it"):
+        open_table(path)

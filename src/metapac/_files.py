@@ -8,6 +8,7 @@ process, so the next one that writes to the same folder can tell what killed one
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ import shutil
 import stat
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,10 +24,13 @@ from typing import IO, Any
 
 from metapac import _locks
 from metapac._types import PathLike
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import BadArchive, EngineError, InvalidInput
 
 _DAY = 24 * 3600  # seconds; where there are no locks, nobody works on what is older
 LEFTOVER = r"\..+\.[0-9a-f]{16}\.partial"  # any name that temporary_name returns
+# How much larger the content of a file may be. Deflate shrinks one row of text, repeated, to 1/400,
+# a sheet of constants to 1/13, and a bomb to 1/1032, its limit. Up to 128 MiB, anything goes.
+_GZIP_RATIO, _ZIP_RATIO, _DEFLATE_RATIO, _ANY_RATIO = 500, 200, 1032, 1 << 27
 _NAMELESS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -217,3 +222,63 @@ def _naming(path: PathLike) -> Iterator[None]:
         if named.startswith(hidden) or (not named and error.errno in _NAMELESS):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
+
+
+def file_version(path: PathLike) -> tuple[int, int, int]:
+    """Return a key for what was read from a file, never the same for one that was just written."""
+    status, now = Path(path).stat(), time.time_ns()
+    is_new = now - status.st_mtime_ns < 2 * 10**9  # the next write may have the same time
+    return status.st_size, status.st_mtime_ns, now if is_new else 0
+
+
+def check_unpacked(path: Path) -> None:
+    """Raise BadArchive if a .gz file unpacks to far more than its size; other files are ignored."""
+    if path.suffix.lower() == ".gz" and path.stat().st_size * _DEFLATE_RATIO > _ANY_RATIO:
+        all(read_unpacked(path))  # every part is true: all are read
+
+
+def read_unpacked(path: PathLike) -> Iterator[tuple[str, bytes]]:
+    """Yield what is in a .gz or zip file, with the names of members; raise as `check_ratio`."""
+    done = 0
+    try:
+        for name, member in _open_members(Path(path)):
+            while chunk := member.read(1 << 20):
+                done += len(chunk)
+                check_ratio(path, done)
+                yield name, chunk
+    except BadArchive:
+        raise
+    except Exception as error:  # gzip and zipfile raise errors of many types
+        raise EngineError(f"{path} cannot be read ({error}). Copy or save it again.") from error
+
+
+def _open_members(path: Path) -> Iterator[tuple[str, Any]]:
+    if path.suffix.lower() == ".gz":
+        with gzip.open(path) as unzipped:
+            yield "", unzipped
+        return
+    with zipfile.ZipFile(path) as zipped:
+        for info in zipped.infolist():
+            info.file_size = 1 << 62  # otherwise zipfile hides bytes beyond the stated size
+            with zipped.open(info) as member:
+                yield info.filename, member
+
+
+def check_stated_size(path: PathLike) -> None:
+    """Raise BadArchive if a zip file states far more bytes than its size; zipfile reads no more."""
+    size = 0
+    with suppress(Exception), zipfile.ZipFile(path) as zipped:  # whoever reads it explains
+        size = sum(info.file_size for info in zipped.infolist())
+    check_ratio(path, size)
+
+
+def check_ratio(path: PathLike, unpacked: int) -> None:
+    """Raise BadArchive if so many bytes are far more than the size of the file that held them."""
+    packed = Path(path).stat().st_size
+    ratio = _GZIP_RATIO if Path(path).suffix.lower() == ".gz" else _ZIP_RATIO
+    if unpacked > max(_ANY_RATIO, ratio * packed):
+        raise BadArchive(
+            f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes; above "
+            f"{_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it, unpack it "
+            "yourself, or save a workbook as CSV."
+        )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from metapac import InvalidInput, _document
+from metapac import BadArtefact, InvalidInput, _document
 from metapac.datasets import pools as module
 from metapac.datasets.cifar10c.load import prepare as prepare_cifar10c
 from metapac.datasets.heart.load import prepare as prepare_heart
@@ -199,6 +199,15 @@ def test_heart_is_split_by_the_papers_years_where_they_are_prepared(tmp_path: Pa
     pools = load_pools("heart", home=survey(tmp_path, range(2011, 2021))).pools
     assert pool_sizes(pools) == {"train": 12, "validation": 4, "calibration": 20, "test": 4}
     assert {name[:4] for name in pools.validation.names} == {"2014"}
+
+
+def test_damaged_data_are_not_loaded(tmp_path: Path) -> None:
+    (path,) = survey(tmp_path, range(2021, 2023)).glob("heart/prepared-*/x.npy")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    with pytest.raises(
+        BadArtefact, match="x.npy does not match its checksum. Run 'metapac data pr"
+    ):
+        load_pools("heart", home=tmp_path)
 
 
 def test_heart_of_other_years_is_split_at_random(tmp_path: Path) -> None:

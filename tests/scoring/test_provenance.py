@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metapac import BadArtefact, InvalidInput, _schema
+from metapac import BadArtefact, InvalidInput, _document, _schema
 from metapac.scoring.provenance import (
+    FORMAT,
     Provenance,
     differing_options,
     read_common_provenance,
@@ -76,6 +77,100 @@ def test_edited_provenance_is_refused(tmp_path: Path, change: Any, message: str)
     parquet.write_table(table.replace_schema_metadata({"metapac": text}), path)
     with pytest.raises(BadArtefact, match=message):
         read_provenance(path)
+
+
+SCORED = {
+    "task": ["ohio", "ohio", "utah"],
+    "label": ["cat", "dog", "cat"],
+    "score": [0.9, 0.1, 0.4],
+    "scores": [[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]],
+    "classes": [["cat", "dog"], ["cat", "dog"], ["owl", "cat"]],
+}
+COLUMNS = {"task": "task", "label": "label", "score": "score", "columns": "scores"}
+NAMED = Provenance(model="ProtoNet", columns=COLUMNS | {"classes_column": "classes"})
+
+
+def rewrite(path: Path, table: pa.Table, *, is_old: bool = False, **options: Any) -> Path:
+    """Write a changed table with its metadata, as pyarrow does; ``is_old`` if 0.2.0 scored it."""
+    if is_old:
+        document = json.loads(table.schema.metadata[b"metapac"])
+        body = {name: document[name] for name in ("model", "score", "columns", "details")}
+        signed = json.dumps(_document.sign(body, FORMAT))
+        table = table.replace_schema_metadata({"metapac": signed})
+    parquet.write_table(table, path, **options)
+    return path
+
+
+def replace_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    kind = table.schema.field(name)
+    return table.set_column(table.column_names.index(name), kind, pa.array(values, kind.type))
+
+
+@pytest.mark.parametrize("name", ["task", "label", "score", "scores", "classes"])
+def test_another_value_in_any_column_is_noticed(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "a.parquet", NAMED, SCORED)
+    table = parquet.read_table(path)
+    values = table.column(name).to_pylist()
+    other = {"score": 0.3999999999999999, "scores": [0.6, 0.5], "classes": ["elk", "cat"]}
+    values[2] = other.get(name, "other")
+    rewrite(path, replace_column(table, name, values))
+    with pytest.raises(BadArtefact, match=f"its '{name}' is not that of the 3 rows scored. Score"):
+        read_common_provenance([path])
+    write(path, NAMED, parquet.read_table(path))  # the remedy of the message
+    assert read_common_provenance([path]) == NAMED
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [0, 1, 2, 2], [1, 0, 2]])
+def test_other_rows_are_noticed(tmp_path: Path, rows: list[int]) -> None:
+    path = write(tmp_path / "a.parquet", NAMED, SCORED)
+    taken = parquet.read_table(path).take(rows)
+    with pytest.raises(BadArtefact, match="rows scored. Score the tasks again. If you changed the"):
+        read_common_provenance([rewrite(path, taken)])
+    assert read_common_provenance([rewrite(path, taken.replace_schema_metadata(None))]) is None
+
+
+def test_values_in_another_row_are_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", table={"scores": [[0.1], [0.2, 0.3]]})
+    moved = replace_column(parquet.read_table(path), "scores", [[0.1, 0.2], [0.3]])
+    with pytest.raises(BadArtefact, match="its 'scores' is not that of the 2 rows scored"):
+        read_common_provenance([rewrite(path, moved)])
+
+
+def test_how_the_rows_are_stored_makes_no_difference(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", NAMED, SCORED)
+    table = parquet.read_table(path)
+    for copy in (table, table.drop_columns(["label"]), table.append_column("n", [[1, 2, 3]])):
+        rewrite(path, copy, row_group_size=2, compression="none", use_dictionary=False)
+        assert read_common_provenance([path]) == NAMED
+    assert read_common_provenance([rewrite(path, table, is_old=True)]) == NAMED
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_score_above_that_of_its_label_is_noticed(tmp_path: Path, is_named: bool) -> None:
+    """Also in tables of version 0.2.0, which have no checksums of their rows."""
+    labels = [["cat", "dog", "cat"], [0, 1, 1]][not is_named]
+    provenance = NAMED if is_named else Provenance(model="ProtoNet", columns=COLUMNS)
+    path = write(tmp_path / "a.parquet", provenance, SCORED | {"label": labels})
+    table = parquet.read_table(path)
+    lower = replace_column(table, "score", [0.9, 0.1, 0.3999])  # lowered for rounding errors
+    assert read_common_provenance([rewrite(path, lower, is_old=True)]) == provenance
+    root = replace_column(table, "score", [0.9, 0.1, 0.4**0.5])
+    with pytest.raises(
+        BadArtefact, match="its 'score' is above the score of the label in 'scores'"
+    ):
+        read_common_provenance([rewrite(path, root, is_old=True)])
+
+
+def test_damaged_rows_are_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", NAMED, SCORED)
+    content, table = path.read_bytes(), parquet.read_table(path)
+    start = parquet.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+    path.write_bytes(content[:start] + bytes(40) + content[start + 40 :])
+    with pytest.raises(BadArtefact, match="its rows cannot be read"):
+        read_common_provenance([path])
+    classes = [["cat", "dog"], ["cat"], ["owl", "cat"]]
+    with pytest.raises(BadArtefact, match="its rows cannot be read"):
+        read_common_provenance([rewrite(path, replace_column(table, "classes", classes))])
 
 
 def test_files_of_different_models_are_told_apart(tmp_path: Path) -> None:

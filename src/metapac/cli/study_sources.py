@@ -14,6 +14,7 @@ import typer
 
 from metapac import _optional
 from metapac._checks import check_one_of
+from metapac._files import check_stated_size
 from metapac._types import Array, Progress
 from metapac.cli.learner import build_learner
 from metapac.cli.options import Device, Home
@@ -288,6 +289,7 @@ def _find_vectors(data: str, options: VectorOptions) -> Vectors | None:
 def _dimensions(file: Path) -> int | None:
     """Return the number of dimensions of x in an .npz file; load_pools explains a bad file."""
     try:
+        check_stated_size(file)
         with np.load(file, allow_pickle=False) as arrays:
             return int(arrays["x"].ndim)
     except (OSError, ValueError, KeyError, EOFError):

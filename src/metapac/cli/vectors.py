@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from metapac import _optional
+from metapac._files import check_stated_size
 from metapac._types import Array
 from metapac.cli.console import format_count
 from metapac.exceptions import InvalidInput, Parameter
@@ -175,6 +176,7 @@ def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any
 
 def _load(file: Path) -> Any:
     """Return the array of an .npy file, or the arrays of an .npz file by name."""
+    check_stated_size(file)
     with file.open("rb") as opened:
         try:
             found = np.load(opened, allow_pickle=False)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from metapac import _document
+from metapac._files import check_stated_size
 from metapac._types import Array, PathLike, Progress
 from metapac.datasets.cifar10c.load import cifar10c
 from metapac.datasets.fewrel.load import fewrel
@@ -353,6 +354,7 @@ def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> _Arrays:
                 f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, a file "
                 "written with np.savez(path, x=x, y=y), or a folder of images."
             )
+        check_stated_size(data)
         try:
             arrays = np.load(file, allow_pickle=False)
             if not {"x", "y"} <= set(arrays):

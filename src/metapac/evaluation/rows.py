@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac._files import replacing
+from metapac._files import check_unpacked, replacing
 from metapac._types import Array, PathLike
 from metapac.evaluation.draws import Draw
 from metapac.evaluation.methods import Method
@@ -232,6 +232,7 @@ def read_table(path: PathLike) -> Rows:
         If the file is not such a table, or is damaged.
     """
     try:
+        check_unpacked(Path(path))
         # gzip verifies the length and the checksum of its content.
         text = gzip.decompress(Path(path).read_bytes()).decode()
         header, *lines = csv.reader(io.StringIO(text, newline=""))

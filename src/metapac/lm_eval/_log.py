@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from metapac._checks import brief, listed
+from metapac._files import check_unpacked
 from metapac._types import PathLike
 from metapac.exceptions import InvalidInput, Parameter
 
@@ -123,6 +124,7 @@ def read_questions(path: Path, field: str | None) -> Iterator[Question]:
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not blank, with their numbers; none may be huge or truncated."""
     try:
+        check_unpacked(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             for line, text in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
                 if len(text) == MAX_LINE:

@@ -1,27 +1,34 @@
 """Provenance of a table of scores: the model, the score function, its columns.
 
 A Parquet file stores it in its metadata, under the key ``metapac``, so that it stays with the
-scores. Calibration then knows the model, and prediction refuses scores of another one.
+scores. Calibration then knows the model, and prediction refuses scores of another one, and rows
+that are not those that were scored.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from metapac import _document, _files, _optional
 from metapac._types import PathLike
 from metapac._visible import name_score
-from metapac.exceptions import InvalidInput
+from metapac.exceptions import BadArtefact, InvalidInput
 
 FORMAT = _document.Format(
     "metapac provenance",
     written_by="'metapac score'",
-    remedy="Score the tasks again.",
+    remedy="Score the tasks again. If you changed the table on purpose, write it with "
+    "metapac.scoring.write_scores, or without its metadata.",
     shape="provenance",
 )
 _KEY = b"metapac"
@@ -87,7 +94,8 @@ def write_scores(path: PathLike, table: Mapping[str, Any], provenance: Provenanc
     from pyarrow import parquet
 
     written = table if isinstance(table, arrow.Table) else arrow.table(dict(table))
-    body = _document.as_json("provenance", {**vars(provenance)})
+    content = {"rows": len(written), "checksums": _digest_columns(written.to_batches())}
+    body = _document.as_json("provenance", {**vars(provenance), "content": content})
     metadata = {**(written.schema.metadata or {}), _KEY: json.dumps(_document.sign(body, FORMAT))}
     with _files.replacing(path, binary=True) as file:
         parquet.write_table(written.replace_schema_metadata(metadata), file, compression="zstd")
@@ -121,6 +129,13 @@ def read_provenance(path: PathLike) -> Provenance | None:
     ...     read_provenance(f"{folder}/scores.parquet") == provenance
     True
     """
+    document = _read_document(path)
+    if document is None:
+        return None
+    return Provenance(**{name: document[name] for name in Provenance.__dataclass_fields__})
+
+
+def _read_document(path: PathLike) -> dict[str, Any] | None:
     from pyarrow import ArrowException, parquet
 
     if Path(path).suffix.lower() not in (".parquet", ".pq") or not Path(path).is_file():
@@ -135,8 +150,7 @@ def read_provenance(path: PathLike) -> Provenance | None:
         document = json.loads(metadata[_KEY])
     except ValueError as error:
         raise _document.inconsistent(path, FORMAT, "its metadata is not JSON") from error
-    document = _document.verify(path, document, FORMAT)
-    return Provenance(**{name: document[name] for name in Provenance.__dataclass_fields__})
+    return _document.verify(path, document, FORMAT)
 
 
 def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
@@ -156,10 +170,14 @@ def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
     ------
     InvalidInput
         If files were scored by different models or score functions, or only some have one.
+    BadArtefact
+        If the rows of a file are not those that were scored.
     """
     found = {str(path): read_provenance(path) for path in paths}
     if not any(found.values()):
         return None
+    for path in (path for path, origin in found.items() if origin is not None):
+        _check_rows(path, _files.file_version(path))
     first, *others = found.items()
     for name, other in others:
         if _identity(other) != _identity(first[1]):
@@ -172,6 +190,66 @@ def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
                 _describe(other),
             )
     return first[1]
+
+
+@functools.lru_cache(maxsize=1024)  # once for every state of a file
+def _check_rows(path: str, _version: tuple[int, ...]) -> None:
+    """Raise BadArtefact if the rows of a file are not those that its provenance is about."""
+    from pyarrow import parquet
+
+    document = _read_document(path) or {}
+    content = document.get("content", {"rows": 0, "checksums": {}})  # 0.2.0 wrote none
+    try:
+        with parquet.ParquetFile(path) as file:
+            batches = _check_scores(path, document["columns"], file.iter_batches(1 << 16))
+            found = _digest_columns(batches)
+    except BadArtefact:
+        raise
+    except Exception as error:  # of Arrow or NumPy, if the rows are damaged
+        raise _document.inconsistent(path, FORMAT, f"its rows cannot be read ({error})") from error
+    for name, checksum in content["checksums"].items():
+        if found.get(name, checksum) != checksum:
+            reason = f"its {name.rstrip('[]')!r} is not that of the {content['rows']:,} rows scored"
+            raise _document.inconsistent(path, FORMAT, reason)
+
+
+def _check_scores(path: str, columns: Mapping[str, Any], batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield batches, but raise BadArtefact if a true label's score is above that in the list.
+
+    It may be below, because `metapac.scoring.score_tasks` lowers it by a bound on rounding errors.
+    """
+    names = [columns.get(key) for key in ("score", "label", "columns")]
+    names += [columns[key] for key in ("classes", "classes_column") if key in columns]
+    for batch in batches:
+        if all(name in batch.schema.names for name in names):
+            score, label, lists, *named = (batch.column(name) for name in names)
+            sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+            rows = np.repeat(np.arange(len(sizes)), sizes)
+            places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            classes = np.array(named[0].flatten()) if named else places
+            is_true = classes == np.array(label)[rows]
+            if np.any(np.array(score)[rows[is_true]] > np.array(lists.flatten())[is_true]):
+                reason = f"its {names[0]!r} is above the score of the label in {names[2]!r}"
+                raise _document.inconsistent(path, FORMAT, reason)
+        yield batch
+
+
+def _digest_columns(batches: Iterable[Any]) -> dict[str, str]:
+    """Return the SHA-256 of every column; of lists, that of their lengths and of their values."""
+    digests: dict[str, Any] = defaultdict(hashlib.sha256)
+    for batch in batches:
+        parts = [*zip(batch.schema.names, batch.columns, strict=True)]
+        while parts:
+            name, values = parts.pop()
+            if hasattr(values, "value_lengths"):
+                parts.append((f"{name}[]", values.flatten()))
+                values = values.value_lengths()
+            if str(values.type).startswith(("int", "uint", "float", "double")):
+                raw = values.fill_null(0).to_numpy(zero_copy_only=False).tobytes()
+            else:
+                raw = "".join(f"{value!r}\n" for value in values.to_pylist()).encode()
+            digests[name].update(raw)
+    return {name: f"sha256:{digest.hexdigest()}" for name, digest in digests.items()}
 
 
 def differing_options(model: str, other: str) -> dict[str, tuple[str | None, str]]:

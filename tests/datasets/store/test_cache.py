@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -227,8 +228,31 @@ def test_verify_notices_one_changed_byte(tmp_path: Path, source: Path) -> None:
     raw[-1] ^= 1
     path.write_bytes(raw)
     with pytest.raises(BadArtefact, match="x.npy does not match its checksum. Run 'metapac"):
-        cache.open_prepared("set", tmp_path).verify()
+        cache.open_prepared("set", tmp_path)
+    with pytest.raises(BadArtefact, match="x.npy does not match its checksum"):
+        made.verify()
     cache.prepare("set", [source], fill, home=tmp_path).verify()  # prepared again
+
+
+def test_arrays_are_verified_once_per_process(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = cache.prepare("set", [source], fill, home=tmp_path).folder
+    for path in folder.glob("*.npy"):
+        os.utime(path, (1, 1))  # what was just written is read again
+    read, digest = [], hashlib.file_digest
+
+    def count(*arguments: Any) -> Any:
+        read.append(arguments)
+        return digest(*arguments)
+
+    monkeypatch.setattr(hashlib, "file_digest", count)
+    for _ in range(3):
+        cache.open_prepared("set", tmp_path)
+    assert len(read) == 2
+    (folder / "x.npy").touch()
+    cache.open_prepared("set", tmp_path)
+    assert len(read) == 3
 
 
 RACE = """

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from metapac._files import private_folder
+from metapac._files import check_ratio, private_folder
 from metapac._types import PathLike, Progress, ignore_progress
 from metapac.exceptions import BadArchive, InvalidInput
 
@@ -242,6 +242,7 @@ def _extract(
                         archive, member, f"more bytes than the {member.size} it states"
                     )
                 _check_space(archive, scratch, done, free)
+                check_ratio(archive, done)
                 file.write(chunk)
                 progress(f"unpacking {archive.name}", done, total)
         if done - start < member.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from metapac import _document
-from metapac._files import clear_leftovers, new_folder, temporary_name
+from metapac._files import clear_leftovers, file_version, new_folder, temporary_name
 from metapac._types import Array, PathLike
 from metapac.exceptions import BadArtefact, InvalidInput
 
@@ -92,7 +93,7 @@ class Prepared(Mapping[str, Array]):
         return len(self.arrays)
 
     def verify(self) -> None:
-        """Read every array and compare it with its checksum.
+        """Read every array and compare it with its checksum, once per process if nothing changes.
 
         Raises
         ------
@@ -101,10 +102,9 @@ class Prepared(Mapping[str, Array]):
         """
         recorded = _read(self.folder)["arrays"]
         for name, array in self.arrays.items():
-            with (self.folder / f"{name}.npy").open("rb") as file:
-                file.seek(array.offset)
-                if hashlib.file_digest(file, "sha256").hexdigest() != recorded[name]["sha256"]:
-                    raise _damaged(self.folder, f"{name}.npy does not match its checksum")
+            path = self.folder / f"{name}.npy"
+            if _digest(path, array.offset, file_version(path)) != recorded[name]["sha256"]:
+                raise _damaged(self.folder, f"{name}.npy does not match its checksum")
 
 
 class Writer:
@@ -265,7 +265,16 @@ def open_prepared(name: str, home: Home = None) -> Prepared:
             f"'metapac data prepare {name}' (with --from DIR for files that you have elsewhere); "
             "if it was prepared with --home, set METAPAC_DATA to that folder."
         )
-    return _open(folders[-1])
+    prepared = _open(folders[-1])
+    prepared.verify()
+    return prepared
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(path: Path, offset: int, _version: tuple[int, ...]) -> str:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _cache_key(sources: Iterable[Path], options: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ _PACKAGES = (
     "pyspark",
     "python_calamine",
     "sqlite3",
+    "xml",
 )
 
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import ibis
 from ibis.backends.sql.datatypes import DuckDBType
 
+from metapac._files import check_unpacked
 from metapac._masking import mask
 from metapac._types import Table
 from metapac.exceptions import InvalidInput
@@ -186,8 +187,9 @@ def read(connection: Any, kind: str, paths: list[Path], csv_format: CsvFormat = 
     ibis.Table
         The table.
     """
-    if kind == "json":
-        for path in paths:
+    for path in paths:
+        check_unpacked(path)
+        if kind == "json":
             _check_json_lines(path)
     if kind == "arrow":
         return ibis.memtable(workbooks.read_arrow(paths))

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import functools
+import math
+import re
+import string
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 from metapac import _optional
+from metapac._files import read_unpacked
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.tables.io.csv_text import name_columns
 
+_ANY_CELLS, _CELLS_PER_BYTE = 1 << 22, 4  # of 32 bytes each; a full sheet has at most one per byte
+_CELL = rb"<(?:[^\s<>:/]+:)?(?:c|[a-z-]+-cell)(?=[\s/>])"
+_PLACE = re.compile(_CELL + rb'(?: r="([A-Z]{1,3})([0-9]{1,7})"(?![^<]*\sr\s*=))?')
 Cell = Any  # str, float, bool, date, time or timedelta; "" if empty
 
 
@@ -39,6 +49,7 @@ def read_sheet(path: Path, sheet: str | None) -> Any:
     calamine = _optional.require(
         "python_calamine", extra="excel", purpose=f"{path}: reading a workbook"
     )
+    _check_extent(path)
     with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
         name = _pick_sheet(path, sheet, workbook.sheet_names)
         rows = workbook.get_sheet_by_name(name).to_python(skip_empty_area=True)
@@ -70,7 +81,74 @@ def read_arrow(paths: Sequence[Path]) -> Any:
 
     # Without notes of pandas, which engines would take for an index.
     tables = [feather.read_table(path).replace_schema_metadata(None) for path in paths]
+    for table in tables:
+        table.validate(full=True)  # engines trust offsets, and a wrong one ends the process
     return pa.concat_tables(tables, promote_options="default")
+
+
+def _check_extent(path: Path) -> None:
+    """Raise if a sheet reaches much further than it has cells: calamine allocates them all."""
+    most = max(_ANY_CELLS, _CELLS_PER_BYTE * path.stat().st_size)
+    if path.suffix.lower() == ".xls" or _bound_cells(path) <= most:  # .xls is not zipped
+        return
+    for name, parts in groupby(read_unpacked(path), key=lambda part: part[0]):
+        cells = _count_cells(chunk for _, chunk in parts)
+        if cells > most:
+            raise InvalidInput(
+                f"{path} has {path.stat().st_size:,} bytes, but its part {name} reaches over "
+                f"{cells:,} cells. Delete stray cells far from the table, or save the sheet as CSV."
+            )
+
+
+def _bound_cells(path: Path) -> float:
+    """Return quickly a bound on what `_count_cells` returns, infinite if cells are not numbered."""
+    rows, letters, rest = 0, {b"A"}, b""
+    for _, chunk in read_unpacked(path):
+        text, mark, rest = (rest + chunk).rpartition(b"<")
+        rest = mark + rest
+        places = _PLACE.findall(text)
+        rows = max(rows, *(int(digits or 0) for _, digits in places), 0)
+        letters |= {column for column, _ in places}
+    is_numbered = b"" not in letters and not _PLACE.match(rest)
+    return rows * max(map(_column_number, letters)) if is_numbered else math.inf
+
+
+def _column_number(letters: bytes) -> int:
+    return functools.reduce(lambda number, letter: 26 * number + letter - 64, letters.upper(), 0)
+
+
+def _count_cells(chunks: Iterable[bytes]) -> int:
+    """Return the size of the rectangle around the filled cells of a sheet, or of all in an .ods."""
+    total = row = column = rows = columns = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal total, row, column, rows, columns
+        kind, place = tag.rpartition(":")[2], attributes.get("r")
+        if kind == "c" and place:
+            letters = place.rstrip(string.digits)
+            row, column = int(place[len(letters) :]), _column_number(letters.encode())
+        elif kind in ("c", "table-cell", "covered-table-cell"):
+            column += int(attributes.get("table:number-columns-repeated", 1))
+        elif kind in ("row", "table-row"):
+            step = int(attributes.get("table:number-rows-repeated", 1))
+            row, column = int(place or row + step), 0
+        elif kind == "table":
+            total, row, rows, columns = total + rows * columns, 0, 0, 0
+        if kind in ("v", "is") or any(name[:7] in ("office:", "table:f") for name in attributes):
+            rows, columns = max(row, rows), max(column, columns)
+
+    parser, fault, end, is_sheet = expat.ParserCreate(), "", b"", False
+    parser.StartElementHandler = start
+    for chunk in chunks:
+        is_sheet = is_sheet or any(tag in end + chunk for tag in (b"sheetData", b"table-row"))
+        end = chunk[-10:]
+        try:
+            fault or parser.Parse(chunk)
+        except (expat.ExpatError, ValueError) as error:
+            fault = str(error)
+    if fault and is_sheet:  # other parts may be of any format
+        raise expat.ExpatError(fault)
+    return total + rows * columns
 
 
 def _pick_sheet(path: Path, sheet: str | None, names: list[str]) -> str:
