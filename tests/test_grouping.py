@@ -83,10 +83,10 @@ def test_ranks_of_large_groups(dtype: Any, spread: str) -> None:
     ranks = np.sort(rng.integers(0, sizes[:, None], (4, 13)), axis=1)
     if spread == "calibrated":
         ranks = np.stack([allowed_errors_in_task(sizes, 0.1, t) for t in JOINT_LEVELS], axis=1)
-    result, lowest = task_thresholds(grouped, ranks)
+    result, lowest, highest = task_thresholds(grouped, ranks)
     for i, part in enumerate(np.split(scores, np.cumsum(sizes)[:-1])):
         ordered = np.sort(part)
-        assert lowest[i] == ordered[0]
+        assert (lowest[i], highest[i]) == (ordered[0], ordered[-1])
         np.testing.assert_array_equal(result[i], ordered[ranks[i]])
 
 
