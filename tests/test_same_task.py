@@ -226,21 +226,27 @@ def test_the_rule_for_names(one: Any, other: Any, is_same: bool) -> None:
     assert (fold_name(one) == fold_name(other)) == is_same
 
 
-@pytest.mark.parametrize("bottom", [1e-12, 1e-4])
-def test_clipped_scores_pass(bottom: float) -> None:
-    """Both ends of the range are then the same in most tasks, to the last digit."""
-    for seed in range(20):
+@pytest.mark.parametrize("growth", [0, 0.5])
+def test_clipped_scores_pass(growth: float) -> None:
+    """Both ends of the range are the same in all tasks, to the last digit."""
+    for seed in range(10):
         rng, frames = np.random.default_rng(seed), []
         for i in range(60):
-            odds = rng.normal(20, 10, 100)
-            odds[: i % 3] = -40  # so that some tasks reach both ends
-            scores = np.log(np.clip(1 / (1 + np.exp(-odds)), bottom, 1 - bottom))
+            odds = rng.normal(20, 10, 100 + int(growth * i))  # every two tasks have one size
+            odds[:2], odds[2:4] = -40, 40
+            scores = np.log(np.clip(1 / (1 + np.exp(-odds)), 1e-12, 1 - 1e-12))
             frames.append(pd.DataFrame({"commune": f"c{i}", "score": scores}))
-        promise = calibrate(pd.concat(frames[:50]))
-        new = pd.concat(frames[50:])
+        promise = calibrate(pd.concat(frames[1:51]))
+        new = pd.concat([frames[0], *frames[51:]])
         evaluate(promise, new.score, new.commune)
-    same = pd.DataFrame({"commune": np.repeat(COMMUNES, 100), "score": 0.123456789})
-    calibrate(same)  # a constant model
+
+
+def test_tasks_that_share_a_range_by_design_pass() -> None:
+    promise, new = calibrate(draw(COMMUNES)), draw(["a", "b"], rng=1)
+    constant = pd.DataFrame({"commune": ["x"] * 50 + ["y"] * 50, "score": 0.123456789})
+    middle = new[:143].sort_values("score").drop(index=new.score[:143].sort_values().index[70])
+    table = pd.concat([new, constant, middle.assign(commune="z")])  # z has one example less than a
+    assert len(evaluate(promise, table.score, table.commune).tasks) == 5
 
 
 def test_a_new_task_under_two_names_counts_once() -> None:
