@@ -13,6 +13,7 @@ from metapac._types import Counts, Floats
 from metapac.clusters import Clusters, draw_tasks
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
+from metapac.meaning.sets import Sample
 from metapac.outcome import UNKNOWN, Part
 from metapac.task_ranks import ranks_within
 
@@ -41,6 +42,8 @@ class Evidence(NamedTuple):
         Highest score, if it was computed.
     clusters : Clusters or None
         The clusters that the tasks were drawn from, one of each; None if every task counts.
+    sample : Sample or None
+        Some rows with the scores of all classes, if they have them, until their sets are counted.
     """
 
     names: NDArray[Any]
@@ -52,6 +55,7 @@ class Evidence(NamedTuple):
     columns: dict[str, Any] | None = None
     highest: Floats | None = None
     clusters: Clusters | None = None
+    sample: Sample | None = None
 
     @property
     def highest_or_inf(self) -> Floats:
