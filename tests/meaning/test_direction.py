@@ -183,6 +183,11 @@ def test_chance_is_told_from_a_weak_model_by_their_exact_probabilities(pairs: in
     assert pairs < 3000 or stats.binom.pmf(won[objects], pairs, 0.5).sum() > 0.95
 
 
+def test_a_model_slightly_but_surely_better_than_chance_passes() -> None:
+    assert judge_chance(51_500, 48_500) is None
+    assert judge_chance(50_100, 49_900) is not None
+
+
 def test_a_perfect_model_passes_with_few_rows_ties_or_one_label() -> None:
     labels = np.tile([0, 1], 600)
     scores = np.eye(2)[labels]

@@ -93,6 +93,8 @@ def test_tables_and_arrays_count_the_same(promise: MetaPS) -> None:
     assert calibrate_table(frame, **columns)._sets == promise._sets
     listed = calibrate_table(lists, columns="probs", classes=CHILDREN, **columns)
     assert listed._sets == promise._sets
+    assert promise._sets is not None
+    assert promise._sets.classes == promise.predict_set(scores).sum(axis=0).tolist()
 
 
 def test_counts_are_those_of_the_sets_and_of_tasks() -> None:
