@@ -108,7 +108,7 @@ def test_a_biased_or_uninformative_model_passes() -> None:
     check_examples(range(60), SITES, biased[::-1], labels, allow=["labels"])
 
 
-LEVELS = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
 
 
 def spoil(kind: str, labels: Any, scores: Any) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from metapac.meaning.sets import Sample, SetCounts, count_sets, judge_sets
 from metapac.tables import calibrate_table, predict_table
 from tests.helpers.honest_scores import CHILDREN, draw_communes
 
-LEVELS = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_counts_are_those_of_the_sets_and_of_tasks() -> None:
     counts = count_sets(sample, np.array([0.2, 0.5, 0.9]))
     sets = scores >= [0.2, 0.5, 0.9]
     sizes = sets.sum(axis=1)
-    assert counts.rows, counts.sampled == (60, True)
+    assert (counts.rows, counts.sampled) == (60, True)
     assert counts.sizes == np.bincount(sizes).tolist()
     assert counts.classes == sets.sum(axis=0).tolist()
     assert counts.mean_size == pytest.approx(sizes.mean())
