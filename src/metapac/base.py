@@ -19,6 +19,7 @@ from metapac.exceptions import InvalidInput, NotCalibrated
 from metapac.explanation.cards import render_card, render_text
 from metapac.explanation.words import round_down
 from metapac.meaning.checks import warn_of_scale
+from metapac.meaning.sets import SetCounts, warn_of_sets
 
 if TYPE_CHECKING:
     from metapac.scoring.functions import ScoreFunction
@@ -251,6 +252,7 @@ class ThresholdSets(Calibrated):
     threshold_: float
     thresholds_: NDArray[np.float64]
     _score_range: tuple[float, float] | None = None  # in calibration, of true labels; if known
+    _sets: SetCounts | None = None  # of the calibration rows, if all labels had scores
 
     def __getattr__(self, name: str) -> Any:
         """Explain why a result is missing."""
@@ -329,15 +331,19 @@ class ThresholdSets(Calibrated):
         Warns
         -----
         CheckWarning
-            If the first scores look like percentages and those of calibration were fractions, or
-            the reverse.
+            If the first scores look like percentages or logarithms and those of calibration were
+            fractions, or the reverse; if all sets are empty; or if the sets of at least 200 rows
+            are unlike those of calibration.
         """
         self.check_calibrated()
         if "prediction" in (self.columns_ or {}):
             raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
-        return self._at_least(scores, self._result()[1], self._score_range)
+        kept = self._at_least(scores, self._result()[1], self._score_range)
+        if kept.ndim == 2:
+            warn_of_sets(kept, self._sets, self._known_classes)
+        return kept
 
     @property
     def _known_classes(self) -> Sequence[Any] | None:
@@ -395,6 +401,9 @@ class ThresholdSets(Calibrated):
                 "the residuals were calibrated without a scale. Leave scale out, or calibrate with "
                 "one."
             )
+
+    def _encode_sets(self) -> dict[str, Any]:
+        return {} if self._sets is None else {"sets": self._sets._asdict()}
 
     def _result(self) -> tuple[str, Any]:
         name = "threshold" if self.classes_ is None else "thresholds"

@@ -14,9 +14,11 @@ from pyarrow import parquet
 from metapac import Context, load
 from tests.helpers.commands import (
     CLASSES,
+    LEVELS,
     metapac,
     write_csv,
 )
+from tests.helpers.honest_scores import CHILDREN, draw_communes
 
 
 def test_predict_adds_sets(csv_promise: Path, tmp_path: Path) -> None:
@@ -34,6 +36,31 @@ def test_predict_adds_sets(csv_promise: Path, tmp_path: Path) -> None:
     assert "2 sets of 3 classes (cat, great owl, \N{DOG}) written to" in result.stdout
     printed = metapac("predict", csv_promise, table)
     assert printed.stdout == (tmp_path / "sets.csv").read_text(encoding="utf-8")
+
+
+def test_check_exits_with_3_if_the_sets_are_unlike_those_of_calibration(tmp_path: Path) -> None:
+    def write(name: str, scores: object) -> Path:
+        frame = pd.DataFrame(scores, columns=[f"p_{name}" for name in CHILDREN])
+        frame.assign(site=sites, y=labels).to_parquet(tmp_path / name)
+        return tmp_path / name
+
+    sites, labels, scores = draw_communes(np.random.default_rng(0), 40)
+    table, promise = write("table.parquet", scores), tmp_path / "promise.json"
+    words = ["--task", "site", "--label", "y", *LEVELS, "-o", promise]
+    calibrated = metapac("calibrate", table, *words)
+    assert "mean set size 1." in calibrated.stdout, calibrated.output
+    swapped, logs = write("swapped", scores[:, [2, 1, 0, 3]]), write("logs", np.log(scores))
+    for new, code, check in (
+        (table, 0, ["--check"]),
+        (swapped, 3, ["--check"]),
+        (swapped, 0, ["--check", "--allow", "sets"]),
+        (logs, 3, ["--check"]),
+        (logs, 0, []),
+    ):
+        output = tmp_path / f"{new.name}-{len(check)}.csv"
+        result = metapac("predict", promise, new, *check, "-o", output)
+        assert result.exit_code == code, result.output
+        assert len(pd.read_csv(output)) == len(labels)
 
 
 def test_predict_keeps_the_order_of_many_rows(csv_promise: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
 
 X, Y, _, GROUPS = make_data()
 NEW = make_data(groups=50, rng=1, prefix="n")
-ALLOW = ("duplicates", "direction", "rare-class")
+ALLOW = ("duplicates", "direction", "labels", "rare-class")
 
 
 def fit(estimator: Any = None, x: Any = X, y: Any = Y, groups: Any = GROUPS, **changes: Any) -> Any:

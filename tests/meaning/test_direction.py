@@ -6,16 +6,19 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import InvalidInput
+from metapac import InvalidInput, MetaPS
+from metapac.meaning import CheckWarning
 from metapac.meaning.checks import check_examples
-from metapac.meaning.direction import count_swaps, judge_direction
+from metapac.meaning.direction import count_swaps, judge_best, judge_chance, judge_direction
 from metapac.meaning.findings import FALSE_ALARM
-from tests.helpers.honest_scores import SITES, draw_honest
+from metapac.tables import calibrate_table
+from tests.helpers.honest_scores import CHILDREN, SITES, draw_communes, draw_honest
 
 
 def test_pairs_do_not_follow_the_order_of_rows() -> None:
@@ -102,4 +105,93 @@ def test_a_biased_or_uninformative_model_passes() -> None:
     biased = scores + np.array([0, 3])
     assert np.mean(biased[np.arange(len(labels)), labels] < biased[:, 1]) > 0.9
     check_examples(range(60), SITES, biased, labels)
-    check_examples(range(60), SITES, biased[::-1], labels)
+    check_examples(range(60), SITES, biased[::-1], labels, allow=["labels"])
+
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+
+
+def spoil(kind: str, labels: Any, scores: Any) -> tuple[Any, Any]:
+    """Return labels and scores after a common mistake."""
+    order = {"none and two": [2, 1, 0, 3], "one and two": [0, 2, 1, 3], "reversed": [3, 2, 1, 0]}
+    if kind in order:
+        return labels, scores[:, order[kind]]
+    if kind == "predicted":
+        return np.array(CHILDREN)[np.argmax(scores, axis=1)], scores
+    return labels, np.roll(scores, 7, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "match"),
+    [
+        ("none and two", "true label scores lower"),
+        ("one and two", "'one' and 'two' look swapped"),
+        ("reversed", "true label scores lower"),
+        ("predicted", "highest in all 11154 rows"),
+        ("joined to other rows", "no better than chance"),
+    ],
+)
+@pytest.mark.parametrize("transform", [np.array, np.log, lambda p: 100 * p])
+def test_scores_that_do_not_fit_the_labels_are_noticed(
+    kind: str, match: str, transform: Any
+) -> None:
+    sites, labels, scores = draw_communes(np.random.default_rng(0))
+    labels, scores = spoil(kind, labels, transform(scores))
+    frame = pd.DataFrame(scores, columns=[f"p_{name}" for name in CHILDREN])
+    frame = frame.assign(site=sites, y=labels)
+    with (
+        pytest.warns(CheckWarning, match=match)
+        if "lower" not in match
+        else pytest.raises(InvalidInput, match=match)
+    ):
+        MetaPS(**LEVELS).calibrate(scores, sites, labels, classes=CHILDREN)
+    with (
+        pytest.warns(CheckWarning, match=match)
+        if "lower" not in match
+        else pytest.raises(InvalidInput, match=match)
+    ):
+        calibrate_table(frame, task="site", label="y", **LEVELS)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_honest_models_pass_however_weak_biased_or_unbalanced(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    separation = [0.4, 0.7, 1.3, 2.5][seed % 4]
+    sites, labels, scores = draw_communes(rng, separation=separation)
+    logits = np.log(scores) / rng.choice([0.5, 1, 2]) + rng.normal(size=4)  # biased
+    logits += 0.5 * rng.normal(size=(78, 4))[sites] + 0.5 * rng.normal(size=scores.shape)
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    codes = np.array([CHILDREN.index(label) for label in labels])
+    for honest in (scores, logits, probabilities, np.round(probabilities, 2)):
+        check_examples(range(78), sites, honest, codes, classes=CHILDREN)
+
+
+def test_exchanged_columns_lose_each_pair_that_was_won() -> None:
+    rng = np.random.default_rng(3)
+    tasks, labels = np.repeat(np.arange(20), 50), rng.integers(0, 2, 1000)
+    scores = rng.dirichlet([1, 1], 1000)
+    for either in (scores, np.log(scores)):
+        wins, losses = count_swaps(tasks, labels, either)
+        assert [*map(list, count_swaps(tasks, labels, either[:, ::-1]))] == [[*losses], [*wins]]
+
+
+@given(st.integers(1, 3000))
+def test_chance_is_told_from_a_weak_model_by_their_exact_probabilities(pairs: int) -> None:
+    won = np.arange(pairs + 1)
+    objects = np.array([judge_chance(w, pairs - w) is not None for w in won.tolist()])
+    assert stats.binom.pmf(won[objects], pairs, 0.55).sum() <= 1e-3
+    assert pairs < 3000 or stats.binom.pmf(won[objects], pairs, 0.5).sum() > 0.95
+
+
+def test_a_model_slightly_but_surely_better_than_chance_passes() -> None:
+    assert judge_chance(51_500, 48_500) is None
+    assert judge_chance(50_100, 49_900) is not None
+
+
+def test_a_perfect_model_passes_with_few_rows_ties_or_one_label() -> None:
+    labels = np.tile([0, 1], 600)
+    scores = np.eye(2)[labels]
+    assert judge_best(labels, scores) is not None
+    assert judge_best(labels[:999], scores[:999]) is None
+    assert judge_best(labels, np.ones((1200, 2))) is None
+    assert judge_best(0 * labels, np.tile([1.0, 0.0], (1200, 1))) is None

@@ -185,7 +185,8 @@ def test_many_columns_can_be_listed() -> None:
     label = rng.integers(60, size=6000)
     site = np.arange(6000) % 12
     frame = pd.DataFrame(scores, columns=names).assign(y=[names[i] for i in label], site=site)
-    promise = calibrate_table(frame, task="site", label="y", columns=names, **LEVELS)
+    chosen: dict[str, Any] = {"task": "site", "label": "y", **LEVELS, "allow": ["labels"]}
+    promise = calibrate_table(frame, columns=names, **chosen)
     sizes = predict_table(promise, frame.drop(columns="y")).to_pandas()["set_size"]
     np.testing.assert_array_equal(sizes, promise.predict_set(scores).sum(axis=1))
 

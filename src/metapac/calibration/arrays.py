@@ -15,6 +15,7 @@ from metapac.evidence import Evidence, collect_evidence
 from metapac.evidence.joining import with_classes
 from metapac.guarantee import Guarantee
 from metapac.meaning.checks import check_examples, check_levels
+from metapac.meaning.sets import Sample
 
 
 def collect_from_arrays(
@@ -55,8 +56,8 @@ def collect_from_arrays(
     else:
         _checks.check_same_length("scores", matrix.scores, "tasks", ids)
         evidence = _collect_from_matrix(guarantee, matrix, tasks)
-    check_meaning(evidence.names.tolist(), ids, scores, matrix, allow)
-    return evidence
+    sample = check_meaning(evidence.names.tolist(), ids, scores, matrix, allow)
+    return evidence._replace(sample=sample)
 
 
 def _collect_from_matrix(guarantee: Guarantee, matrix: ClassMatrix, tasks: Any) -> Evidence:
@@ -124,7 +125,7 @@ def check_meaning(
     scores: ArrayLike,
     matrix: ClassMatrix | None,
     allow: Iterable[str],
-) -> None:
+) -> Sample | None:
     """Check that the data mean what they should, once their form is known to be right.
 
     Parameters
@@ -139,9 +140,14 @@ def check_meaning(
         The scores of all classes; None if only true labels have scores.
     allow : iterable of str
         Checks to skip.
+
+    Returns
+    -------
+    Sample or None
+        What `check_examples` returns.
     """
     if matrix is None:
         array = _scores.as_calibration_scores("scores", scores)
-        check_examples(names, ids, array, allow=allow)
-    else:
-        check_examples(names, ids, matrix.scores, matrix.codes, classes=matrix.classes, allow=allow)
+        return check_examples(names, ids, array, allow=allow)
+    of_classes = matrix.scores, matrix.codes
+    return check_examples(names, ids, *of_classes, classes=matrix.classes, allow=allow)

@@ -32,6 +32,7 @@ from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.meaning.duplicates import judge_copies
 from metapac.meaning.findings import report
 from metapac.meaning.judges import judge_near_names
+from metapac.meaning.sets import SetCounts, count_sets
 from metapac.outcome import Outcome
 from metapac.ranks import Level
 
@@ -535,6 +536,7 @@ class MetaPS(ThresholdSets):
     def _take_second_step(self, guarantee: Guarantee, evidence: Evidence) -> None:
         """Find the thresholds across tasks and set the fitted attributes."""
         evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
+        sample, evidence = evidence.sample, evidence._replace(sample=None)
         outcomes = [part.outcome() for part in evidence.parts(guarantee)]
         self.guarantee_, self.columns_ = guarantee, evidence.columns
         self._evidence, self._outcomes = evidence, outcomes
@@ -544,6 +546,7 @@ class MetaPS(ThresholdSets):
             self._set_shared(evidence, outcomes[0])
         else:
             self._set_per_class(evidence, outcomes)
+        self._sets = None if sample is None else count_sets(sample, self._result()[1])
         self._mark_calibrated(evidence.precision)
 
     def _set_shared(self, evidence: Evidence, outcome: Outcome) -> None:
@@ -575,7 +578,8 @@ class MetaPS(ThresholdSets):
         return self
 
     def _body(self) -> dict[str, Any]:
-        return {"columns": self.columns_, "evidence": encode_evidence(self._evidence)}
+        evidence = encode_evidence(self._evidence)
+        return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
 
     def _restore(self, body: dict[str, Any]) -> None:
         precision = as_precision(body["precision"])
@@ -583,6 +587,7 @@ class MetaPS(ThresholdSets):
         stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
         stored.check_certified(guarantee, "evidence.thresholds")
         self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
+        self._sets = SetCounts(**body["sets"]) if "sets" in body else None
 
 
 def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:

@@ -22,6 +22,7 @@ from metapac.explanation.paragraphs import explain_examples
 from metapac.explanation.rules import Rule
 from metapac.explanation.words import Words
 from metapac.meaning.checks import check_levels
+from metapac.meaning.sets import SetCounts, count_sets
 
 
 class PS(ThresholdSets):
@@ -117,7 +118,7 @@ class PS(ThresholdSets):
         array = _scores.as_calibration_scores("scores", given)
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
         check_levels(self.epsilon, None, self.delta, allow=allow)
-        check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
+        sample = check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
         if self.on_infeasible == "raise" and self._is_infeasible(n):
             raise InfeasibleGuarantee(
                 shortage.explain_too_few_examples(self.epsilon, self.delta, n)
@@ -126,6 +127,7 @@ class PS(ThresholdSets):
         self.context_ = about
         self.columns_ = matrix and {"classes": _ids.as_json_labels(matrix.classes)}
         self._set_threshold(cut_off)
+        self._sets = sample and count_sets(sample, cut_off)
         return self._mark_calibrated(array.dtype)
 
     @property
@@ -157,7 +159,8 @@ class PS(ThresholdSets):
         return Words.from_context(self._about()).count_examples(self.n_examples_)
 
     def _body(self) -> dict[str, Any]:
-        return {"columns": self.columns_, "evidence": {"examples": self.n_examples_}}
+        evidence = {"examples": self.n_examples_}
+        return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
 
     def _restore(self, body: dict[str, Any]) -> None:
         check_on_infeasible(self.on_infeasible)
@@ -167,5 +170,6 @@ class PS(ThresholdSets):
             raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
         self.n_examples_ = n
         self.columns_ = body.get("columns")
+        self._sets = SetCounts(**body["sets"]) if "sets" in body else None
         self._set_threshold(cut_off)
         self._mark_calibrated(_scores.as_precision(body["precision"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metapac._warnings import warn
-from metapac.cli import options
+from metapac.cli import exits, options
 from metapac.cli.bundles import TableOptions
 from metapac.cli.console import format_count, open_data_output, print_json, print_line
 from metapac.cli.parsing import parse_allowed, parse_columns, parse_names
@@ -46,6 +46,13 @@ def predict(
             "--answer",
             help="Add a column answer: the label of a set of one. Any other set abstains, and its "
             "answer is empty.",
+        ),
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with code 3 if sets are unlike those of calibration, or too many are empty.",
         ),
     ] = False,
     model: options.Model = None,
@@ -113,6 +120,8 @@ def predict(
             print_line(f"calibrated for model {calibrated!r}")
     for warning in sets.warnings:
         warn(warning)
+    if check and sets.is_suspect:
+        raise typer.Exit(exits.ExitCode.VIOLATED)
 
 
 def _report(sets: Sets, output: str, *, as_json: bool, has_classes: bool) -> None:

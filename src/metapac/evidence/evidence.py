@@ -14,6 +14,7 @@ from metapac.clusters import Clusters, draw_tasks
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
 from metapac.meaning.duplicates import Contents, find_ranges
+from metapac.meaning.sets import Sample
 from metapac.outcome import UNKNOWN, Part
 from metapac.task_ranks import ranks_within
 
@@ -45,6 +46,8 @@ class Evidence(NamedTuple):
     ranges : ndarray, shape (tasks, 2), or None
         Lowest and highest score of each task, which recognise it under another name; NaN or None
         if they are not known.
+    sample : Sample or None
+        Some rows with the scores of all classes, if they have them, until their sets are counted.
     """
 
     names: NDArray[Any]
@@ -57,6 +60,7 @@ class Evidence(NamedTuple):
     highest: Floats | None = None
     clusters: Clusters | None = None
     ranges: Floats | None = None
+    sample: Sample | None = None
 
     @property
     def contents(self) -> Contents:

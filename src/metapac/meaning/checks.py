@@ -9,7 +9,7 @@ import numpy as np
 
 from metapac._types import Array, Counts, Floats
 from metapac._warnings import warn
-from metapac.meaning.direction import count_swaps, judge_direction
+from metapac.meaning.direction import judge_labels
 from metapac.meaning.duplicates import count_repeats, judge_duplicates
 from metapac.meaning.findings import (
     MAX_ROWS,
@@ -27,6 +27,7 @@ from metapac.meaning.judges import (
     judge_task_column,
     judge_task_names,
 )
+from metapac.meaning.sets import Sample
 
 _FIRST_SCORES = 1_000  # about how many scores tell fractions from percentages in prediction
 
@@ -44,7 +45,7 @@ def check_examples(
     classes: Sequence[Any] | None = None,
     calibration: tuple[float, float] | None = None,
     allow: Iterable[str] = (),
-) -> None:
+) -> Sample | None:
     """Check labelled examples in arrays, for all that ``CHECKS`` can see in them.
 
     Parameters
@@ -63,6 +64,11 @@ def check_examples(
         Lowest and highest score of a true label in calibration, to compare the scale with.
     allow : iterable of str, default ()
         Checks to skip.
+
+    Returns
+    -------
+    Sample or None
+        Some of the rows; None if only true labels have scores.
 
     Raises
     ------
@@ -83,9 +89,14 @@ def check_examples(
         judge_task_column(len(distinct), len(scores)),
         _judge_scores(scores, calibration),
     ]
+    sample = None
     if scores.ndim == 2 and labels is not None:
         true = scores[np.arange(len(scores)), labels]
-        findings += _judge_matrix(tasks, scores, labels, classes or range(scores.shape[1]), skipped)
+        named = classes or range(scores.shape[1])
+        some = slice(None, None, -(-len(scores) // MAX_ROWS) or 1)
+        of_tasks = number_tasks(tasks[some].tolist())
+        sample = Sample(of_tasks, labels[some], scores[some], named, some.step > 1)
+        findings += _judge_matrix(sample, scores, skipped)
     else:
         true = scores
     if "duplicates" not in skipped and _has_equal_values(true):
@@ -95,6 +106,7 @@ def check_examples(
             judge_duplicates(count_repeats(number_tasks(tasks[chosen].tolist()), *columns))
         )
     report(findings, skipped)
+    return sample
 
 
 def check_sites(names: Iterable[Any], *, allow: Iterable[str] = ()) -> None:
@@ -151,7 +163,7 @@ def check_levels(
 
 
 def warn_of_scale(scores: Floats, calibration: tuple[float, float] | None) -> None:
-    """Warn of percentages where the calibration used fractions, or the reverse.
+    """Warn of percentages where the calibration used fractions, of logarithms, or the reverse.
 
     Only the first scores are looked at, so that the cost does not grow with their number.
 
@@ -176,7 +188,7 @@ def warn_of_scale(scores: Floats, calibration: tuple[float, float] | None) -> No
     if calibration is None or not scores.size:
         return
     first = scores[: -(-_FIRST_SCORES * len(scores) // scores.size)]  # whole rows, without a copy
-    if 0.5 * calibration[1] <= first.max() <= 2:
+    if calibration[1] > 0 and 0.5 * calibration[1] <= first.max() <= 2:
         return  # the usual case, at the cost of one maximum
     if first.size < MIN_ROWS and calibration[1] > 1:
         return  # a few scores may all be small
@@ -243,14 +255,12 @@ def _judge_scores(scores: Floats, calibration: tuple[float, float] | None) -> Fi
     return judge_scale((float(finite.min()), float(finite.max())), calibration)
 
 
-def _judge_matrix(
-    tasks: Array, scores: Floats, labels: Counts, classes: Sequence[Any], skipped: frozenset[str]
-) -> list[Finding | None]:
+def _judge_matrix(sample: Sample, scores: Floats, skipped: frozenset[str]) -> list[Finding | None]:
     """Return what is wrong with the scores of all classes."""
     findings: list[Finding | None] = []
     if "missing" not in skipped:
         bad = np.isnan(scores)
-        missing = dict(zip(classes, bad.sum(axis=0).tolist(), strict=True))
+        missing = dict(zip(sample.classes, bad.sum(axis=0).tolist(), strict=True))
         affected = int(bad.any(axis=1).sum())
         findings.append(judge_missing(len(scores), missing, affected=affected))
     if "percentages" not in skipped:
@@ -258,14 +268,7 @@ def _judge_matrix(
             sums = scores.sum(axis=1, dtype=np.float64)
         near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
         findings.append(judge_percentages(len(scores), *near))
-    if "direction" not in skipped:
-        some = slice(None, None, -(-len(scores) // MAX_ROWS))
-        findings.append(
-            judge_direction(
-                *count_swaps(number_tasks(tasks[some].tolist()), labels[some], scores[some])
-            )
-        )
-    return findings
+    return findings if {"direction", "labels"} <= skipped else findings + judge_labels(sample)
 
 
 def _has_equal_values(scores: Floats) -> bool:

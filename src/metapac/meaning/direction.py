@@ -1,8 +1,10 @@
-"""Scores whose sign is wrong, or whose columns are swapped: true labels score lower than others."""
+"""Scores that do not fit the true labels: reversed, swapped, of other rows, or their source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -13,13 +15,152 @@ from metapac.meaning.findings import (
     FALSE_ALARM,
     Finding,
 )
+from metapac.meaning.sets import Sample
+
+_WEAK = 0.55  # share of pairs that a weak model wins; one that wins less may be chance
+_FAIR = 0.6  # share of pairs that a fair model wins, and that swapped columns lose
+_RARE = 0.015  # share of rows; rarer classes may be mixed up by the model itself
+_MAX_PAIRED = 20_000  # rows in which classes are compared in pairs
+_MANY_ROWS = 1_000  # in so many rows, a model errs at least once
+
+
+def judge_labels(sample: Sample, columns: Sequence[str] = ()) -> list[Finding | None]:
+    """Judge whether the scores fit the labels.
+
+    Parameters
+    ----------
+    sample : Sample
+        The rows.
+    columns : sequence of str, default ()
+        Columns with the scores, if they are known.
+
+    Returns
+    -------
+    list of Finding or None
+        What `judge_direction` and the other judges of labels return.
+    """
+    tasks, labels, scores, classes, _is_part = sample
+    if not len(labels):
+        return []
+    wins, losses = count_swaps(tasks, labels, scores)
+    swapped = judge_columns(tasks, labels, scores, classes) if len(classes) else None
+    chance = judge_chance(int(wins.sum()), int(losses.sum()))
+    fits = judge_direction(wins, losses, columns) or swapped or chance
+    return [fits, judge_best(labels, scores)]
+
+
+def judge_columns(
+    tasks: Counts, labels: Counts, scores: Floats, classes: Sequence[Any]
+) -> Finding | None:
+    """Point out two classes whose columns fit the labels better when they are exchanged.
+
+    Of each two classes, examples of the same task are paired as in `count_swaps`. If the columns
+    are exchanged, every pair that was won is lost.
+
+    Parameters
+    ----------
+    tasks, labels, scores : ndarray
+        As in `count_swaps`.
+    classes : sequence
+        Names of the columns.
+
+    Returns
+    -------
+    Finding or None
+        A warning, or None.
+    """
+    few = tasks <= np.searchsorted(np.cumsum(np.bincount(tasks)), _MAX_PAIRED)  # whole tasks
+    tasks, labels, scores = tasks[few], labels[few], scores[few]
+    order = np.lexsort((np.random.default_rng(0).permutation(len(tasks)), labels, tasks))
+    starts = np.flatnonzero(np.diff(tasks[order] * scores.shape[1] + labels[order], prepend=-1))
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    key = tasks[order] * len(tasks) + place  # equal for the k-th example of each class in a task
+    common = np.flatnonzero(np.bincount(labels) > _RARE * len(labels)).tolist()
+    rows = {label: np.flatnonzero(labels[order] == label) for label in common}
+    found = []
+    for a, b in combinations(rows, 2):
+        _, i, j = np.intersect1d(key[rows[a]], key[rows[b]], True, return_indices=True)
+        gain = _gain(scores, order[rows[a][i]], order[rows[b][j]], a, b)
+        lost, won = int(np.sum(gain < 0)), int(np.sum(gain > 0))
+        is_sure = _sign_test(lost, won) * len(rows) ** 2 <= FALSE_ALARM
+        if is_sure and lost > _FAIR * (lost + won) > _FAIR * _RARE * len(labels):
+            exchanged = scores.copy()
+            exchanged[:, [a, b]] = scores[:, [b, a]]
+            wins, losses = map(np.sum, count_swaps(tasks, labels, exchanged))
+            if wins >= _FAIR * (wins + losses):  # otherwise the model is poor in either order
+                found.append((wins, lost, lost + won, a, b))
+    if not found:
+        return None
+    _, lost, pairs, a, b = max(found)
+    text = Message(
+        f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: in {lost} of {pairs} pairs "
+        "of examples, one of each class, they fit better if exchanged. Check which column is which."
+    )
+    return Finding("direction", False, text)
+
+
+def judge_best(labels: Counts, scores: Floats) -> Finding | None:
+    """Point out that the true label scores highest in every row.
+
+    Parameters
+    ----------
+    labels, scores : ndarray
+        As in `count_swaps`.
+
+    Returns
+    -------
+    Finding or None
+        A warning, or None.
+    """
+    if len(labels) < _MANY_ROWS or np.all(labels == labels[0]):
+        return None
+    true = scores[np.arange(len(labels)), labels]
+    if np.any(np.count_nonzero(scores >= true[:, None], axis=1) > 1):
+        return None
+    text = Message(
+        f"the true label scores highest in all {len(labels)} rows looked at. Are the labels the "
+        "model's own predictions, or was it trained on these rows? No guarantee holds then."
+    )
+    return Finding("labels", False, text)
+
+
+def judge_chance(won: int, lost: int) -> Finding | None:
+    """Point out scores that tell true labels from others no better than chance.
+
+    Parameters
+    ----------
+    won, lost : int
+        Number of pairs of examples that are won and lost, as in `judge_direction`.
+
+    Returns
+    -------
+    Finding or None
+        A warning if a weak model would have won more pairs, and chance as many; otherwise None.
+
+    Examples
+    --------
+    >>> from metapac.meaning.direction import judge_chance
+    >>> judge_chance(1120, 880) is None  # a weak model
+    True
+    >>> judge_chance(1010, 990) is None
+    False
+    """
+    if special.bdtr(won, won + lost, _WEAK) > 1e-3 or _sign_test(won, lost) < 0.01:
+        return None
+    text = Message(
+        f"the scores fit the labels no better than chance: {won} of {won + lost} pairs of examples "
+        "fit better as they are than with their labels exchanged. Were scores and labels joined "
+        "by the wrong key, or one of them shuffled?"
+    )
+    return Finding("labels", False, text)
 
 
 def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -> Finding | None:
     """Object if true labels score lower than other labels.
 
     Two examples of a task with labels a and b are won if the scores of their own labels sum to
-    more than the scores of each other's labels. If the scores say nothing about labels, an example
+    more than the scores of each other's labels; scores that are not negative, such as
+    probabilities, are multiplied instead. If the scores say nothing about labels, an example
     pair is won or lost with equal probability, however common each class is and however the
     scores favour one class. So do tasks. Both counts are tested by a sign test.
 
@@ -93,12 +234,19 @@ def count_swaps(tasks: Counts, labels: Counts, scores: Floats) -> tuple[Counts, 
     first = np.flatnonzero(place < np.repeat(sizes // 2, sizes))
     apart = np.repeat((sizes + 1) // 2, sizes)[first]  # so that labels differ as often as they can
     i, j = order[first], order[first + apart]
-    a, b = labels[i], labels[j]
-    with np.errstate(invalid="ignore"):
-        gain = (scores[i, a] - scores[j, a]) + (scores[j, b] - scores[i, b])  # 0 if a == b
+    gain = _gain(scores, i, j, labels[i], labels[j])
     wins = np.bincount(tasks[i], weights=gain > 0, minlength=len(sizes))
     losses = np.bincount(tasks[i], weights=gain < 0, minlength=len(sizes))
     return wins.astype(np.int64), losses.astype(np.int64)
+
+
+def _gain(scores: Floats, i: Any, j: Any, a: Any, b: Any) -> Floats:
+    """Return by how much examples i of class a and j of class b fit better than exchanged."""
+    own, other = np.array([[scores[i, a], scores[j, b]], [scores[j, a], scores[i, b]]], np.float64)
+    with np.errstate(invalid="ignore"):
+        if min(own.min(initial=0), other.min(initial=0)) >= 0:  # odds: a class may be rare
+            return np.asarray(own.prod(axis=0) - other.prod(axis=0))
+        return np.asarray((own - other).sum(axis=0))  # 0 if a == b
 
 
 def _ask_about(columns: Sequence[str]) -> str:

@@ -11,12 +11,14 @@ from metapac.exceptions import InvalidInput, Message, Parameter
 CHECKS = (
     "direction",
     "duplicates",
+    "labels",
     "levels",
     "missing",
     "overlap",
     "percentages",
     "rare-class",
     "score-column",
+    "sets",
     "task-column",
     "task-names",
 )

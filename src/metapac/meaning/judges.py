@@ -284,7 +284,7 @@ def judge_percentages(rows: int, fractions: int, percentages: int) -> Finding | 
 
 
 def judge_scale(scores: tuple[float, float], calibration: tuple[float, float]) -> Finding | None:
-    """Object to percentages where the calibration used fractions, or the reverse.
+    """Object to percentages where the calibration used fractions, or to logarithms; or the reverse.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def judge_scale(scores: tuple[float, float], calibration: tuple[float, float]) -
     Returns
     -------
     Finding or None
-        An error, or None.
+        An error for percentages, a warning for logarithms, or None.
 
     Examples
     --------
@@ -306,6 +306,12 @@ def judge_scale(scores: tuple[float, float], calibration: tuple[float, float]) -
 fractions, so that the threshold means nothing here. Divide these by 100.
     """
     (low, high), (low_then, high_then) = scores, calibration
+    if float("-inf") < min(high, high_then) <= 0 <= max(low, low_then) and min(low, low_then) < 0:
+        text = Message(
+            f"the scores are between {low:g} and {high:g}, those of the calibration between "
+            f"{low_then:g} and {high_then:g}. Are one logarithms, and the other probabilities?"
+        )
+        return Finding("percentages", False, text)
     if min(low, low_then) < 0 or not (max(high, high_then) <= 100 < 200 * min(high, high_then)):
         return None
     if high_then <= 1 and high > 2:

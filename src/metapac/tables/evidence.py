@@ -58,8 +58,7 @@ def collect_evidence(
     rows = true_scores(source, columns)
     report = progress or ignore_progress
     has_scores = columns.score is not None
-    if not has_scores:
-        check_rows(rows, id=id, allow=allow)
+    sample = None if has_scores else check_rows(rows, id=id, allow=allow)
     if rows.keys is not None:
         guarantee = _match_classes(guarantee, rows.keys.classes)
     with source.reading(rows.score_columns, columns.task):
@@ -79,7 +78,7 @@ def collect_evidence(
     if rows.residuals is not None:
         warn_if_exact(evidence)
     names = None if rows.class_scores is None else rows.class_scores.names
-    return guarantee, evidence._replace(columns=columns.to_json(names))
+    return guarantee, evidence._replace(columns=columns.to_json(names), sample=sample)
 
 
 def _tasks(rows: Rows, census: Census) -> Tasks:

@@ -13,7 +13,7 @@ from ibis import _
 
 from metapac._types import Counts, Floats
 from metapac.meaning.checks import number_tasks, sums_to
-from metapac.meaning.direction import count_swaps, judge_direction
+from metapac.meaning.direction import judge_labels
 from metapac.meaning.duplicates import count_repeats, judge_duplicates
 from metapac.meaning.findings import MAX_ROWS, Finding, check_allowed, report
 from metapac.meaning.judges import (
@@ -26,6 +26,7 @@ from metapac.meaning.judges import (
     judge_task_column,
     judge_task_names,
 )
+from metapac.meaning.sets import Sample
 from metapac.tables import _checks
 from metapac.tables.class_scores import ClassScores, as_floats, is_usable
 from metapac.tables.columns import Columns
@@ -65,7 +66,7 @@ def check_rows(
     id: str | None = None,
     allow: Iterable[str] = (),
     copies: bool = True,
-) -> None:
+) -> Sample | None:
     """Check labelled examples in a table, for all that ``CHECKS`` can see in them.
 
     Tasks, missing scores and sums are exact. Copies are searched in as many whole tasks as have
@@ -85,6 +86,11 @@ def check_rows(
     copies : bool, default True
         Whether to search copies; otherwise see `check_copies`.
 
+    Returns
+    -------
+    Sample or None
+        Some of the rows; None if only true labels have scores.
+
     Raises
     ------
     InvalidInput
@@ -96,21 +102,25 @@ def check_rows(
     with source.reading(rows.score_columns, rows.columns.task):
         tasks = tasks or _count_tasks(rows)
         if not tasks.rows or None in tasks.names:
-            return  # reported by the census
+            return None  # reported by the census
         findings: list[Finding | None] = []
         if rows.columns.task is not None:
             texts = sorted(name for name in tasks.names if isinstance(name, str))
             findings.append(judge_task_names(texts))
             findings.append(judge_task_column(len(tasks.names), tasks.rows))
         search_copies = copies and id is None and "duplicates" not in skipped
-        if _is_small(rows, tasks.rows):
-            findings += _judge_at_once(rows, skipped, search_copies)
+        sample = None if rows.class_scores is None else _sample(rows, tasks.rows)
+        if sample is not None:
+            findings += judge_labels(sample, rows.score_columns)
+        if sample is not None and _is_small(rows, tasks.rows):
+            findings += _judge_at_once(rows, sample, search_copies)
         else:
-            findings += _judge_class_scores(rows, tasks.rows, skipped)
+            findings += [] if {"missing", "percentages"} <= skipped else _survey(rows)
             findings += [_judge_copies(rows, tasks)] if search_copies else []
         if id is not None and "duplicates" not in skipped:
             findings.append(_judge_ids(rows, id))
         report(findings, skipped, where=source.name)
+    return sample
 
 
 def check_copies(
@@ -253,48 +263,30 @@ def _wanted(of_classes: ClassScores) -> int:
     return min(MAX_ROWS, max(1, _MAX_VALUES // len(of_classes.names)))
 
 
-def _judge_at_once(
-    rows: Rows, skipped: frozenset[str], search_copies: bool
-) -> list[Finding | None]:
+def _judge_at_once(rows: Rows, sample: Sample, search_copies: bool) -> list[Finding | None]:
     """Judge the class scores of a small table by a single query, since it names every column."""
-    of_classes = rows.class_scores
-    assert of_classes is not None
-    if {"missing", "percentages", "direction"} <= skipped and not search_copies:
-        return []
-    tasks, labels, scores = _sample(rows, 0)
+    tasks, labels, scores, names, _is_part = sample
     has_true = ~np.isnan(scores[np.arange(len(labels)), labels])  # otherwise, see the census
     bad = np.isnan(scores) & has_true[:, None]
     affected = int(bad.any(axis=1).sum())
     if affected:
         rows.source.check_text(rows.score_columns, rows.columns.task)
-    missing = dict(zip(of_classes.names, bad.sum(axis=0).tolist(), strict=True))
+    missing = dict(zip(names, bad.sum(axis=0).tolist(), strict=True))
     with np.errstate(invalid="ignore"):  # inf - inf
         sums = scores.sum(axis=1)
     near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
     return [
         judge_missing(len(scores), missing, affected=affected),
         judge_percentages(len(scores), *near),
-        judge_direction(*count_swaps(tasks, labels, scores), rows.score_columns),
         judge_duplicates(count_repeats(tasks, labels, scores)) if search_copies else None,
     ]
-
-
-def _judge_class_scores(rows: Rows, count: int, skipped: frozenset[str]) -> list[Finding | None]:
-    findings: list[Finding | None] = []
-    if rows.class_scores is None:
-        return findings
-    if not {"missing", "percentages"} <= skipped:
-        findings += _survey(rows)
-    if "direction" not in skipped:
-        swaps = count_swaps(*_sample(rows, count))
-        findings.append(judge_direction(*swaps, rows.score_columns))
-    return findings
 
 
 def _survey(rows: Rows) -> list[Finding | None]:
     """Judge missing scores and the sums of rows, in one pass."""
     source, of_classes = rows.source, rows.class_scores
-    assert of_classes is not None
+    if of_classes is None:
+        return []
     has_true = is_usable(source, rows.score)  # otherwise reported by the census
     bad = _missing_by_class(source, of_classes)
     total = _sum(of_classes)
@@ -333,7 +325,7 @@ def _sum(of_classes: ClassScores) -> Any:
     return of_classes.lists.sums()
 
 
-def _sample(rows: Rows, count: int) -> tuple[Counts, Counts, Floats]:
+def _sample(rows: Rows, count: int) -> Sample:
     """Return task, label and class scores of some rows, without those of an unknown label."""
     of_classes = rows.class_scores
     assert of_classes is not None
@@ -356,10 +348,11 @@ def _sample(rows: Rows, count: int) -> tuple[Counts, Counts, Floats]:
     matrix = matrix.reshape(len(labels), len(classes))
     is_known = labels >= 0
     tasks = number_tasks(result["task"].to_pylist())
-    return tasks[is_known], labels[is_known], matrix[is_known]
+    some = tasks[is_known], labels[is_known], matrix[is_known]
+    return Sample(*some, of_classes.names, count > wanted)
 
 
-def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> tuple[Counts, Counts, Floats]:
+def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> Sample:
     """Return the same where classes differ from row to row: a column is a class within a task."""
     table = rows.source.table
     if count > MAX_ROWS:
@@ -384,7 +377,7 @@ def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> tuple[Coun
     pairs = zip(tasks.tolist(), result["label"], strict=True)
     labels = np.array([index.get(pair, -1) for pair in pairs], np.int64)
     is_known = labels >= 0
-    return tasks[is_known], labels[is_known], matrix[is_known]
+    return Sample(tasks[is_known], labels[is_known], matrix[is_known], (), count > MAX_ROWS)
 
 
 def _as_floats(column: Any) -> Floats:

@@ -13,6 +13,7 @@ from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
 from metapac.meaning.findings import report as report_findings
 from metapac.meaning.judges import judge_scale
+from metapac.meaning.sets import judge_sets
 from metapac.set_summary import SetSummary
 from metapac.tables import _checks
 from metapac.tables.class_scores import find_class_scores
@@ -42,6 +43,9 @@ class Sets(NamedTuple):
         Lowest and highest score of the true labels in calibration, if known.
     epsilon : float
         Miss rate that the guarantee allows, the largest one of any class.
+    is_suspect : bool
+        Whether the sets or scores are unlike those of calibration, or more sets are empty than may
+        miss.
     """
 
     table: Table
@@ -49,6 +53,7 @@ class Sets(NamedTuple):
     summary: SetSummary | IntervalSummary
     calibrated: tuple[float, float] | None
     epsilon: float
+    is_suspect: bool = False
 
     @property
     def rows(self) -> int:
@@ -350,11 +355,17 @@ def _add_sets(
     if form.as_text and source.traits.has_lists:
         added |= lists_as_text(source.table)
     summary, calibrated = count_sets(source, kept), promise._score_range
+    finding = None
     if calibrated is not None and summary.low is not None and summary.high is not None:
         finding = judge_scale((summary.low, summary.high), calibrated)
-        report_findings([finding], allow, where=source.name)
-    epsilon = _largest_epsilon(promise)
-    return Sets(source.table.mutate(**added), of_classes.names, summary, calibrated, epsilon)
+    is_same = [*map(str, of_classes.names)] == [*map(str, promise._known_classes or ())]
+    if finding is None and promise._sets is not None and is_same:
+        finding = judge_sets(promise._sets, summary.rows, summary.mean_size, summary.by_class)
+    report_findings([finding], allow, where=source.name)
+    epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
+    is_suspect = finding is not None and finding.check not in allow
+    is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+    return Sets(table, of_classes.names, summary, calibrated, epsilon, is_suspect)
 
 
 def _add_intervals(promise: ThresholdSets, source: Source, columns: Columns, form: _Form) -> Sets:
