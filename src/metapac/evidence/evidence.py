@@ -186,7 +186,7 @@ class Evidence(NamedTuple):
         """Raise InvalidInput for a threshold outside the range of the scores of its task."""
         low, high = (end[:, None, None] for end in self.contents.ranges.T)
         sent = self.thresholds
-        outside = (low > high) | ((sent > -np.inf) & ((sent < low) | (sent > high)))
+        outside = (sent > -np.inf) & ((sent < low) | (sent > high))
         for task, *_place in np.argwhere(outside)[:1]:
             raise InvalidInput(
                 f"thresholds of task {self.names.tolist()[task]!r} must be scores between the "

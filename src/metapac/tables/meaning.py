@@ -339,7 +339,7 @@ def _sample(rows: Rows, count: int) -> Sample:
     wanted = _wanted(of_classes)
     table = rows.source.table
     if count > wanted:
-        table = table.filter(ibis.random() < wanted / count)
+        table = table.filter(_is_drawn(rows, wanted / count))
     table = table.select(task=_task(rows), label=rows.labels, **scores)
     result = rows.source.run(table)
     index = {name: i for i, name in enumerate(classes)}
@@ -352,11 +352,19 @@ def _sample(rows: Rows, count: int) -> Sample:
     return Sample(*some, of_classes.names, count > wanted)
 
 
+def _is_drawn(rows: Rows, share: float) -> Any:
+    """Return whether a row is in the sample; in DuckDB it is the same sample every time."""
+    if not (rows.source.traits.in_process and rows.source.traits.has_lists):
+        return ibis.random() < share
+    mixed = _task(rows).hash() ^ rows.score.cast("float64").hash()
+    return (mixed & ((1 << 30) - 1)) < int(share * (1 << 30))
+
+
 def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> Sample:
     """Return the same where classes differ from row to row: a column is a class within a task."""
     table = rows.source.table
     if count > MAX_ROWS:
-        table = table.filter(ibis.random() < MAX_ROWS / count)
+        table = table.filter(_is_drawn(rows, MAX_ROWS / count))
     table = table.select(
         task=_task(rows), label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
     )
