@@ -38,16 +38,17 @@ def fold_name(name: object) -> str:
     (True, True)
     """
     text = show_name(str(name)).casefold()
-    if "0" not in text:
-        return text
-    whole = _WHOLE_NUMBER.fullmatch(text)
-    return _LEADING_ZEROS.sub("", whole[1] if whole else text)
+    if "." in text and (whole := _WHOLE_NUMBER.fullmatch(text)):
+        text = whole[1]
+    return _LEADING_ZEROS.sub("", text) if "0" in text else text
 
 
 def match_names(
     new: Sequence[Any], known: Iterable[Any]
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the new names that are known, and pairs of a new and a known name that are alike."""
+    if not new:
+        return [], []
     by_text = {str(name): name for name in known}
     by_fold = {fold_name(name): name for name in by_text.values()}
     rest = [name for name in new if str(name) not in by_text]
