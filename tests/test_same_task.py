@@ -12,6 +12,7 @@ import pytest
 from metapac import BadArtefact, Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
 from metapac._ids import fold_name
 from metapac.evidence import collect_evidence
+from metapac.meaning.duplicates import Contents, judge_copies
 from metapac.sites import Site, combine_sites
 from metapac.tables import calibrate_table, evaluate_table
 from tests.helpers.commands import metapac
@@ -114,15 +115,56 @@ def test_a_site_that_sends_two_files(tmp_path: Path, per_class: bool) -> None:
     assert len(combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"]).tasks_) == 41
 
 
-@pytest.mark.parametrize("digits", [1, 2, 3, 4, 6])
-def test_honest_coarse_scores_pass(digits: int) -> None:
-    """Scores of few digits agree by chance, and tasks of one size more often."""
-    for seed in range(20):
-        promise = calibrate(draw(COMMUNES, digits, rng=2 * seed), allow=["duplicates"])
-        new = draw([f"new {i}" for i in range(40)], digits, rng=2 * seed + 1)
-        evaluate(promise, new.score, new.commune)
-    if digits > 1:  # a tenth occurs in every task, copies or not
-        calibrate(draw(COMMUNES, digits))
+def contents(rng: Any, tasks: int, sizes: tuple[int, int], draw_scores: Any) -> Contents:
+    """Return what is stored of tasks whose difficulty differs."""
+    numbers = rng.integers(*sizes, tasks)
+    scores = [np.asarray(draw_scores(rng, n, rng.normal()), float) for n in numbers]
+    ranges = np.array([[part.min(), part.max()] for part in scores])
+    return Contents(np.array([f"{rng.random()}" for _ in range(tasks)]), numbers, ranges)
+
+
+def logistic(odds: Any) -> Any:
+    return 1 / (1 + np.exp(-odds))
+
+
+HONEST: dict[str, Any] = {
+    **{
+        f"{d} digits": lambda r, n, t, d=d: logistic(r.normal(t, 1, n)).round(d)
+        for d in range(1, 7)
+    },
+    "narrow": lambda r, n, t: np.round(0.5 + 0.1 * t + r.uniform(-0.1, 0.1, n), 2),
+    "votes": lambda r, n, t: r.binomial(150, r.beta(3, 1.5, n)) / 150,
+    "float16": lambda r, n, t: np.float16(r.beta(3, 1.5, n)),
+    "saturated": lambda r, n, t: np.float32(logistic(np.float32(r.normal(8 + 4 * t, 8, n)))),
+    "clipped": lambda r, n, t: np.log(logistic(r.normal(8 + 8 * t, 12, n)).clip(1e-7, 1 - 1e-7)),
+    "cells": lambda r, n, t: logistic(np.array([0.31, 0.77, 1.3])[r.integers(0, 3, (n, 4))].sum(1)),
+    "continuous": lambda r, n, t: r.beta(3, 1.5, n),
+}
+
+
+@pytest.mark.parametrize("kind", HONEST)
+@pytest.mark.parametrize(
+    ("known", "new", "sizes"),
+    [(30, 30, (20, 21)), (30, 1000, (20, 21)), (60, 60, (100, 101)), (80, 40, (100, 190))],
+)
+def test_honest_tasks_are_not_taken_for_copies(
+    kind: str, known: int, new: int, sizes: tuple[int, int]
+) -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        old = contents(rng, known, sizes, HONEST[kind])
+        assert judge_copies(old) is None
+        assert judge_copies(contents(rng, new, sizes, HONEST[kind]), old) is None
+
+
+@pytest.mark.parametrize(("digits", "times"), [(16, 2), (5, 2), (16, 5), (5, 5)])
+def test_all_tasks_counted_several_times(digits: int, times: int) -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        once = contents(rng, 15, (400, 401), lambda r, n, t: r.beta(3, 1.5, n).round(digits))
+        names = np.arange(15 * times)
+        sizes, ranges = np.tile(once.sizes, times), np.tile(once.ranges, (times, 1))
+        assert judge_copies(Contents(names, sizes, ranges)) is not None
 
 
 def test_commands_speak_of_names(tmp_path: Path) -> None:
@@ -195,8 +237,10 @@ def test_any_single_task_is_recognised_from_the_file(
 
 def test_coarse_scores_betray_a_whole_table_but_no_single_task() -> None:
     known = draw(COMMUNES, digits=3)
+    known = known[np.random.default_rng(0).random(len(known)) < 0.9]  # so that sizes differ
     promise = calibrate(known)
-    one = pd.concat([draw([f"n{i}" for i in range(30)], 3, rng=1), known[:143].assign(commune="x")])
+    copy = known[known.commune == "c0"].assign(commune="x")
+    one = pd.concat([draw([f"n{i}" for i in range(30)], 3, rng=1), copy])
     evaluate(promise, one.score, one.commune)
     with pytest.raises(InvalidInput, match="allow=\\('duplicates',\\)"):
         evaluate(promise, known.score, "new " + known.commune)

@@ -26,7 +26,7 @@ from typer.testing import Result
 from metapac import MetaPS, load
 from metapac._visible import visible
 from metapac.meaning.findings import CHECKS
-from tests.helpers.commands import metapac
+from tests.helpers.commands import as_new, metapac
 from tests.test_fuzz_formats import damage, sign
 from tests.test_schema import mutate
 
@@ -100,7 +100,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         frame = sample()
         frame.to_csv("good.csv", index=False)
         frame.to_csv("it's.csv", index=False)
-        frame.assign(site="new " + frame.site).to_csv("other.csv", index=False)
+        as_new(frame).to_csv("other.csv", index=False)
         frame.to_json("good.jsonl", orient="records", lines=True)
         frame.assign(probs=list(frame[["p_a", "p_b"]].to_numpy())).to_parquet("good.parquet")
         by_class = {"--label": "y", "--per-class": None, "--output": "classes.json"}

@@ -61,7 +61,7 @@ def test_intervals_are_spoken_of_as_the_explanation_does(
     assert f", an interval is {reach[0]}. Then" in promised["text"]
     assert evaluation.widths is not None
     assert promised["width"] == float(np.mean(evaluation.widths))
-    assert f"An interval is {promised['width']:.4g} wide on average." in promised["text"]
+    assert f"An interval is {promised['width']:.4g} wide on average over tasks." in promised["text"]
     assert control["extent"] == "width of the intervals"
     assert float(control["rows"][control["start"]]["extent"]) == pytest.approx(
         promised["width"], 0.01

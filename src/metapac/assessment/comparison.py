@@ -94,7 +94,7 @@ def _check_contents(promise: ThresholdSets, tally: Tally, skipped: frozenset[str
     if tally.ranges is None:
         return
     new = Contents(tally.names, sum_by(tally.examples, tally.task, len(tally.names)), tally.ranges)
-    evidence = getattr(promise, "_evidence", None)
+    evidence = None if "overlap" in skipped else getattr(promise, "_evidence", None)
     report([judge_copies(new, None if evidence is None else evidence.contents)], skipped)
 
 

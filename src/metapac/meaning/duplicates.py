@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from metapac._checks import listed
-from metapac._ids import fold_name
 from metapac._types import Array, Counts, Floats
 from metapac.exceptions import Message
 from metapac.meaning.findings import (
@@ -20,7 +19,7 @@ from metapac.meaning.findings import (
 )
 
 Repeats = Mapping[tuple[int, int], int]
-_MOST_COPIES = 3  # of a task; a range that more tasks share is that of clipped scores
+_UNLIKELY = 0.01  # beyond generous expectations, so that honest data hardly ever reach it
 
 
 def judge_duplicates(repeats: Repeats) -> Finding | None:
@@ -176,20 +175,15 @@ class Contents(NamedTuple):
     sizes: Counts
     ranges: Floats
 
-    def keys(self) -> list[Any]:
-        """Return a key for each task, in the precision of float32; None if it says nothing."""
-        with np.errstate(over="ignore"):
-            low, high = self.ranges.T.astype(np.float32)
-        rows = zip(self.sizes.tolist(), low.tolist(), high.tolist(), strict=True)
-        return [row if row[1] < row[2] else None for row in rows]
-
 
 def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None:
     """Object to tasks with the size and the range of scores of a task with another name.
 
-    Scores that are coarse or clipped agree by chance. A pair counts if its range, without ends that
-    other ranges share, has so many digits that no two tasks would share it. All pairs count if far
-    more new tasks have a twin among the known ones than known ones have.
+    Two tasks of one size are twins if both ends of their ranges agree, in the precision of float32.
+    Scores that are coarse, discrete or clipped have twins by chance. So there is an objection only
+    if twins are far more than the agreements of single ends let expect (unless ends have three
+    decimals, which say too little), or if far more new tasks have a twin among the known ones than
+    known ones have among themselves.
 
     Parameters
     ----------
@@ -207,22 +201,27 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
     --------
     >>> import numpy as np
     >>> from metapac.meaning.duplicates import Contents, judge_copies
-    >>> ranges = np.array([[0.0123456, 0.9876543]] * 2)
-    >>> judge_copies(Contents(np.array(["H-3", "Hospital 3"]), np.array([400, 400]), ranges)).check
+    >>> ranges = np.random.default_rng(0).random((40, 2)).cumsum(axis=1)
+    >>> names, sizes = np.arange(40), np.full(40, 400)
+    >>> judge_copies(Contents(names, sizes, ranges)) is None
+    True
+    >>> ranges[[7, 8]] = ranges[[17, 18]]
+    >>> judge_copies(Contents(names, sizes, ranges)).check
     'duplicates'
     """
-    pairs = _find_twins(new, known)
-    if not pairs:
+    parts = [new] if known is None else [new, known]
+    names, sizes = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:2])
+    with np.errstate(over="ignore"):
+        low, high = np.concatenate([part.ranges for part in parts]).T.astype(np.float32)
+    if len(np.unique(low)) == len(low):
+        return None  # the usual case, at no cost
+    is_new = np.arange(len(names)) < len(new.names)
+    varied = low < high  # false for NaN
+    tasks = _Ranges(sizes[varied], low[varied], high[varied], is_new[varied])
+    if not (_have_copies(tasks) or (known is not None and _have_known(tasks))):
         return None
-    keys = Counter([*new.keys(), *(() if known is None else known.keys())])
-    ends = [Counter(key[end] for key in keys if key is not None) for end in (1, 2)]
-    least = 7 + math.log10(len(new.names) * keys.total())
-    copies = [pair for pair in pairs if _count_digits(pair[0], keys, ends) >= least]
-    if known is not None and len(copies) < len(pairs):
-        copies = _find_excess(pairs, new, known) or copies
-    if not copies:
-        return None
-    shown = listed([f"{name!r} and {other!r}" for _key, name, other in copies], shown=3)
+    pairs = _list_twins(names[varied].tolist(), tasks)
+    shown = listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
     text = (
         "tasks have the same number of examples and the same lowest and highest score: "
         f"{shown}. The same data under two names count twice. Leave out the first of each pair."
@@ -230,42 +229,80 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
     return Finding("duplicates", True, Message(text))
 
 
-_Twins = list[tuple[Any, Any, Any]]  # the key that two tasks share, and their names
+class _Ranges(NamedTuple):
+    """Size and range of tasks, and which of them are new."""
+
+    sizes: Counts
+    low: Floats
+    high: Floats
+    is_new: NDArray[np.bool_]
+
+    def take(self, which: NDArray[np.bool_]) -> _Ranges:
+        """Return some of the tasks."""
+        columns: list[Any] = [column[which] for column in self]
+        return _Ranges(*columns)
+
+    def count_pairs(self, *names: str) -> int:
+        """Return the number of pairs of tasks that agree in some columns."""
+        columns = [getattr(self, name) for name in names]
+        order = np.lexsort(columns)
+        new = np.zeros(max(len(order) - 1, 0), dtype=bool)
+        for column in columns:
+            new |= column[order][1:] != column[order][:-1]
+        counts = np.diff(np.flatnonzero(new), prepend=-1, append=len(order) - 1)
+        return int(np.sum(counts * (counts - 1) // 2))
+
+    def count_new(self, *names: str) -> int:
+        """Return how many of these pairs hold a new task."""
+        return self.count_pairs(*names) - self.take(~self.is_new).count_pairs(*names)
 
 
-def _find_twins(new: Contents, known: Contents | None) -> _Twins:
-    """Return the tasks that share a key with a task of another name."""
-    if known is None and len(np.unique(new.ranges[:, 0])) == len(new.names):
-        return []  # the usual case, at no cost
-    seen: dict[Any, Any] = {}
-    if known is not None:
-        seen = dict(zip(known.keys(), known.names.tolist(), strict=True))
-    twins = []
-    for key, name in zip(new.keys(), new.names.tolist(), strict=True):
-        if key is not None and key in seen and fold_name(seen[key]) != fold_name(name):
-            twins.append((key, name, seen[key]))
-        else:
-            seen[key] = name
-    return twins
+def _have_copies(tasks: _Ranges) -> bool:
+    """Return whether there are more twins than independent ends of ranges would give.
 
-
-def _find_excess(pairs: _Twins, new: Contents, known: Contents) -> _Twins:
-    """Return the twins of known tasks if new tasks have them more often than known tasks do."""
-    counts = Counter(known.keys())
-    usual = sum(count for key, count in counts.items() if key is not None and count > 1)
-    rate = (usual + 1) / (len(known.names) + 1)
-    twins = [pair for pair in pairs if pair[0] in counts]
-    is_chance = special.bdtrc(len(twins) - 1, len(new.names), rate) > FALSE_ALARM
-    return [] if is_chance else twins
-
-
-def _count_digits(key: Any, keys: Counter[Any], ends: list[Counter[float]]) -> int:
-    """Return the significant digits of the ends of a range, without those that say nothing.
-
-    These are ends of other ranges too, where scores are clipped or coarse.
+    The share of equal lows is taken from pairs that are no twins, with one more to be safe. A range
+    depends on how hard a task is, so up to 30 times as many twins pass; 3 times if not even single
+    ends agree.
     """
-    if keys[key] > _MOST_COPIES:
-        return 0
-    own = [key[1 + i] for i, count in enumerate(ends) if count[key[1 + i]] == 1]
-    texts = [np.format_float_scientific(np.float32(end), trim="-") for end in own]
-    return sum(sum(map(str.isdigit, text.split("e")[0])) for text in texts)
+    ends = np.stack([tasks.low, tasks.high])
+    fine = tasks.take(np.any(ends != ends.astype(np.float64).round(3).astype(np.float32), axis=0))
+    twins, of_new = (count("sizes", "low", "high") for count in (fine.count_pairs, fine.count_new))
+    if not of_new:
+        return False
+    every = len(fine.low) * (len(fine.low) - 1) // 2
+    expected, agreements = [], 0
+    for end, other in (("low", "high"), ("high", "low")):
+        equal = fine.count_pairs(end) - twins
+        rate = (equal + 1) / (every - fine.count_pairs("sizes", other) + 1)
+        expected.append(rate * fine.count_new("sizes", other))
+        agreements += equal
+    slack = 30 if agreements else 3
+    return bool(special.pdtrc(of_new - 1, slack * max(expected)) <= _UNLIKELY)
+
+
+def _have_known(tasks: _Ranges) -> bool:
+    """Return whether new tasks have twins among known ones more often than these among themselves.
+
+    That number is uncertain, and varies if many tasks share one range: twice its upper confidence
+    limit is compared.
+    """
+    known = tasks.take(~tasks.is_new)
+    twins = [part.count_pairs("sizes", "low", "high") for part in (tasks, tasks.take(tasks.is_new))]
+    inside = known.count_pairs("sizes", "low", "high")
+    count = len(known.low)
+    most = special.gammaincinv(inside + 1, 1 - _UNLIKELY / 10) / max(1, count * (count - 1) // 2)
+    across = twins[0] - twins[1] - inside
+    limit = 2 * most * count * np.count_nonzero(tasks.is_new)
+    return bool(across and special.pdtrc(across - 1, limit) <= _UNLIKELY / 10)
+
+
+def _list_twins(names: list[Any], tasks: _Ranges) -> list[tuple[Any, Any]]:
+    """Return each new task that has a twin, with the name of the twin."""
+    seen: dict[Any, Any] = {}
+    rows = [*zip(*(column.tolist() for column in tasks), names, strict=True)]
+    pairs = []
+    for *key, is_new, name in sorted(rows, key=lambda row: row[3]):  # known tasks first
+        other = seen.setdefault(tuple(key), name)
+        if is_new and other is not name:
+            pairs.append((name, other))
+    return pairs

@@ -24,7 +24,7 @@ PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 def frame() -> pd.DataFrame:
     scores = np.random.default_rng(0).random(180).round(2)
     scores[:3] = -np.inf
-    names = ["it's", 'say "x"', "a,b", "line\nbreak", "\N{DOG}", "007", "7", "2020-01-02", " "]
+    names = ["it's", 'say "x"', "a,b", "line\nbreak", "\N{DOG}", "007", "70", "2020-01-02", " "]
     return pd.DataFrame({"task": np.repeat(names, 20), "score": scores})
 
 
