@@ -37,7 +37,7 @@ def fold_name(name: object) -> str:
     >>> fold_name(" Site 007") == fold_name("site 7"), fold_name("1.0") == fold_name(1)
     (True, True)
     """
-    text = show_name(str(name)).casefold()
+    text = "".join(show_name(str(name)).split()).casefold()
     if "." in text and (whole := _WHOLE_NUMBER.fullmatch(text)):
         text = whole[1]
     return _LEADING_ZEROS.sub("", text) if "0" in text else text

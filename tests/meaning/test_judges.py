@@ -61,7 +61,7 @@ def test_one_task_under_two_names(other: str, is_error: bool) -> None:
     assert "names of sites" in str(judge_task_names(["a", "a "], what="site").text)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("names", [["a", "b", "ab"], [1, 2, 10], [" ", "x"], ["a b", "ab"], []])
+@pytest.mark.parametrize("names", [["a", "b", "ab"], [1, 2, 10], [" ", "x"], ["a b", "a-b"], []])
 def test_names_that_differ_pass(names: list[Any]) -> None:
     assert judge_task_names(names) is None
 

@@ -82,8 +82,11 @@ def _find_overlap(promise: ThresholdSets, tally: Tally, skipped: frozenset[str])
     same, near = _ids.match_names(names, known)
     same_clusters, near_clusters = _ids.match_names(clusters, _calibrated_clusters(promise))
     others = ", training or pilot" if len(known) > len(calibrated) else ""
-    alike = [*near, *dict.fromkeys(near_clusters)]
-    report([judge_near_names(alike, f"calibration{others} tasks")], skipped)
+    findings = [
+        judge_near_names(near, f"calibration{others} tasks"),
+        judge_near_names([*dict.fromkeys(near_clusters)], "calibrated clusters", what="cluster"),
+    ]
+    report(findings, skipped)
     old, old_clusters = {*same}, {*same_clusters}
     pairs = zip(names, clusters or [None] * len(names), strict=True)
     return tuple(name for name, cluster in pairs if name in old or cluster in old_clusters)

@@ -399,7 +399,8 @@ class MetaPS(ThresholdSets):
         """Find the threshold from what ``task_threshold`` returned at each site.
 
         The result is that of ``calibrate`` on all scores, provided that every site used the same
-        parameters. Bare numbers cannot show that; the files written by ``metapac site`` can.
+        parameters and none sent its numbers under two names. Bare numbers cannot show that; the
+        files written by ``metapac site`` can.
 
         Parameters
         ----------

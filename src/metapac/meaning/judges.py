@@ -119,14 +119,17 @@ def judge_near_names(
     --------
     >>> from metapac.meaning.judges import judge_near_names
     >>> print(judge_near_names([("1.0", 1)], "calibration tasks").text)
-    1 task is named like calibration tasks but for spaces, case, Unicode form or zeros: '1.0' like \
-1. Spell the names alike.
+    1 task has nearly the name of calibration tasks: '1.0' and 1 differ only in spaces, case, \
+Unicode form or zeros. If they are the same, leave them out.
     """
     if not pairs:
         return None
-    count = f"{len(pairs)} {what}{' is' if len(pairs) == 1 else 's are'}"
-    shown = listed([f"{name!r} like {other!r}" for name, other in pairs], shown=3)
-    text = f"{count} named like {known} but for {_DIFFERENCES}: {shown}. Spell the names alike."
+    count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"
+    shown = listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
+    text = (
+        f"{count} nearly the name of {known}: {shown} differ only in {_DIFFERENCES}. If they are "
+        "the same, leave them out."
+    )
     return Finding("task-names", True, Message(text))
 
 

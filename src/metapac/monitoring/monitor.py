@@ -296,7 +296,10 @@ class Monitor:
         """
         intake.check_batch(batch, again)
         self._check_sizes(evaluation)
-        assert evaluation.ranges is not None  # `evaluate` and `evaluate_table` find them
+        if evaluation.ranges is None:
+            raise InvalidInput(
+                "the evaluation lacks the ranges of scores. Evaluate the data again."
+            )
         ranges = dict(zip(evaluation.tasks.tolist(), evaluation.ranges.tolist(), strict=True))
         tasks = intake.order_tasks(evaluation, self.terms, ranges, batch, clusters)
         terms = intake.fix_again(self.terms, tasks, self._counted, again=again)
