@@ -134,8 +134,8 @@ class SetSummary:
         found = []
         if never:
             found.append(
-                f"None of the {self.rows} sets contains {listed(never)}: every such example is "
-                f"missed. {remedy}"
+                f"None of the {self.rows} sets contains {listed(never)}: an example of such a "
+                f"class would be missed. {remedy}"
             )
         if rare:
             found.append(

@@ -148,6 +148,8 @@ def test_a_violated_guarantee_has_its_own_exit_code(rare_promise: Path, tmp_path
     assert quiet.stdout.startswith(
         "Violated: more than 30% of new hospitals have a miss rate above"
     )
+    assert "Beware: a class is missed far more often than 10%: yes in" in words_of(quiet.stdout)
+    assert "--per-class" not in quiet.stdout  # it cures no violation
     machine = json.loads(metapac(*words, "--check", "--json").stdout)
     assert machine["verdict"]["status"] == "violated"
     assert machine["verdict"]["flagged"] == 20

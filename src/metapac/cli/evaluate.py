@@ -272,7 +272,7 @@ def _group_overlap(evaluation: Evaluation, context: Context) -> dict[str, list[s
 
 
 def _describe_neglected(evaluation: Evaluation, words: Words) -> str:
-    """Return which classes are missed far more often than epsilon, and the remedy."""
+    """Return which classes are missed far more often than epsilon; a remedy, unless violated."""
     classes = evaluation.neglected
     rates = [
         f"{part.label} in {part.missed} of {words.count_examples(part.examples)} "
@@ -280,10 +280,15 @@ def _describe_neglected(evaluation: Evaluation, words: Words) -> str:
         for part in classes
     ]
     subject = "a class is" if len(classes) == 1 else f"{len(classes)} classes are"
-    return (
+    text = (
         f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
-        f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not rule "
-        "this out. For a guarantee for each class, calibrate with --per-class."
+        f"{listed(rates, shown=3)}."
+    )
+    if _verdict(evaluation).status == "violated":  # by all classes together
+        return text
+    return (
+        f"{text} The guarantee is for all classes together and does not rule this out. For a "
+        "guarantee for each class, calibrate with --per-class."
     )
 
 

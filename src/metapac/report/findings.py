@@ -19,6 +19,7 @@ from metapac.report.numbers import count_within, format_size, format_width
 from metapac.report.standing import NOTHING
 from metapac.report.task_tables import TaskTable, list_classes, list_examples, list_tasks
 from metapac.sentences import format_share, percent
+from metapac.verdict.wording import VIOLATED
 
 WORST = 10
 LISTED = 500  # tasks in the table that can be opened
@@ -165,11 +166,12 @@ def _warn_of_neglected(evaluation: Evaluation, words: Words) -> list[str]:
     if not rates:
         return []
     subject = "A class is" if len(rates) == 1 else f"{len(rates):,} classes are"
-    return [
-        f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
-        f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not rule "
-        "this out. A guarantee for each class would."
-    ]
+    limit = percent(evaluation.epsilon)
+    text = f"{subject} missed far more often than {limit}: {listed(rates, shown=3)}."
+    if evaluation.verdict is not None and evaluation.verdict.status == VIOLATED:
+        return [text]  # the cause need not be this class
+    rest = "The guarantee is for all classes together and does not rule this out."
+    return [f"{text} {rest} A guarantee for each class would."]
 
 
 def _summarise(evaluation: Evaluation, words: Words) -> str:
