@@ -125,11 +125,8 @@ class SetSummary:
 
     def _rare(self) -> list[str]:
         never = [repr(name) for name, count in self.by_class.items() if not count]
-        rare = [
-            f"{name!r} in {count}"
-            for name, count in self.by_class.items()
-            if 0 < count < _RARE * self.rows
-        ]
+        most = _RARE * self.rows
+        rare = [f"{name!r} in {count}" for name, count in self.by_class.items() if 0 < count < most]
         remedy = "Evaluate the misses of each class, or calibrate a guarantee per class."
         found = []
         if never:

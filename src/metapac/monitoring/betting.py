@@ -208,14 +208,12 @@ class Watch:
         won, lost = np.log([self._above._won[self._place], self._above._lost[self._place]])
         chances = shown[:, None]  # (levels, 1, cases)
         growth = chances * won[..., None] + (1 - chances) * lost[..., None]  # per task, of the log
-        needed = math.log(2 * won.size * self._limit)
-        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= needed)
+        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= math.log(2 * won.size * self._limit))
 
 
 def _chances(sizes: Counts, allowed: Counts, rate: float) -> NDArray[np.float64]:
     """Return how likely tasks that miss at a rate are shown to be bad, (levels, sizes)."""
-    hits = special.bdtr(np.maximum(allowed, 0), sizes, 1 - rate)
-    return np.where(allowed < 0, 0.0, hits)
+    return np.where(allowed < 0, 0.0, special.bdtr(np.maximum(allowed, 0), sizes, 1 - rate))
 
 
 def exceeds(

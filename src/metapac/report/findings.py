@@ -9,7 +9,7 @@ import numpy as np
 
 from metapac._checks import listed
 from metapac.assessment.counts import ClassMisses
-from metapac.assessment.evaluation import Evaluation
+from metapac.assessment.evaluation import Evaluation, describe_neglected
 from metapac.explanation.words import Words
 from metapac.report import charts
 from metapac.report.data import Example
@@ -19,7 +19,6 @@ from metapac.report.numbers import count_within, format_size, format_width
 from metapac.report.standing import NOTHING
 from metapac.report.task_tables import TaskTable, list_classes, list_examples, list_tasks
 from metapac.sentences import format_share, percent
-from metapac.verdict.wording import VIOLATED
 
 WORST = 10
 LISTED = 500  # tasks in the table that can be opened
@@ -140,7 +139,8 @@ def find(evaluation: Evaluation, words: Words, examples: Sequence[Example]) -> F
 
 
 def _list_warnings(evaluation: Evaluation, words: Words) -> list[str]:
-    found = _warn_of_neglected(evaluation, words)
+    harm = describe_neglected(evaluation, words, "A guarantee for each class would.")
+    found = [harm[0].upper() + harm[1:]] if harm else []
     shares = evaluation.set_shares
     if shares is not None and shares["full"] > _MOST_FULL:
         found.append(
@@ -154,24 +154,6 @@ def _list_warnings(evaluation: Evaluation, words: Words) -> list[str]:
             f"{words.units} that were calibrated or trained on, or of pilot {words.units}."
         )
     return found
-
-
-def _warn_of_neglected(evaluation: Evaluation, words: Words) -> list[str]:
-    """Return a warning of classes that are missed far more often than others."""
-    rates = [
-        f"{part.label} in {part.missed:,} of {part.examples:,} {words.examples} "
-        f"({format_share(part.error)})"
-        for part in evaluation.neglected
-    ]
-    if not rates:
-        return []
-    subject = "A class is" if len(rates) == 1 else f"{len(rates):,} classes are"
-    limit = percent(evaluation.epsilon)
-    text = f"{subject} missed far more often than {limit}: {listed(rates, shown=3)}."
-    if evaluation.verdict is not None and evaluation.verdict.status == VIOLATED:
-        return [text]  # the cause need not be this class
-    rest = "The guarantee is for all classes together and does not rule this out."
-    return [f"{text} {rest} A guarantee for each class would."]
 
 
 def _summarise(evaluation: Evaluation, words: Words) -> str:
