@@ -232,7 +232,7 @@ def _print_text(evaluation: Evaluation, context: Context) -> None:
     verdict = _verdict(evaluation).sentence(unit=context.unit, example=context.example)
     stdout.print(verdict, markup=False)
     _print_left_out(evaluation, context)
-    if (evaluation.set_shares or {}).get("full") == 1:
+    if (evaluation.set_shares or {}).get("full") == 1 and not _verdict(evaluation).trivial:
         print_line("Every set has every label, so none is missed, and none is ruled out.")
     if harm := describe_neglected(evaluation, words, _REMEDY):
         stdout.print(f"\nBeware: {harm}", markup=False)
