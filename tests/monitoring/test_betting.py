@@ -333,8 +333,12 @@ def test_more_examples_than_advised_are_enough_too() -> None:
     assert [watch.find_power([m]).can_tell for m in (82, 100)] == [True, False]
     least = watch.find_power([100] * 5).examples
     assert least is not None
+    assert watch.find_power([30] * 5).examples == least > 100
     assert not watch.find_power([least - 1]).can_tell
     assert all(watch.find_power([m]).can_tell for m in range(least, 4 * least))
+    mix = watch.find_power([least, 127])  # each size is enough, but at another level
+    assert not mix.can_tell
+    assert mix.examples == 128
 
 
 def test_the_power_of_extreme_tasks() -> None:
