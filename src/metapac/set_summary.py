@@ -125,17 +125,14 @@ class SetSummary:
 
     def _rare(self) -> list[str]:
         never = [repr(name) for name, count in self.by_class.items() if not count]
-        rare = [
-            f"{name!r} in {count}"
-            for name, count in self.by_class.items()
-            if 0 < count < _RARE * self.rows
-        ]
+        most = _RARE * self.rows
+        rare = [f"{name!r} in {count}" for name, count in self.by_class.items() if 0 < count < most]
         remedy = "Evaluate the misses of each class, or calibrate a guarantee per class."
         found = []
         if never:
             found.append(
-                f"None of the {self.rows} sets contains {listed(never)}: every such example is "
-                f"missed. {remedy}"
+                f"None of the {self.rows} sets contains {listed(never)}: an example of such a "
+                f"class would be missed. {remedy}"
             )
         if rare:
             found.append(

@@ -148,9 +148,21 @@ def test_a_violated_guarantee_has_its_own_exit_code(rare_promise: Path, tmp_path
     assert quiet.stdout.startswith(
         "Violated: more than 30% of new hospitals have a miss rate above"
     )
+    assert "Beware: a class is missed far more often than 10%: yes in" in words_of(quiet.stdout)
+    assert "--per-class" not in quiet.stdout  # it cures no violation
     machine = json.loads(metapac(*words, "--check", "--json").stdout)
     assert machine["verdict"]["status"] == "violated"
     assert machine["verdict"]["flagged"] == 20
+
+
+def test_sets_that_rule_nothing_out_are_no_success(rare_promise: Path, tmp_path: Path) -> None:
+    new = rare([f"new {i}" for i in range(20)])
+    new["p_yes"] = new.p_no = 0.9 + new.p_no / 10
+    new.to_parquet(tmp_path / "new.parquet")
+    words = ["evaluate", rare_promise, tmp_path / "new.parquet", "--allow", "sets"]
+    result = metapac(*words)
+    assert result.stdout.startswith("Holds: "), result.output
+    assert "Every set has every label, so none is missed, and none is ruled out." in result.stdout
 
 
 def test_tiny_tasks_prove_nothing_and_can_be_left_out(rare_promise: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_months_until_an_alarm(folder: Path, tmp_path: Path) -> None:
     first = watch(folder, "january", state, "--plot", figure)
     assert first.exit_code == 0, first.output
     text = words_of(first.stdout)
-    assert text.startswith("No alarm yet, which does not show that the guarantee holds: with ")
+    assert text.startswith("No alarm yet. That does not show that the guarantee holds: even if ")
     assert " In january 0 of 12 hospitals are above 10% (95%" in text
     assert "12 hospitals counted." in first.stdout
     assert f"state written to {state} figure written to {figure}" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -149,6 +150,37 @@ def test_a_module_of_the_user_is_part_of_the_code(
         found.append(digest(program))
     assert found[0] != found[1]
     monkeypatch.delitem(sys.modules, "own_helpers")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from own.cuts import cut",
+        "from own import cuts",
+        "import own.cuts as c",
+        "import own.cuts",
+        "from .cuts import cut",
+        "from . import cuts",
+        "from own.other import f",
+    ],
+)
+def test_what_a_rule_imports_when_it_runs_is_part_of_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "__init__.py").touch()
+    (tmp_path / "own" / "other.py").write_text("from own.cuts import cut\ndef f(): return cut()")
+    program = f"__package__ = 'own'\ndef rule(draw, g):\n    import json, no_such\n    {line}"
+    found = []
+    for cut in ("0.1", "5.0", "5.0"):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "own"]:
+            monkeypatch.delitem(sys.modules, name)
+        (tmp_path / "own" / "cuts.py").write_text(f"def cut():\n    return {cut}\n")
+        importlib.invalidate_caches()
+        found.append(digest(program))
+    assert found[0] != found[1] == found[2]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ COLUMNS = (
     "which these are at least 95 % of the new tasks. by chance: draws within to be expected if all "
     "thresholds were equally good. verdict: 'observed within' is about errors as observed, 'holds' "
     "of metapac evaluate about true miss rates; 'violated' if few test examples do not explain the "
-    "tasks above 0.1, 'cannot tell yet' if they may, however low tasks within is."
+    "tasks above 0.1; 'cannot tell yet': small test sets alone could explain them."
 )
 
 

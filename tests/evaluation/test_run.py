@@ -24,6 +24,7 @@ from metapac.evaluation import (
 )
 from metapac.evaluation.methods import PS
 from metapac.evaluation.rows import evaluate_draw
+from metapac.exceptions import InvalidInput
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 NAMES = ("PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
@@ -201,3 +202,20 @@ def test_a_missing_joblib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2, n_jobs=2)
     evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2)
+
+
+@pytest.mark.parametrize("made", [0.5, None, Chosen(np.array(0.5), np.array(True))])
+def test_a_rule_that_returns_something_else_is_told_what_to_return(made: Any) -> None:
+    method = Method("mine", Rule(lambda draw, g: made), GUARANTEE)
+    with pytest.raises(InvalidInput, match=r"rule of method 'mine' must return Chosen\(thresh"):
+        evaluate(SmallStudy(), guarantee=GUARANTEE, methods=[method], draws=1)
+
+
+def test_a_function_is_not_a_method() -> None:
+    def choose(draw: Draw, g: Guarantee) -> Chosen:
+        raise NotImplementedError
+
+    bare: Any = choose
+    for wrong in (bare, Method("mine", bare, GUARANTEE)):
+        with pytest.raises(InvalidInput, match=r"must hold Method\(name, Rule\(choose\), guar"):
+            evaluate(SmallStudy(), guarantee=GUARANTEE, methods=[wrong], draws=1)

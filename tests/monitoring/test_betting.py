@@ -323,7 +323,22 @@ def test_the_power_of_tasks_of_one_size(epsilon: float, alpha: float, m: int) ->
     if power.examples is not None:
         assert power.examples > m
         assert reaches_limit(power.examples, 2 * epsilon, epsilon=epsilon, alpha=alpha)
-        assert not reaches_limit(power.examples - 1, 2 * epsilon, epsilon=epsilon, alpha=alpha)
+        fewer = range(int(0.85 * power.examples), power.examples)
+        assert not all(reaches_limit(k, 2 * epsilon, epsilon=epsilon, alpha=alpha) for k in fewer)
+
+
+def test_more_examples_than_advised_are_enough_too() -> None:
+    """At 82 examples an alarm is likely, at 100 it is not: one more miss is needed there."""
+    watch = Watch(epsilon=0.01, alpha=0.1, false_alarm=0.01)
+    assert [watch.find_power([m]).can_tell for m in (82, 100)] == [True, False]
+    least = watch.find_power([100] * 5).examples
+    assert least is not None
+    assert watch.find_power([30] * 5).examples == least > 100
+    assert not watch.find_power([least - 1]).can_tell
+    assert all(watch.find_power([m]).can_tell for m in range(least, 4 * least))
+    mix = watch.find_power([least, 127])  # each size is enough, but at another level
+    assert not mix.can_tell
+    assert mix.examples == 128
 
 
 def test_the_power_of_extreme_tasks() -> None:

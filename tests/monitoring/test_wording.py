@@ -11,10 +11,7 @@ from metapac.monitoring.wording import format_wealth
 from tests.monitoring.conftest import LEVELS, draw
 
 SHARE = "If it has been the same throughout, the share of new clinics above 10% is"
-QUIET = (
-    "which does not show that the guarantee holds: with clinics like these, an alarm within 1,000 "
-    "takes a miss rate of about"
-)
+QUIET = "That does not show that the guarantee holds: even if every clinic missed nearly"
 ENDS = "(each end with confidence 99%, at all times at once)."
 
 
@@ -33,9 +30,9 @@ def test_a_bad_month_leads(promise: MetaPS) -> None:
     monitor.add(scores, np.repeat([f"b{i}" for i in range(10)], 100), batch="february")
     assert sum(step.violated for step in monitor.course[30:]) == 3
     assert monitor.sentence().startswith(
-        f"No alarm yet, {QUIET} 13% at every one. In february 3 of 10 clinics are above 10% (95% "
-        "confidence, each clinic alone); the guarantee allows about 2. After 40 clinics, the "
-        "wealth of the bets against the guarantee is 0."
+        f"No alarm yet. {QUIET} 13%, an alarm within 1,000 clinics would be unlikely. In february "
+        "3 of 10 clinics are above 10% (95% confidence, each clinic alone); the guarantee allows "
+        "about 2. After 40 clinics, the wealth of the bets against the guarantee is 0."
     )
 
 
@@ -57,8 +54,8 @@ def test_small_tasks_that_are_all_broken_are_not_good_news() -> None:
     assert monitor.wealth < 0.01
     assert monitor.status == "cannot tell yet"
     assert monitor.sentence().startswith(
-        "No alarm yet, which does not show that the guarantee holds: with tasks like these, an "
-        "alarm within 1,000 takes a miss rate of about 28% at every one. So far 0 of 400"
+        "No alarm yet. That does not show that the guarantee holds: even if every task missed "
+        "nearly 28%, an alarm within 1,000 tasks would be unlikely. So far 0 of 400"
     )
     tiny = Monitor(promise)
     tiny.add(scores[np.arange(25 * 400) % 25 > 22], np.repeat(np.arange(400), 2))

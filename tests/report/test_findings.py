@@ -71,18 +71,19 @@ def test_a_neglected_class_is_a_warning() -> None:
     rng = np.random.default_rng(0)
     scores, tasks = rng.random(6000), np.repeat(np.arange(60), 100)
     promise = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1).calibrate(0.5 + scores / 2, tasks)
-    rare = rng.random(6000) < 0.02
-    found = find(
-        evaluate(
-            promise,
-            np.where(rare, 0.1, 0.9 + scores / 100),
-            [f"new {task}" for task in tasks],
-            np.where(rare, "yes", "no"),
-        ),
-        WORDS,
-        [],
-    )
+
+    def find_at(share: float) -> Findings:
+        rare = rng.random(6000) < share
+        new, labels = [f"new {task}" for task in tasks], np.where(rare, "yes", "no")
+        judged = evaluate(promise, np.where(rare, 0.1, 0.9 + scores / 100), new, labels)
+        return find(judged, WORDS, [])
+
+    found = find_at(0.02)
     assert len(found.warnings) == 1
+    assert found.warnings[0].endswith(" A guarantee for each class would.")
+    violated = find_at(0.4)
+    assert violated.status == "violated"
+    assert violated.warnings[0].endswith(" patients (100%).")
     assert found.warnings[0].startswith("A class is missed far more often than 10%: yes in ")
     assert found.sizes is None
     assert found.shares is None

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from metapac._checks import listed
 from metapac._types import Array, Floats, PathLike
 from metapac.assessment.counts import ClassMisses, SetCounts
-from metapac.explanation.words import inflect
-from metapac.sentences import format_share
+from metapac.explanation.words import Words, inflect
+from metapac.sentences import format_share, percent
 from metapac.verdict.intervals import clopper_pearson_interval
 from metapac.verdict.verdict import Verdict
+from metapac.verdict.wording import VIOLATED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -298,3 +300,35 @@ class Evaluation:
             f"<p><b>{html.escape(self.verdict.sentence())}</b></p>"
             f"<p>{html.escape(repr(self)[1:-1])}</p>{table}"
         )
+
+
+def describe_neglected(evaluation: Evaluation, words: Words, remedy: str) -> str:
+    """Return which classes are missed far more often than epsilon; empty if none is.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        The evaluation.
+    words : Words
+        What tasks and examples are called.
+    remedy : str
+        A sentence to end with, unless the guarantee is violated: that has other causes.
+
+    Returns
+    -------
+    str
+        The classes, most often missed first, and why the guarantee allows it.
+    """
+    rates = [
+        f"{part.label} in {part.missed:,} of {words.count_examples(part.examples)} "
+        f"({format_share(part.error)})"
+        for part in evaluation.neglected
+    ]
+    if not rates:
+        return ""
+    subject = "a class is" if len(rates) == 1 else f"{len(rates):,} classes are"
+    limit = percent(evaluation.epsilon)
+    text = f"{subject} missed far more often than {limit}: {listed(rates, shown=3)}."
+    if evaluation.verdict is not None and evaluation.verdict.status == VIOLATED:
+        return text
+    return f"{text} The guarantee is for all classes together and does not rule this out. {remedy}"

@@ -16,6 +16,7 @@ from metapac._checks import listed
 from metapac._document import encode_floats
 from metapac._files import replacing
 from metapac._warnings import warn
+from metapac.assessment.evaluation import describe_neglected
 from metapac.cli import exits, options
 from metapac.cli.bundles import NewColumnOptions, TableOptions
 from metapac.cli.console import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _WORST = 5
 _SHOWN_CLASSES = 10
+_REMEDY = "For a guarantee for each class, calibrate with --per-class."
 _IMAGES = (".png", ".svg", ".pdf")
 
 
@@ -125,8 +127,8 @@ def evaluate(
         exits.expect(VIOLATED)
     if as_json:
         print_json(_summarise(evaluation, context) | {"notes": notes})
-        if evaluation.neglected:
-            warn(_describe_neglected(evaluation, Words.from_context(context)))
+        if harm := describe_neglected(evaluation, Words.from_context(context), _REMEDY):
+            warn(harm)
     else:
         _print_text(evaluation, context)
         for note in notes:
@@ -230,8 +232,10 @@ def _print_text(evaluation: Evaluation, context: Context) -> None:
     verdict = _verdict(evaluation).sentence(unit=context.unit, example=context.example)
     stdout.print(verdict, markup=False)
     _print_left_out(evaluation, context)
-    if evaluation.neglected:
-        stdout.print(f"\nBeware: {_describe_neglected(evaluation, words)}", markup=False)
+    if (evaluation.set_shares or {}).get("full") == 1 and not _verdict(evaluation).trivial:
+        print_line("Every set has every label, so none is missed, and none is ruled out.")
+    if harm := describe_neglected(evaluation, words, _REMEDY):
+        stdout.print(f"\nBeware: {harm}", markup=False)
     if evaluation.classes is not None:
         stdout.print(Text(), _class_table(evaluation), sep="\n")
     _print_sets(evaluation, words)
@@ -269,22 +273,6 @@ def _group_overlap(evaluation: Evaluation, context: Context) -> dict[str, list[s
         explored = "explored as a pilot" if name in pilot else "calibrated on"
         groups.setdefault("trained on" if name in trained else explored, []).append(name)
     return groups
-
-
-def _describe_neglected(evaluation: Evaluation, words: Words) -> str:
-    """Return which classes are missed far more often than epsilon, and the remedy."""
-    classes = evaluation.neglected
-    rates = [
-        f"{part.label} in {part.missed} of {words.count_examples(part.examples)} "
-        f"({format_share(part.error)})"
-        for part in classes
-    ]
-    subject = "a class is" if len(classes) == 1 else f"{len(classes)} classes are"
-    return (
-        f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
-        f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not rule "
-        "this out. For a guarantee for each class, calibrate with --per-class."
-    )
 
 
 def _class_table(evaluation: Evaluation) -> Table:

@@ -89,8 +89,8 @@ def digest_code(function: Callable[..., Any]) -> str:
     ----------
     function : callable
         A function, method, partial, or an instance with ``__call__``. Defaults, closures, and the
-        global values, functions and classes that it refers to are part of its code. What comes from
-        metapac, the standard library or an installed package counts by its name alone.
+        global values, functions, classes and imports that it refers to are part of its code. What
+        comes from metapac, the standard library or an installed package counts by its name alone.
 
     Returns
     -------
@@ -157,13 +157,28 @@ def _find_parts(value: Any, is_first: bool) -> Any:
 
 
 def _used_globals(function: types.FunctionType) -> tuple[Any, ...]:
-    """Return the global variables that a function reads, with their values."""
+    """Return the global variables that a function reads, with their values, and what it imports."""
     codes, known = [function.__code__], function.__globals__
     for code in codes:  # grows while it is read
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     steps = [step for code in codes for step in dis.get_instructions(code)]
     names = [step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
-    return tuple((name, known[name]) for name in dict.fromkeys(names) if name in known)
+    used = [(name, known[name]) for name in dict.fromkeys(names) if name in known]
+    return (*used, *_find_imports([s for s in steps if s.opname != "EXTENDED_ARG"], known))
+
+
+def _find_imports(steps: list[dis.Instruction], known: dict[str, Any]) -> Iterator[Any]:
+    """Yield the modules that code imports when it runs, and what it takes from the user's."""
+    for place, step in enumerate(steps):
+        if step.opname == "IMPORT_NAME":
+            level, names = steps[place - 2].argval, steps[place - 1].argval or ("__name__",)
+            try:
+                module = __import__(step.argval, known, None, names, level)
+            except ImportError:  # optional: its name is part of the code
+                continue
+            yield module
+            if not _is_installed(module.__name__):
+                yield from (getattr(module, name) for name in names)
 
 
 def _class_parts(kind: type) -> tuple[Any, ...]:

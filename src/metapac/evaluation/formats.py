@@ -159,7 +159,7 @@ def define_columns(summary: Summary) -> str:
         "chance: draws within to be expected if all thresholds were equally good. verdict: "
         "'observed within' is about errors as observed, 'holds' of metapac evaluate about true "
         "miss rates; 'violated' if few test examples do not explain the tasks above "
-        f"{g.miss_rate:g}, 'cannot tell yet' if they may, however low tasks within is."
+        f"{g.miss_rate:g}; 'cannot tell yet': small test sets alone could explain them."
     )
 
 

@@ -123,8 +123,20 @@ class Method:
         -------
         Chosen
             Thresholds, and whether the guarantee is feasible.
+
+        Raises
+        ------
+        InvalidInput
+            If the rule returns something else.
         """
-        return self.rule.choose(draw, self.guarantee)
+        chosen = self.rule.choose(draw, self.guarantee)
+        arrays = (chosen.thresholds, chosen.feasible) if isinstance(chosen, Chosen) else (None,)
+        if any(np.shape(array) != (len(draw.tests),) for array in arrays):
+            raise InvalidInput(
+                f"the rule of method {self.name!r} must return Chosen(thresholds, feasible), two "
+                f"arrays with a value for each of {len(draw.tests)} new tasks, got {chosen!r}."
+            )
+        return chosen
 
     def describe(self) -> dict[str, Any]:
         """Return name, rule, version and guarantee as JSON can hold them.

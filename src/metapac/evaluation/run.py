@@ -11,7 +11,7 @@ from metapac import _checks, _optional
 from metapac._runs import lock_folder
 from metapac._types import PathLike, Progress, Seed, ignore_progress
 from metapac.evaluation.draws import Study
-from metapac.evaluation.methods import Method, paper_methods
+from metapac.evaluation.methods import Method, Rule, paper_methods
 from metapac.evaluation.rows import Rows, evaluate_draw
 from metapac.evaluation.store import EvaluationFolder, describe_evaluation
 from metapac.exceptions import InvalidInput, Parameter
@@ -163,6 +163,12 @@ def _check_workers(n_jobs: object) -> None:
 
 
 def _check_names(methods: Sequence[Method]) -> None:
+    for method in methods:
+        if not isinstance(getattr(method, "rule", None), Rule):
+            raise InvalidInput(
+                f"methods must hold Method(name, Rule(choose), guarantee), where choose(draw, "
+                f"guarantee) returns Chosen(thresholds, feasible), got {method!r}."
+            )
     names = [(method.name, method.guarantee.delta) for method in methods]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated or not names:

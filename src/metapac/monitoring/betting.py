@@ -165,30 +165,55 @@ class Watch:
         rate = min(2 * self._epsilon, 1.0)
         sizes, counts = np.unique(np.asarray(examples, dtype=np.int64), return_counts=True)
         allowed = self._allowed_hits(sizes)
-        found = min_value(lambda r: self._alarms(sizes, counts, allowed, r), tolerance=1e-3)
+
+        def alarms(rate: float) -> bool:  # more misses only make an alarm likelier
+            shown = np.average(_chances(sizes, allowed, rate), axis=1, weights=counts)
+            return bool(self._alarms(shown[:, None])[0])
+
+        found = min_value(alarms, tolerance=1e-3)
         reach = None if found is None else round_up(found, 2)
-        if reach is not None and self._alarms(sizes, counts, allowed, rate):
+        if reach is not None and alarms(rate):
             return Power(rate, min(reach, rate), None)
+        least = self._min_examples(rate, 1)
+        if least is not None and least <= sizes[0]:  # each size is enough, but not this mix
+            least = self._min_examples(rate, int(sizes[-1]) + 1)
+        return Power(rate, reach, least)
 
-        def suffices(number: int) -> bool:
-            size = np.array([number])
-            return self._alarms(size, np.array([1]), self._allowed_hits(size), rate)
+    def _min_examples(self, rate: float, least: int) -> int | None:
+        """Return the size from which all sizes up to 4 times raise an alarm, at least ``least``."""
 
-        is_possible = suffices(_MOST_EXAMPLES)
-        return Power(rate, reach, min_integer(suffices, 0, _MOST_EXAMPLES) if is_possible else None)
+        def suffices(sizes: Counts) -> NDArray[np.bool_]:
+            return self._alarms(_chances(sizes, self._allowed_hits(sizes), rate))
+
+        if not suffices(np.array([_MOST_EXAMPLES]))[0]:
+            return None
+        size = min_integer(lambda n: bool(suffices(np.array([n]))[0]), least - 1, _MOST_EXAMPLES)
+        # More examples may show less: the number of hits allowed is an integer, and jumps.
+        while True:
+            sizes = np.unique(np.linspace(size, 4 * size, 4000).astype(np.int64))
+            if (works := suffices(sizes)).all():
+                return size
+            size = int(sizes[min(np.flatnonzero(~works)[-1] + 1, len(sizes) - 1)])
 
     def _allowed_hits(self, sizes: Counts) -> Counts:
         """Return how many hits still show a task to be above epsilon, (levels, sizes)."""
         rate = _complement(self._epsilon)
         return np.stack([allowed_errors_in_task(sizes, rate, t) for t in self._above.levels])
 
-    def _alarms(self, sizes: Counts, counts: Counts, allowed: Counts, rate: float) -> bool:
-        """Return whether the best bettor that starts at once reaches the limit by the horizon."""
-        chances = np.where(allowed < 0, 0.0, special.bdtr(np.maximum(allowed, 0), sizes, 1 - rate))
-        shown = np.average(chances, axis=1, weights=counts)[:, None]  # (levels, 1)
-        won, lost = self._above._won[self._place], self._above._lost[self._place]
-        growth = shown * np.log(won) + (1 - shown) * np.log(lost)  # of log-wealth, per task
-        return bool(HORIZON * growth.max() >= math.log(2 * growth.size * self._limit))
+    def _alarms(self, shown: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return whether the best bettor that starts at once reaches the limit by the horizon.
+
+        Tasks are shown to be bad with probabilities (levels, cases); the answers are (cases,).
+        """
+        won, lost = np.log([self._above._won[self._place], self._above._lost[self._place]])
+        chances = shown[:, None]  # (levels, 1, cases)
+        growth = chances * won[..., None] + (1 - chances) * lost[..., None]  # per task, of the log
+        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= math.log(2 * won.size * self._limit))
+
+
+def _chances(sizes: Counts, allowed: Counts, rate: float) -> NDArray[np.float64]:
+    """Return how likely tasks that miss at a rate are shown to be bad, (levels, sizes)."""
+    return np.where(allowed < 0, 0.0, special.bdtr(np.maximum(allowed, 0), sizes, 1 - rate))
 
 
 def exceeds(

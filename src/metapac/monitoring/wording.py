@@ -112,9 +112,9 @@ def _describe_power(monitor: Monitor, words: Words) -> str:
         return "."
     if power.can_tell and power.reach is not None:
         return (
-            f", which does not show that the guarantee holds: with {words.units} like these, an "
-            f"alarm within {HORIZON:,} takes a miss rate of about {percent(power.reach)}{of_class} "
-            "at every one."
+            f". That does not show that the guarantee holds: even if every {words.unit} missed "
+            f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
+            "would be unlikely."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
     return (

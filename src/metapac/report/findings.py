@@ -9,7 +9,7 @@ import numpy as np
 
 from metapac._checks import listed
 from metapac.assessment.counts import ClassMisses
-from metapac.assessment.evaluation import Evaluation
+from metapac.assessment.evaluation import Evaluation, describe_neglected
 from metapac.explanation.words import Words
 from metapac.report import charts
 from metapac.report.data import Example
@@ -139,7 +139,8 @@ def find(evaluation: Evaluation, words: Words, examples: Sequence[Example]) -> F
 
 
 def _list_warnings(evaluation: Evaluation, words: Words) -> list[str]:
-    found = _warn_of_neglected(evaluation, words)
+    harm = describe_neglected(evaluation, words, "A guarantee for each class would.")
+    found = [harm[0].upper() + harm[1:]] if harm else []
     shares = evaluation.set_shares
     if shares is not None and shares["full"] > _MOST_FULL:
         found.append(
@@ -153,23 +154,6 @@ def _list_warnings(evaluation: Evaluation, words: Words) -> list[str]:
             f"{words.units} that were calibrated or trained on, or of pilot {words.units}."
         )
     return found
-
-
-def _warn_of_neglected(evaluation: Evaluation, words: Words) -> list[str]:
-    """Return a warning of classes that are missed far more often than others."""
-    rates = [
-        f"{part.label} in {part.missed:,} of {part.examples:,} {words.examples} "
-        f"({format_share(part.error)})"
-        for part in evaluation.neglected
-    ]
-    if not rates:
-        return []
-    subject = "A class is" if len(rates) == 1 else f"{len(rates):,} classes are"
-    return [
-        f"{subject} missed far more often than {percent(evaluation.epsilon)}: "
-        f"{listed(rates, shown=3)}. The guarantee is for all classes together and does not rule "
-        "this out. A guarantee for each class would."
-    ]
 
 
 def _summarise(evaluation: Evaluation, words: Words) -> str:
