@@ -43,7 +43,7 @@ def sharpen(scores: Any) -> Any:
         (lambda p: p[:, [2, 1, 0, 3]], "'none' in .* instead of"),
         (lambda p: p[:, [0, 2, 1, 3]], "'one' in .* 'two' in"),
         (sharpen, "mean size 1.* instead of"),
-        (np.log, "Are one logarithms"),
+        (np.log, "look like logarithms"),
     ],
 )
 def test_scores_of_another_kind_are_noticed_in_prediction(
@@ -81,7 +81,7 @@ def test_logarithms_are_calibrated_and_probabilities_noticed() -> None:
     sites, labels, scores = draw_communes(np.random.default_rng(0))
     method = MetaPS(**LEVELS).calibrate(np.log(scores), sites, labels, classes=CHILDREN)
     method.predict_set(np.log(scores))
-    with pytest.warns(CheckWarning, match="Are one logarithms"):
+    with pytest.warns(CheckWarning, match="look like probabilities; the calibration used logarithms"):
         method.predict_set(scores[:150])
 
 

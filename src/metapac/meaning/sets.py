@@ -21,6 +21,26 @@ _LEAST = 0.2  # change of a share, or relative change of the mean size, that is 
 _DEVIATIONS = 5  # between tasks, of a figure that is far from that of calibration
 
 
+def draw_rows(rows: int, most: int) -> Any:
+    """Return which rows of an array to look at: all, or as many drawn at random, in order.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    most : int
+        How many to look at.
+
+    Returns
+    -------
+    slice or ndarray of int
+        The rows, the same ones every time.
+    """
+    if rows <= most:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False, shuffle=False))
+
+
 class Sample(NamedTuple):
     """Rows that a check looked at.
 
@@ -180,7 +200,7 @@ def warn_of_sets(
         text = f"the first {min(len(sets), _FIRST_ROWS)} sets are all empty. Is it the same model?"
         warn(CheckWarning(Message(f"{text} Are the scores on the same scale, not logarithms?")))
     elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
-        some = sets[:: -(-len(sets) // _FIRST_ROWS)]
+        some = sets[draw_rows(len(sets), _FIRST_ROWS)]
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
         if np.abs(counts / len(some) - np.array(then.classes) / then.rows).sum() <= _LEAST:
             return  # no figure is far
