@@ -18,6 +18,8 @@ _ENOUGH = 200  # fewer sets are not compared
 _FIRST_ROWS = 1_000  # of an array, the sets looked at
 _TASKS = 10  # fewer do not show how much tasks differ
 _LEAST = 0.2  # change of a share, or relative change of the mean size, that is far
+_FACTOR = 3  # by which the share of a rare class changes if it is far
+_FEW = 30  # sets; a class in fewer, then and now, is not compared by factor
 _DEVIATIONS = 5  # between tasks, of a figure that is far from that of calibration
 
 
@@ -109,7 +111,7 @@ def count_sets(sample: Sample, thresholds: Any) -> SetCounts:
         The counts.
     """
     order = np.argsort(sample.tasks, kind="stable")
-    sets = sample.scores[order] >= np.asarray(thresholds)
+    sets = (sample.scores >= np.asarray(thresholds))[order]
     sizes = np.count_nonzero(sets, axis=1)
     starts = np.flatnonzero(np.diff(sample.tasks[order], prepend=-1))
     n = np.diff(starts, append=len(order))[:, None]
@@ -129,8 +131,9 @@ def judge_sets(
     """Point out sets whose mean size, or share of a class, is far from that of calibration.
 
     Far is more than 5 standard deviations between calibration tasks, which leaves room for sites
-    that differ, and more than 20% (of the size) or 20 percentage points (of a share). Where the
-    deviation is not known, it is 50% and 50 points.
+    that differ, and more than 20% (of the size), or 20 percentage points or a factor of 3 (of a
+    share; the factor only if at least 200 sets of calibration held the class). Where the deviation
+    is not known, it is 50% and 50 points.
 
     Parameters
     ----------
@@ -168,7 +171,10 @@ instead of 30.0%. Is it the same model, on the same scale, with its columns in t
     least[0] *= max(was[0], 1)
     squares = np.array([np.dot(then.sizes, np.arange(len(then.sizes)) ** 2) / then.rows, *was[1:]])
     variance = np.maximum(squares - was**2, 0) / rows + np.square(spread if is_known else [0.0])
-    far = np.abs(now - was) > np.maximum(_DEVIATIONS * np.sqrt(variance), least)
+    deviations = _DEVIATIONS * np.sqrt(variance)
+    far = np.abs(now - was) > np.maximum(deviations, least)
+    if is_known:
+        far |= (np.abs(now - was) > deviations) & _is_multiple(now, was, rows, then.rows, variance)
     if not far.any():
         return None
     named = [f"mean size {mean_size:.3g} instead of {then.mean_size:.3g}"]
@@ -180,6 +186,15 @@ instead of 30.0%. Is it the same model, on the same scale, with its columns in t
         "model, on the same scale, with its columns in the same order?"
     )
     return Finding("sets", False, text)
+
+
+def _is_multiple(now: Floats, was: Floats, rows: int, rows_then: int, variance: Floats) -> Floats:
+    """Return which shares changed by a factor beyond chance, also in logarithms: tails are long."""
+    common = (was * rows_then >= _ENOUGH) & (np.maximum(now, was) * rows >= _FEW)
+    ratio = np.maximum(now, 1 / rows) / np.where(common, was, 1)
+    deviation = np.sqrt(np.log1p(variance / np.where(common, was, 1) ** 2))
+    limits = np.maximum(np.log(_FACTOR), _DEVIATIONS * deviation)
+    return np.asarray(common & (np.abs(np.log(ratio)) > limits))
 
 
 def warn_of_sets(
@@ -202,7 +217,9 @@ def warn_of_sets(
     elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
         some = sets[draw_rows(len(sets), _FIRST_ROWS)]
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
-        if np.abs(counts / len(some) - np.array(then.classes) / then.rows).sum() <= _LEAST:
+        now, was = counts / len(some), np.array(then.classes) / then.rows
+        low, high = np.minimum(now, was), np.maximum(now, was)
+        if (high - low).sum() <= _LEAST and (high <= _FACTOR * low + _FEW / len(some)).all():
             return  # no figure is far
         by_class = dict(zip(classes or range(len(counts)), counts.tolist(), strict=True))
         finding = judge_sets(then, len(some), float(counts.sum()) / len(some), by_class)
