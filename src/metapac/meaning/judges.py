@@ -313,8 +313,8 @@ fractions, so that the threshold means nothing here. Divide these by 100.
     (low, high), (low_then, high_then) = scores, calibration
     (lowest, negative), (least, positive) = sorted((scores, calibration))
     if float("-inf") < negative <= 0 <= least < positive and lowest < 0:
-        kinds = ["logarithms", "probabilities" if positive <= 1 else "positive numbers"]
-        these, used = kinds if low < 0 else reversed(kinds)
+        these, used = "logarithms", "probabilities" if positive <= 1 else "positive numbers"
+        these, used = (these, used) if low < 0 else (used, these)
         text = Message(
             f"the scores are between {low:g} and {high:g}, those of the calibration between "
             f"{low_then:g} and {high_then:g}: these look like {these}; the calibration used {used}."
