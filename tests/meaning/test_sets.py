@@ -16,7 +16,7 @@ from metapac import PS, MetaPS, load
 from metapac._document import checksum
 from metapac.exceptions import BadArtefact
 from metapac.meaning import CheckWarning, checks
-from metapac.meaning.sets import Sample, SetCounts, count_sets, judge_sets
+from metapac.meaning.sets import Sample, SetCounts, count_sets, judge_sets, warn_of_sets
 from metapac.tables import calibrate_table, predict_table
 from tests.helpers.honest_scores import CHILDREN, draw_communes
 
@@ -146,8 +146,16 @@ def test_rare_classes_are_far_by_a_factor_beyond_their_tails() -> None:
     assert judge(1200, 770) is None  # 6 deviations between tasks, but tails are long
     assert judge(1200, 770, spread=[0.0, 0.01, 0.01, 0.003]) is not None
     assert judge(252, 1200, spread=None) is None
-    few = {"a": 176, "b": 20, "c": 20}
-    assert judge_sets(then, 200, 1.0, few) is None
+    few = {"a": 174, "b": 20, "c": 26}
+    steady = then._replace(spread=[0.0] * 4)
+    assert judge_sets(steady, 200, 1.1, few) is None
+    assert judge_sets(steady, 600, 1.1, {"a": 522, "b": 60, "c": 78}) is not None
+    rare = steady._replace(classes=[10_548, 1200, 199])
+    assert judge_sets(rare, 12_000, 1.1, {"a": 10_548, "b": 1200, "c": 1200}) is None
+    sets = np.eye(3, dtype=bool)[np.repeat([0, 1, 2], [879, 21, 100])]
+    with pytest.warns(CheckWarning, match="'b' in 2.1% instead of 10.0%"):
+        warn_of_sets(sets, then, "abc")
+    warn_of_sets(sets[:, [0, 2, 1]], then, "abc")
 
 
 @pytest.mark.parametrize("seed", range(5))

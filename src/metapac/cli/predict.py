@@ -122,8 +122,8 @@ def predict(
         warn(warning)
     if check and not sets.is_compared:
         warn(
-            "--check has nothing to compare with: the promise keeps no sets of these classes. "
-            "Calibrate with the scores of all classes; files of 0.2.0 lack the sets."
+            "--check has nothing to compare with: the promise keeps no sets of these classes. It "
+            "may be from scores of true labels, for intervals, or of version 0.2.0."
         )
     if check and sets.is_suspect:
         raise typer.Exit(exits.ExitCode.VIOLATED)

@@ -11,10 +11,7 @@ from scipy import special
 
 from metapac._types import Counts, Floats
 from metapac.exceptions import Message
-from metapac.meaning.findings import (
-    FALSE_ALARM,
-    Finding,
-)
+from metapac.meaning.findings import FALSE_ALARM, Finding
 from metapac.meaning.sets import Sample
 
 _WEAK = 0.55  # share of pairs that a weak model wins; one that wins less may be chance

@@ -8,10 +8,7 @@ from typing import Any
 from metapac._checks import listed
 from metapac._ids import fold_name, show_name
 from metapac.exceptions import Message, Parameter
-from metapac.meaning.findings import (
-    MIN_ROWS,
-    Finding,
-)
+from metapac.meaning.findings import MIN_ROWS, Finding
 
 _INVISIBLE = "spaces, invisible characters or the Unicode form of letters"
 _DIFFERENCES = "spaces, case, Unicode form or zeros"  # that `fold_name` ignores

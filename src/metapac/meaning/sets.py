@@ -19,7 +19,6 @@ _FIRST_ROWS = 1_000  # of an array, the sets looked at
 _TASKS = 10  # fewer do not show how much tasks differ
 _LEAST = 0.2  # change of a share, or relative change of the mean size, that is far
 _FACTOR = 3  # by which the share of a rare class changes if it is far
-_FEW = 30  # sets; a class in fewer, then and now, is not compared by factor
 _DEVIATIONS = 5  # between tasks, of a figure that is far from that of calibration
 
 
@@ -190,9 +189,10 @@ instead of 30.0%. Is it the same model, on the same scale, with its columns in t
 
 def _is_multiple(now: Floats, was: Floats, rows: int, rows_then: int, variance: Floats) -> Floats:
     """Return which shares changed by a factor beyond chance, also in logarithms: tails are long."""
-    common = (was * rows_then >= _ENOUGH) & (np.maximum(now, was) * rows >= _FEW)
-    ratio = np.maximum(now, 1 / rows) / np.where(common, was, 1)
-    deviation = np.sqrt(np.log1p(variance / np.where(common, was, 1) ** 2))
+    common = was * rows_then >= _ENOUGH
+    was = np.where(common, was, 1)
+    ratio = np.maximum(now, 1 / rows) / was
+    deviation = np.sqrt(np.log1p(variance / was**2))
     limits = np.maximum(np.log(_FACTOR), _DEVIATIONS * deviation)
     return np.asarray(common & (np.abs(np.log(ratio)) > limits))
 
@@ -219,7 +219,8 @@ def warn_of_sets(
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
         now, was = counts / len(some), np.array(then.classes) / then.rows
         low, high = np.minimum(now, was), np.maximum(now, was)
-        if (high - low).sum() <= _LEAST and (high <= _FACTOR * low + _FEW / len(some)).all():
+        few = _DEVIATIONS**2 / len(some)  # of fewer sets, 5 deviations are more than all
+        if (high - low).sum() <= _LEAST and (high <= np.maximum(_FACTOR * low, few)).all():
             return  # no figure is far
         by_class = dict(zip(classes or range(len(counts)), counts.tolist(), strict=True))
         finding = judge_sets(then, len(some), float(counts.sum()) / len(some), by_class)

@@ -71,9 +71,8 @@ class Sets(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """What looks wrong with the sets."""
-        return self.summary.warnings(
-            self.calibrated, None if "sets" in self.skipped else self.epsilon
-        )
+        epsilon = None if "sets" in self.skipped else self.epsilon
+        return self.summary.warnings(self.calibrated, epsilon)
 
 
 def predict_table(
