@@ -10,6 +10,7 @@ import pytest
 
 from metapac import MetaPS
 from metapac.cli.calibrated import print_calibrated
+from metapac.meaning.sets import SetCounts
 
 TASKS = np.repeat(np.arange(40), 30)
 SCORES = np.random.default_rng(0).random(1200)
@@ -61,3 +62,11 @@ def test_a_threshold_for_each_class(capsys: pytest.CaptureFixture[str]) -> None:
     assert predictor.classes_ is not None
     for label, threshold in zip(predictor.classes_, predictor.thresholds_, strict=True):
         assert [label, "0.3", repr(float(threshold)), "40", "600", "0"] in rows
+
+
+def test_the_mean_set_size_says_over_which_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    predictor = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(SCORES, TASKS)
+    for is_part, words in ((False, "size 1.5 in calibration"), (True, "1.5 over 4 sampled rows")):
+        predictor._sets = SetCounts(4, is_part, [0, 2, 2], [4, 2])
+        print_calibrated(predictor, Path("p.json"), as_json=False)
+        assert words in capsys.readouterr().out

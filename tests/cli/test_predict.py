@@ -61,6 +61,7 @@ def test_check_exits_with_3_if_the_sets_are_unlike_those_of_calibration(tmp_path
         result = metapac("predict", promise, new, *check, "-o", output)
         assert result.exit_code == code, result.output
         assert len(pd.read_csv(output)) == len(labels)
+        assert "nothing to compare with" not in result.stderr
 
 
 def test_predict_keeps_the_order_of_many_rows(csv_promise: Path, tmp_path: Path) -> None:
@@ -164,6 +165,11 @@ def test_more_empty_sets_than_may_miss(promise: Path, table: Path, tmp_path: Pat
     (warning,) = [w for w in json.loads(result.stdout)["warnings"] if "are empty" in w]
     assert warning.startswith("50.0% of the sets are empty, and each of them misses")
     assert "the guarantee does not hold on these rows" in result.stderr
+    for words, code in (["--check"], 3), (["--check", "--allow", "sets"], 0):
+        result = metapac("predict", promise, path, "-o", tmp_path / "sets.csv", *words)
+        assert result.exit_code == code, result.output
+        assert ("are empty" in result.stderr) == (code == 3)
+        assert "--check has nothing to compare with" in result.stderr  # only true labels had scores
 
 
 def test_the_calibrated_model_is_named(promise: Path, tmp_path: Path) -> None:

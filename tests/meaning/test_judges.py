@@ -103,6 +103,9 @@ def test_fractions_mixed_with_percentages(counts: tuple[int, int, int], is_wrong
         ((0, 50), (0, 0.001), None),
         ((0, math.inf), (0, 1), None),
         ((0, 90), (-math.inf, 1), None),
+        ((-7, 0), (0, 1), "these look like logarithms; the calibration used probabilities"),
+        ((0.1, 0.9), (-7, -0.1), "these look like probabilities; the calibration used logarithms"),
+        ((0, 0), (-7, 0), None),  # residuals of exact predictions
     ],
 )
 def test_a_scale_other_than_that_of_the_calibration(
@@ -114,6 +117,13 @@ def test_a_scale_other_than_that_of_the_calibration(
     else:
         with pytest.raises(InvalidInput, match=words):
             report([finding])
+
+
+def test_logarithms_are_a_warning_without_labels_and_if_they_may_be_differences() -> None:
+    for scores, labelled in (((-7, 0), False), ((-0.9, -0.1), True)):
+        finding = judge_scale(scores, (0, 1), labelled=labelled)
+        assert finding is not None
+        assert not finding.is_error
 
 
 def test_a_class_column_as_the_score() -> None:

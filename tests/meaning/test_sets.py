@@ -15,8 +15,8 @@ import pytest
 from metapac import PS, MetaPS, load
 from metapac._document import checksum
 from metapac.exceptions import BadArtefact
-from metapac.meaning import CheckWarning
-from metapac.meaning.sets import Sample, SetCounts, count_sets, judge_sets
+from metapac.meaning import CheckWarning, checks
+from metapac.meaning.sets import Sample, SetCounts, count_sets, judge_sets, warn_of_sets
 from metapac.tables import calibrate_table, predict_table
 from tests.helpers.honest_scores import CHILDREN, draw_communes
 
@@ -43,7 +43,7 @@ def sharpen(scores: Any) -> Any:
         (lambda p: p[:, [2, 1, 0, 3]], "'none' in .* instead of"),
         (lambda p: p[:, [0, 2, 1, 3]], "'one' in .* 'two' in"),
         (sharpen, "mean size 1.* instead of"),
-        (np.log, "Are one logarithms"),
+        (np.log, "look like logarithms"),
     ],
 )
 def test_scores_of_another_kind_are_noticed_in_prediction(
@@ -81,7 +81,7 @@ def test_logarithms_are_calibrated_and_probabilities_noticed() -> None:
     sites, labels, scores = draw_communes(np.random.default_rng(0))
     method = MetaPS(**LEVELS).calibrate(np.log(scores), sites, labels, classes=CHILDREN)
     method.predict_set(np.log(scores))
-    with pytest.warns(CheckWarning, match="Are one logarithms"):
+    with pytest.warns(CheckWarning, match="these look like probabilities"):
         method.predict_set(scores[:150])
 
 
@@ -128,6 +128,58 @@ def test_a_figure_is_far_beyond_five_deviations_and_a_fifth() -> None:
     unknown = then._replace(spread=None)
     assert judge_sets(unknown, 10_000, 1.5, {"a": 5000, "b": 5001}) is None
     assert judge_sets(unknown, 10_000, 1.5, {"a": 5000, "b": 4999}) is not None
+
+
+def test_rare_classes_are_far_by_a_factor_beyond_their_tails() -> None:
+    then = SetCounts(12_000, False, [0, 12_000], [10_548, 1200, 252], [0.0, 0.01, 0.01, 0.005])
+
+    def judge(one: int, other: int, **changed: Any) -> Any:
+        sets = {"a": 10_548, "b": one, "c": other}
+        return judge_sets(then._replace(**changed), 12_000, 1.0, sets)
+
+    assert judge(1200, 252) is None
+    assert "'b' in 2.1% instead of 10.0%, 'c' in 10.0% instead of 2.1%" in str(
+        judge(252, 1200).text
+    )
+    assert judge(405, 700) is None  # less than a factor of 3
+    assert judge(395, 252) is not None
+    assert judge(1200, 770) is None  # 6 deviations between tasks, but tails are long
+    assert judge(1200, 770, spread=[0.0, 0.01, 0.01, 0.003]) is not None
+    assert judge(252, 1200, spread=None) is None
+    few = {"a": 174, "b": 20, "c": 26}
+    steady = then._replace(spread=[0.0] * 4)
+    assert judge_sets(steady, 200, 1.1, few) is None
+    assert judge_sets(steady, 600, 1.1, {"a": 522, "b": 60, "c": 78}) is not None
+    rare = steady._replace(classes=[10_548, 1200, 199])
+    assert judge_sets(rare, 12_000, 1.1, {"a": 10_548, "b": 1200, "c": 1200}) is None
+    sets = np.eye(3, dtype=bool)[np.repeat([0, 1, 2], [879, 21, 100])]
+    with pytest.warns(CheckWarning, match="'b' in 2.1% instead of 10.0%"):
+        warn_of_sets(sets, then, "abc")
+    warn_of_sets(sets[:, [0, 2, 1]], then, "abc")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_that_alternate_by_class_are_counted_as_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(4000) % 2
+    ill = 1 / (1 + np.exp(-2 * (2 * labels - 1) - rng.normal(size=4000)))
+    scores = np.column_stack([1 - ill, ill])
+    sites = np.repeat(np.arange(40), 100)
+    method = MetaPS(**LEVELS).calibrate(scores, sites, labels)
+    method.predict_set(scores)
+
+
+def test_large_arrays_are_counted_in_a_random_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "MAX_ROWS", 2000)
+    rng = np.random.default_rng(0)
+    labels = np.arange(4000) % 2
+    ill = 1 / (1 + np.exp(-2 * (2 * labels - 1) - rng.normal(size=4000)))
+    scores, sites = np.column_stack([1 - ill, ill]), np.repeat(np.arange(40), 100)
+    method = MetaPS(**LEVELS).calibrate(scores, sites, labels)
+    assert method._sets is not None
+    assert (method._sets.rows, method._sets.sampled) == (2000, True)
+    shares = np.array(method._sets.classes) / 2000
+    assert shares == pytest.approx(np.mean(scores >= method.threshold_, axis=0), abs=0.05)
 
 
 def write_signed(path: Path, body: dict[str, Any]) -> None:

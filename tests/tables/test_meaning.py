@@ -9,9 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InvalidInput, MetaPS
+from metapac import InvalidInput, MetaPS, Monitor, evaluate
 from metapac.meaning.findings import CHECKS, CheckWarning
-from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
+from metapac.tables import (
+    calibrate_table,
+    evaluate_table,
+    monitor_table,
+    predict_table,
+    site_table,
+)
 from metapac.tables import meaning as table_meaning
 from tests.helpers.engines import ENGINES, as_if_large, put
 
@@ -217,6 +223,34 @@ def test_percentages(frame: pd.DataFrame, promise: MetaPS) -> None:
             run(in_percent, new)
         run(promise, new)
     evaluate_table(promise, new_percent, allow=("percentages",))
+    with pytest.raises(InvalidInput, match="sum to 1 in 1500 rows and to 100 in 1500"):
+        predict_table(promise, pd.concat([new[:1500], new_percent[1500:]]))
+    lists = mixed.assign(probs=mixed[scores].to_numpy().tolist()).drop(columns=scores)
+    with pytest.raises(InvalidInput, match="sum to 1 in 1500 rows and to 100 in 1500"):
+        predict_table(promise, lists, columns="probs", classes=["no", "yes"])
+
+
+def test_logarithms_are_refused_where_misses_are_counted(
+    frame: pd.DataFrame, promise: MetaPS
+) -> None:
+    def take_logs(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(p_no=np.log(table.p_no), p_yes=np.log(table.p_yes))
+
+    new = patients(1).assign(site=lambda table: "new " + table.site)
+    words = "these look like logarithms; the calibration used probabilities"
+    with pytest.raises(InvalidInput, match=words):
+        evaluate_table(promise, take_logs(new))
+    evaluate_table(promise, take_logs(new), allow=["percentages"])
+    scores = np.log(new[["p_no", "p_yes"]].to_numpy())
+    with pytest.raises(InvalidInput, match=words):
+        evaluate(promise, scores, new.site.to_numpy(), new.y.to_numpy())
+    monitor = Monitor(promise)
+    with pytest.raises(InvalidInput, match=words):
+        monitor_table(monitor, take_logs(new))
+    monitor_table(monitor, new)  # no site was counted before
+    words = "these look like probabilities; the calibration used logarithms"
+    with pytest.raises(InvalidInput, match=words):
+        evaluate_table(calibrate_table(take_logs(frame), **USED), new)
 
 
 @pytest.mark.usefixtures("route")
@@ -272,6 +306,18 @@ def test_large_tables_are_sampled(frame: pd.DataFrame, monkeypatch: pytest.Monke
     with pytest.raises(InvalidInput, match="the true label scores lower"):
         calibrate_table(swapped, **USED)
     site_table(pd.concat([frame, frame]), name="ohio", label="y", **LEVELS)  # too large to group
+
+
+def test_a_sample_is_drawn_whatever_the_values_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_meaning, "MAX_ROWS", 3000)
+    table = patients(size=400).round({"p_no": 1, "p_yes": 1})
+    sets = calibrate_table(table, **USED)._sets
+    assert sets is not None
+    assert sets.sampled
+    assert abs(sets.rows - 3000) < 250  # 5 standard deviations
+    assert sets.spread is not None
+    assert max(sets.spread) < 0.03  # sites do not differ
+    assert calibrate_table(table, **USED)._sets == sets
 
 
 @pytest.mark.usefixtures("route")

@@ -113,8 +113,9 @@ def _print_text(predictor: MetaPS, path: Path) -> None:
         classes = console.format_count(len(predictor.classes_), "class", "classes")
         console.print_line(f"one threshold for each of {classes} {data}, written to {path}")
         console.stdout.print(_class_table(predictor))
-    if predictor._sets is not None:
-        console.print_line(f"mean set size {predictor._sets.mean_size:.3g} in calibration")
+    if (then := predictor._sets) is not None:
+        over = f"over {then.rows} sampled rows" if then.sampled else "in calibration"
+        console.print_line(f"mean set size {then.mean_size:.3g} {over}")
     _, claim, confidence, *_ = predictor.explain().split("\n\n")
     console.print_text(f"\n{claim}\n{confidence}\n")
     limits = summarise_limits(predictor.guarantee_, predictor._about(), predictor.columns_)

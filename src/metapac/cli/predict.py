@@ -120,6 +120,11 @@ def predict(
             print_line(f"calibrated for model {calibrated!r}")
     for warning in sets.warnings:
         warn(warning)
+    if check and not sets.is_compared:
+        warn(
+            "--check has nothing to compare with: the promise keeps no sets of these classes. It "
+            "may be from scores of true labels, for intervals, or of version 0.2.0."
+        )
     if check and sets.is_suspect:
         raise typer.Exit(exits.ExitCode.VIOLATED)
 

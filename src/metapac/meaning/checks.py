@@ -27,7 +27,7 @@ from metapac.meaning.judges import (
     judge_task_column,
     judge_task_names,
 )
-from metapac.meaning.sets import Sample
+from metapac.meaning.sets import Sample, draw_rows
 
 _FIRST_SCORES = 1_000  # about how many scores tell fractions from percentages in prediction
 
@@ -93,9 +93,9 @@ def check_examples(
     if scores.ndim == 2 and labels is not None:
         true = scores[np.arange(len(scores)), labels]
         named = classes or range(scores.shape[1])
-        some = slice(None, None, -(-len(scores) // MAX_ROWS) or 1)
-        of_tasks = number_tasks(tasks[some].tolist())
-        sample = Sample(of_tasks, labels[some], scores[some], named, some.step > 1)
+        some = draw_rows(len(scores), MAX_ROWS)
+        of_tasks, is_part = number_tasks(tasks[some].tolist()), len(scores) > MAX_ROWS
+        sample = Sample(of_tasks, labels[some], scores[some], named, is_part)
         findings += _judge_matrix(sample, scores, skipped)
     else:
         true = scores

@@ -11,10 +11,7 @@ from scipy import special
 
 from metapac._types import Counts, Floats
 from metapac.exceptions import Message
-from metapac.meaning.findings import (
-    FALSE_ALARM,
-    Finding,
-)
+from metapac.meaning.findings import FALSE_ALARM, Finding
 from metapac.meaning.sets import Sample
 
 _WEAK = 0.55  # share of pairs that a weak model wins; one that wins less may be chance
@@ -55,7 +52,8 @@ def judge_columns(
     """Point out two classes whose columns fit the labels better when they are exchanged.
 
     Of each two classes, examples of the same task are paired as in `count_swaps`. If the columns
-    are exchanged, every pair that was won is lost.
+    are exchanged, every pair that was won is lost. Only classes of more than 1.5% of the rows are
+    compared, in whole tasks of about 20,000 rows together.
 
     Parameters
     ----------
@@ -76,13 +74,15 @@ def judge_columns(
     place = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
     key = tasks[order] * len(tasks) + place  # equal for the k-th example of each class in a task
     common = np.flatnonzero(np.bincount(labels) > _RARE * len(labels)).tolist()
-    rows = {label: np.flatnonzero(labels[order] == label) for label in common}
+    slots = np.unique(key, return_inverse=True)[1]
+    row = np.full((scores.shape[1], slots.max() + 1), -1)  # of each class and slot; -1 if none
+    row[labels[order], slots] = order
     found = []
-    for a, b in combinations(rows, 2):
-        _, i, j = np.intersect1d(key[rows[a]], key[rows[b]], True, return_indices=True)
-        gain = _gain(scores, order[rows[a][i]], order[rows[b][j]], a, b)
-        lost, won = int(np.sum(gain < 0)), int(np.sum(gain > 0))
-        is_sure = _sign_test(lost, won) * len(rows) ** 2 <= FALSE_ALARM
+    for a, b in combinations(common, 2):
+        both = np.flatnonzero((row[a] >= 0) & (row[b] >= 0))
+        gain = _gain(scores, row[a, both], row[b, both], a, b)
+        lost, won = int(np.count_nonzero(gain < 0)), int(np.count_nonzero(gain > 0))
+        is_sure = _sign_test(lost, won) * len(common) ** 2 <= FALSE_ALARM
         if is_sure and lost > _FAIR * (lost + won) > _FAIR * _RARE * len(labels):
             exchanged = scores.copy()
             exchanged[:, [a, b]] = scores[:, [b, a]]
@@ -148,9 +148,9 @@ def judge_chance(won: int, lost: int) -> Finding | None:
     if special.bdtr(won, won + lost, _WEAK) > 1e-3 or _sign_test(won, lost) < 0.01:
         return None
     text = Message(
-        f"the scores fit the labels no better than chance: {won} of {won + lost} pairs of examples "
-        "fit better as they are than with their labels exchanged. Were scores and labels joined "
-        "by the wrong key, or one of them shuffled?"
+        "the scores fit the labels no better than chance. In about half of the pairs "
+        f"({lost} of {won + lost}), exchanging the two labels fits better. Were scores and labels "
+        "joined by the wrong key, or one of them shuffled?"
     )
     return Finding("labels", False, text)
 

@@ -8,10 +8,7 @@ from typing import Any
 from metapac._checks import listed
 from metapac._ids import fold_name, show_name
 from metapac.exceptions import Message, Parameter
-from metapac.meaning.findings import (
-    MIN_ROWS,
-    Finding,
-)
+from metapac.meaning.findings import MIN_ROWS, Finding
 
 _INVISIBLE = "spaces, invisible characters or the Unicode form of letters"
 _DIFFERENCES = "spaces, case, Unicode form or zeros"  # that `fold_name` ignores
@@ -286,7 +283,9 @@ def judge_percentages(rows: int, fractions: int, percentages: int) -> Finding | 
     return Finding("percentages", True, text)
 
 
-def judge_scale(scores: tuple[float, float], calibration: tuple[float, float]) -> Finding | None:
+def judge_scale(
+    scores: tuple[float, float], calibration: tuple[float, float], *, labelled: bool = True
+) -> Finding | None:
     """Object to percentages where the calibration used fractions, or to logarithms; or the reverse.
 
     Parameters
@@ -295,11 +294,14 @@ def judge_scale(scores: tuple[float, float], calibration: tuple[float, float]) -
         Lowest and highest score.
     calibration : tuple of float
         Lowest and highest score of a true label in calibration.
+    labelled : bool, default True
+        Whether misses are counted, so that logarithms are an error and not only a warning. Scores
+        of -1 to 0 may also be differences of probabilities: they are always a warning.
 
     Returns
     -------
     Finding or None
-        An error for percentages, a warning for logarithms, or None.
+        An error or a warning, or None.
 
     Examples
     --------
@@ -309,12 +311,15 @@ def judge_scale(scores: tuple[float, float], calibration: tuple[float, float]) -
 fractions, so that the threshold means nothing here. Divide these by 100.
     """
     (low, high), (low_then, high_then) = scores, calibration
-    if float("-inf") < min(high, high_then) <= 0 <= max(low, low_then) and min(low, low_then) < 0:
+    (lowest, negative), (least, positive) = sorted((scores, calibration))
+    if float("-inf") < negative <= 0 <= least < positive and lowest < 0:
+        these, used = "logarithms", "probabilities" if positive <= 1 else "positive numbers"
+        these, used = (these, used) if low < 0 else (used, these)
         text = Message(
             f"the scores are between {low:g} and {high:g}, those of the calibration between "
-            f"{low_then:g} and {high_then:g}. Are one logarithms, and the other probabilities?"
+            f"{low_then:g} and {high_then:g}: these look like {these}; the calibration used {used}."
         )
-        return Finding("percentages", False, text)
+        return Finding("percentages", labelled and lowest < -1 and positive <= 1, text)
     if min(low, low_then) < 0 or not (max(high, high_then) <= 100 < 200 * min(high, high_then)):
         return None
     if high_then <= 1 and high > 2:

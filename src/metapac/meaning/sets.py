@@ -18,7 +18,28 @@ _ENOUGH = 200  # fewer sets are not compared
 _FIRST_ROWS = 1_000  # of an array, the sets looked at
 _TASKS = 10  # fewer do not show how much tasks differ
 _LEAST = 0.2  # change of a share, or relative change of the mean size, that is far
+_FACTOR = 3  # by which the share of a rare class changes if it is far
 _DEVIATIONS = 5  # between tasks, of a figure that is far from that of calibration
+
+
+def draw_rows(rows: int, most: int) -> Any:
+    """Return which rows of an array to look at: all, or as many drawn at random, in order.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    most : int
+        How many to look at.
+
+    Returns
+    -------
+    slice or ndarray of int
+        The rows, the same ones every time.
+    """
+    if rows <= most:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False, shuffle=False))
 
 
 class Sample(NamedTuple):
@@ -89,7 +110,7 @@ def count_sets(sample: Sample, thresholds: Any) -> SetCounts:
         The counts.
     """
     order = np.argsort(sample.tasks, kind="stable")
-    sets = sample.scores[order] >= np.asarray(thresholds)
+    sets = (sample.scores >= np.asarray(thresholds))[order]
     sizes = np.count_nonzero(sets, axis=1)
     starts = np.flatnonzero(np.diff(sample.tasks[order], prepend=-1))
     n = np.diff(starts, append=len(order))[:, None]
@@ -109,8 +130,9 @@ def judge_sets(
     """Point out sets whose mean size, or share of a class, is far from that of calibration.
 
     Far is more than 5 standard deviations between calibration tasks, which leaves room for sites
-    that differ, and more than 20% (of the size) or 20 percentage points (of a share). Where the
-    deviation is not known, it is 50% and 50 points.
+    that differ, and more than 20% (of the size), or 20 percentage points or a factor of 3 (of a
+    share; the factor only if at least 200 sets of calibration held the class). Where the deviation
+    is not known, it is 50% and 50 points.
 
     Parameters
     ----------
@@ -148,7 +170,10 @@ instead of 30.0%. Is it the same model, on the same scale, with its columns in t
     least[0] *= max(was[0], 1)
     squares = np.array([np.dot(then.sizes, np.arange(len(then.sizes)) ** 2) / then.rows, *was[1:]])
     variance = np.maximum(squares - was**2, 0) / rows + np.square(spread if is_known else [0.0])
-    far = np.abs(now - was) > np.maximum(_DEVIATIONS * np.sqrt(variance), least)
+    deviations = _DEVIATIONS * np.sqrt(variance)
+    far = np.abs(now - was) > np.maximum(deviations, least)
+    if is_known:
+        far |= (np.abs(now - was) > deviations) & _is_multiple(now, was, rows, then.rows, variance)
     if not far.any():
         return None
     named = [f"mean size {mean_size:.3g} instead of {then.mean_size:.3g}"]
@@ -160,6 +185,16 @@ instead of 30.0%. Is it the same model, on the same scale, with its columns in t
         "model, on the same scale, with its columns in the same order?"
     )
     return Finding("sets", False, text)
+
+
+def _is_multiple(now: Floats, was: Floats, rows: int, rows_then: int, variance: Floats) -> Floats:
+    """Return which shares changed by a factor beyond chance, also in logarithms: tails are long."""
+    common = was * rows_then >= _ENOUGH
+    was = np.where(common, was, 1)
+    ratio = np.maximum(now, 1 / rows) / was
+    deviation = np.sqrt(np.log1p(variance / was**2))
+    limits = np.maximum(np.log(_FACTOR), _DEVIATIONS * deviation)
+    return np.asarray(common & (np.abs(np.log(ratio)) > limits))
 
 
 def warn_of_sets(
@@ -180,9 +215,12 @@ def warn_of_sets(
         text = f"the first {min(len(sets), _FIRST_ROWS)} sets are all empty. Is it the same model?"
         warn(CheckWarning(Message(f"{text} Are the scores on the same scale, not logarithms?")))
     elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
-        some = sets[:: -(-len(sets) // _FIRST_ROWS)]
+        some = sets[draw_rows(len(sets), _FIRST_ROWS)]
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
-        if np.abs(counts / len(some) - np.array(then.classes) / then.rows).sum() <= _LEAST:
+        now, was = counts / len(some), np.array(then.classes) / then.rows
+        low, high = np.minimum(now, was), np.maximum(now, was)
+        few = _DEVIATIONS**2 / len(some)  # of fewer sets, 5 deviations are more than all
+        if (high - low).sum() <= _LEAST and (high <= np.maximum(_FACTOR * low, few)).all():
             return  # no figure is far
         by_class = dict(zip(classes or range(len(counts)), counts.tolist(), strict=True))
         finding = judge_sets(then, len(some), float(counts.sum()) / len(some), by_class)

@@ -177,6 +177,27 @@ def check_scale(
         report([judge_scale(scores, calibration)], allow, where=where)
 
 
+def judge_sums(source: Source, of_classes: ClassScores) -> Finding | None:
+    """Object to rows that sum to 1 beside rows that sum to 100.
+
+    Parameters
+    ----------
+    source : Source
+        The open table.
+    of_classes : ClassScores
+        Its scores.
+
+    Returns
+    -------
+    Finding or None
+        An error, or None.
+    """
+    table = source.table.select(total=_sum(of_classes))
+    near = {f"near{total}": table.count(where=sums_to(table.total, total)) for total in (1, 100)}
+    result = source.run(table.agg(rows=table.count(), **near))
+    return judge_percentages(*(column[0].as_py() for column in result.columns))
+
+
 def check_rare_classes(
     source: Source, columns: Columns, epsilon: float, *, allow: Iterable[str] = ()
 ) -> None:
@@ -353,11 +374,10 @@ def _sample(rows: Rows, count: int) -> Sample:
 
 
 def _is_drawn(rows: Rows, share: float) -> Any:
-    """Return whether a row is in the sample; in DuckDB it is the same sample every time."""
+    """Return whether a row is in the sample; in DuckDB, by its place, so that samples are equal."""
     if not (rows.source.traits.in_process and rows.source.traits.has_lists):
         return ibis.random() < share
-    mixed = _task(rows).hash() ^ rows.score.cast("float64").hash()
-    return (mixed & ((1 << 30) - 1)) < int(share * (1 << 30))
+    return (ibis.row_number().hash() & ((1 << 30) - 1)) < int(share * (1 << 30))
 
 
 def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> Sample:

@@ -11,6 +11,7 @@ from metapac._types import PathLike, Progress, Table, ignore_progress
 from metapac._warnings import warn
 from metapac.base import ThresholdSets
 from metapac.exceptions import InvalidInput, Parameter
+from metapac.meaning.findings import check_allowed
 from metapac.meaning.findings import report as report_findings
 from metapac.meaning.judges import judge_scale
 from metapac.meaning.sets import judge_sets
@@ -21,6 +22,7 @@ from metapac.tables.columns import Columns, resolve_columns
 from metapac.tables.intervals import IntervalSummary, find_ends, summarise_intervals
 from metapac.tables.io.output import check_output, output_kind, write
 from metapac.tables.io.sources import Source, open_source
+from metapac.tables.meaning import judge_sums
 from metapac.tables.origins import check_origin
 from metapac.tables.outcomes import KeptLabels, lists_as_text
 from metapac.tables.residuals import find_residuals
@@ -43,6 +45,10 @@ class Sets(NamedTuple):
         Lowest and highest score of the true labels in calibration, if known.
     epsilon : float
         Miss rate that the guarantee allows, the largest one of any class.
+    skipped : frozenset of str
+        Checks that were skipped.
+    is_compared : bool
+        Whether the promise keeps sets of calibration to compare with.
     is_suspect : bool
         Whether the sets or scores are unlike those of calibration, or more sets are empty than may
         miss.
@@ -53,6 +59,8 @@ class Sets(NamedTuple):
     summary: SetSummary | IntervalSummary
     calibrated: tuple[float, float] | None
     epsilon: float
+    skipped: frozenset[str] = frozenset()
+    is_compared: bool = False
     is_suspect: bool = False
 
     @property
@@ -63,7 +71,8 @@ class Sets(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """What looks wrong with the sets."""
-        return self.summary.warnings(self.calibrated, self.epsilon)
+        epsilon = None if "sets" in self.skipped else self.epsilon
+        return self.summary.warnings(self.calibrated, epsilon)
 
 
 def predict_table(
@@ -357,15 +366,19 @@ def _add_sets(
     summary, calibrated = count_sets(source, kept), promise._score_range
     finding = None
     if calibrated is not None and summary.low is not None and summary.high is not None:
-        finding = judge_scale((summary.low, summary.high), calibrated)
+        finding = judge_scale((summary.low, summary.high), calibrated, labelled=False)
+    if finding is not None and finding.is_error:
+        finding = judge_sums(source, of_classes) or finding
     is_same = [*map(str, of_classes.names)] == [*map(str, promise._known_classes or ())]
-    if finding is None and promise._sets is not None and is_same:
-        finding = judge_sets(promise._sets, summary.rows, summary.mean_size, summary.by_class)
-    report_findings([finding], allow, where=source.name)
+    then = promise._sets if is_same else None
+    if finding is None and then is not None:
+        finding = judge_sets(then, summary.rows, summary.mean_size, summary.by_class)
+    report_findings([finding], skipped := check_allowed(allow), where=source.name)
     epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
-    is_suspect = finding is not None and finding.check not in allow
-    is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
-    return Sets(table, of_classes.names, summary, calibrated, epsilon, is_suspect)
+    sets = Sets(table, of_classes.names, summary, calibrated, epsilon, skipped, then is not None)
+    is_empty = 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+    is_suspect = finding is not None and finding.check not in skipped
+    return sets._replace(is_suspect=is_suspect or (is_empty and "sets" not in skipped))
 
 
 def _add_intervals(promise: ThresholdSets, source: Source, columns: Columns, form: _Form) -> Sets:
