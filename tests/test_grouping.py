@@ -32,7 +32,7 @@ def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> Non
     grouped = group([score for _, _, score in data], tasks)
     rng = np.random.default_rng(seed)
     ranks = rng.integers(-1, grouped.sizes[:, None], (len(grouped.sizes), levels))
-    result, lowest, highest = task_thresholds(grouped, ranks)
+    result, lowest, highest, _ = task_thresholds(grouped, ranks)
     for i, name in enumerate(grouped.names.tolist()):
         scores_of_task = sorted(score for task, _, score in data if task == name)
         assert (lowest[i], highest[i]) == (scores_of_task[0], scores_of_task[-1])
@@ -83,7 +83,7 @@ def test_ranks_of_large_groups(dtype: Any, spread: str) -> None:
     ranks = np.sort(rng.integers(0, sizes[:, None], (4, 13)), axis=1)
     if spread == "calibrated":
         ranks = np.stack([allowed_errors_in_task(sizes, 0.1, t) for t in JOINT_LEVELS], axis=1)
-    result, lowest, highest = task_thresholds(grouped, ranks)
+    result, lowest, highest, _ = task_thresholds(grouped, ranks)
     for i, part in enumerate(np.split(scores, np.cumsum(sizes)[:-1])):
         ordered = np.sort(part)
         assert (lowest[i], highest[i]) == (ordered[0], ordered[-1])
@@ -117,3 +117,16 @@ def test_classes_are_plain_and_sorted(labels: Any) -> None:
     assert all(type(each) is int for each in result.classes)
     assert result.task.tolist() == [0, 0, 1]
     assert result.label.tolist() == [0, 1, 1]
+
+
+def test_scores_that_repeat_within_a_group_are_noticed() -> None:
+    scores = np.random.default_rng(0).random((40, 2000))
+    ranks = np.tile([100, 400], (40, 1))
+
+    def may_repeat(rows: Any, which: Any = ranks) -> bool:
+        return task_thresholds(group(rows.ravel(), np.repeat(np.arange(40), 2000)), which)[3]
+
+    assert not may_repeat(scores)
+    assert may_repeat(np.concatenate([scores[:, :1000]] * 2, axis=1))
+    assert may_repeat(scores.round(3))
+    assert may_repeat(scores, ranks[:, :1])  # a single rank shows nothing

@@ -18,6 +18,8 @@ from metapac._types import Array, Floats
 _CHUNK = 1 << 14
 # Ids are compared and scores are copied this many at a time, so that they stay in the cache.
 _BLOCK = 1 << 17
+# If so many scores do not repeat, others hardly do.
+_ENOUGH = 5_000
 
 
 class Grouped(NamedTuple):
@@ -186,7 +188,7 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
 
 def task_thresholds(
     grouped: Grouped, ranks: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], bool]:
     """Return the scores of given ranks in each group, its lowest and its highest score.
 
     Parameters
@@ -202,6 +204,8 @@ def task_thresholds(
         Score of each rank.
     lowest, highest : ndarray, shape (groups,)
         Lowest and highest score of each group.
+    may_repeat : bool
+        False if no score occurs twice in a group, among many between the ranks.
 
     Raises
     ------
@@ -210,6 +214,7 @@ def task_thresholds(
     """
     thresholds, lowest, highest = np.empty(ranks.shape), *np.empty((2, len(ranks)))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
+    seen, may_repeat = 0, False
     for batch in _batches(grouped.sizes, ranks):  # one selection for many groups
         size, rank = int(grouped.sizes[batch[0]]), ranks[batch[0]]
         for block in _blocks(batch, size):
@@ -219,7 +224,10 @@ def task_thresholds(
                 grouped.check_no_nan()
             lowest[block], highest[block] = bottom, rows.max(axis=1)
             thresholds[block] = _select(rows, rank)
-    return thresholds, lowest, highest
+            near = rows[:, max(rank.min(), 0) : rank.max()]  # sorted
+            may_repeat = may_repeat or bool((near[:, 1:] == near[:, :-1]).any())
+            seen += near.size
+    return thresholds, lowest, highest, may_repeat or seen < _ENOUGH
 
 
 def _select(rows: Floats, ranks: NDArray[np.int64]) -> Floats:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -343,7 +344,9 @@ def _sets_at_edges(fitted: Any) -> Any:
     by_class = getattr(fitted, "classes_", None) is not None
     cuts = np.asarray(fitted.thresholds_ if by_class else [fitted.threshold_] * 3)
     near = [cuts, *(np.nextafter(cuts, end, dtype=fitted.precision_) for end in (-np.inf, np.inf))]
-    return fitted.predict_set(np.stack(near).astype(fitted.precision_))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scores unlike those of calibration
+        return fitted.predict_set(np.stack(near).astype(fitted.precision_))
 
 
 def new_matrix(dtype: Any = np.float64) -> Any:

@@ -15,6 +15,7 @@ from metapac.evidence import Evidence, collect_evidence
 from metapac.evidence.joining import with_classes
 from metapac.guarantee import Guarantee
 from metapac.meaning.checks import check_examples, check_levels
+from metapac.meaning.findings import check_allowed
 from metapac.meaning.sets import Sample
 
 
@@ -56,7 +57,8 @@ def collect_from_arrays(
     else:
         _checks.check_same_length("scores", matrix.scores, "tasks", ids)
         evidence = _collect_from_matrix(guarantee, matrix, tasks)
-    sample = check_meaning(evidence.names.tolist(), ids, scores, matrix, allow)
+    skipped = check_allowed(allow) | ({"duplicates"} if not evidence.may_repeat else set())
+    sample = check_meaning(evidence.names.tolist(), ids, scores, matrix, skipped)
     return evidence._replace(sample=sample)
 
 

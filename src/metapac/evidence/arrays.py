@@ -47,7 +47,8 @@ def collect_evidence(
             "the true labels."
         )
     grouped = group(scores, tasks)
-    thresholds, lowest, highest = task_thresholds(grouped, ranks_within(grouped.sizes, guarantee))
+    ranks = ranks_within(grouped.sizes, guarantee)
+    thresholds, lowest, highest, may_repeat = task_thresholds(grouped, ranks)
     return Evidence(
         grouped.names,
         grouped.sizes[:, None],
@@ -56,6 +57,7 @@ def collect_evidence(
         grouped.scores.dtype,
         highest=highest.max(keepdims=True),
         ranges=np.stack([lowest, highest], axis=1),
+        may_repeat=may_repeat,
     )
 
 
@@ -66,7 +68,7 @@ def _by_class(
         raise InvalidInput("labels must hold the true label of each example if per_class=True.")
     names, classes, task, label, groups = group_by_class(scores, tasks, labels)
     ranks = ranks_by_class(groups.sizes, label, classes, guarantee)
-    thresholds, lowest, highest = task_thresholds(groups, ranks)
+    thresholds, lowest, highest, _may_repeat = task_thresholds(groups, ranks)
     return Evidence.from_groups(
         names,
         classes,

@@ -48,6 +48,8 @@ class Evidence(NamedTuple):
         if they are not known.
     sample : Sample or None
         Some rows with the scores of all classes, if they have them, until their sets are counted.
+    may_repeat : bool
+        False if scores hardly repeat within tasks, so that none are copies.
     """
 
     names: NDArray[Any]
@@ -61,6 +63,7 @@ class Evidence(NamedTuple):
     clusters: Clusters | None = None
     ranges: Floats | None = None
     sample: Sample | None = None
+    may_repeat: bool = True
 
     @property
     def contents(self) -> Contents:
