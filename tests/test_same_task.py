@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from metapac import BadArtefact, Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
-from metapac._ids import fold_name
+from metapac._ids import fold_name, fold_names
 from metapac.evidence import collect_evidence
 from metapac.meaning.duplicates import Contents, judge_copies
 from metapac.sites import Site, combine_sites
@@ -323,3 +325,8 @@ def test_ranges_that_cannot_be_true_are_refused(ends: list[float], tmp_path: Pat
     low, high = ends
     with pytest.raises(InvalidInput, match="site 'ohio'.*between the lowest and the highest"):
         Site("ohio", agreed, (100,), ((0.5,),), np.dtype("float64"), range=(low, high))
+
+
+@given(st.lists(st.text(alphabet="aA0 17.\n\t\u00e9", max_size=6)))
+def test_names_are_folded_one_by_one_or_together(names: list[str]) -> None:
+    assert fold_names(names) == [fold_name(name) for name in names]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metapac._checks import listed
-from metapac._ids import fold_name, show_name
+from metapac._ids import fold_names, show_name
 from metapac.exceptions import Message, Parameter
 from metapac.meaning.findings import MIN_ROWS, Finding
 
@@ -80,10 +80,11 @@ def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | N
     False
     """
     texts = [*dict.fromkeys(name for name in names if isinstance(name, str))]
-    alike = _group_alike(texts, fold_name)
+    alike = _group_alike(texts, fold_names(texts))
     if not alike:
         return None
-    same = _group_alike([name for group in alike for name in group], show_name)
+    suspects = [name for group in alike for name in group]
+    same = _group_alike(suspects, [*map(show_name, suspects)])
     groups = listed([" and ".join(map(repr, group)) for group in same or alike], shown=3)
     text = Message(
         f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
@@ -411,9 +412,11 @@ def judge_score_column(
     return Finding("score-column", True, text)
 
 
-def _group_alike(names: Sequence[str], simplify: Any) -> list[list[str]]:
+def _group_alike(names: Sequence[str], simplified: Sequence[str]) -> list[list[str]]:
     """Return the groups of distinct names that are equal when simplified."""
+    if len({*simplified}) == len(names):
+        return []
     groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(simplify(name), []).append(name)
+    for name, simple in zip(names, simplified, strict=True):
+        groups.setdefault(simple, []).append(name)
     return [group for group in groups.values() if len(group) > 1]
