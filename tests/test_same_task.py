@@ -261,6 +261,8 @@ def test_coarse_scores_betray_a_whole_table_but_no_single_task() -> None:
         ("a\N{ZERO WIDTH SPACE}b", "ab", True),
         ("Site 07", "SITE7", True),
         ("a-b", "a b", False),
+        ("1 0", "10", False),
+        ("0 10", "1 0", False),
         ("1.05", "1.5", False),
         ("1.5", "1.50", False),
         ("10", "1", False),
@@ -294,6 +296,15 @@ def test_tasks_that_share_a_range_by_design_pass() -> None:
     middle = new[:143].sort_values("score").drop(index=new.score[:143].sort_values().index[70])
     table = pd.concat([new, constant, middle.assign(commune="z")])  # z has one example less than a
     assert len(evaluate(promise, table.score, table.commune).tasks) == 5
+
+
+def test_tasks_whose_scores_have_two_values_pass() -> None:
+    """As after adaptation to examples of one label."""
+    rng = np.random.default_rng(0)
+    frame = draw(COMMUNES)
+    for name in COMMUNES[::3]:
+        frame.loc[frame.commune == name, "score"] = rng.choice([0.3141592653, 0.8141592653], 143)
+    assert len(calibrate(frame).tasks_) == 78
 
 
 def test_a_new_task_under_two_names_counts_once() -> None:

@@ -21,6 +21,7 @@ from metapac.exceptions import InvalidInput
 
 NAME_RULE = 1  # version of `fold_name`, stored in promise files
 _LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
+_SPACE = re.compile(r"(?<!\d) | (?!\d)")  # but between two numbers
 _WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
 
 
@@ -37,7 +38,7 @@ def fold_name(name: object) -> str:
     >>> fold_name(" Site 007") == fold_name("site 7"), fold_name("1.0") == fold_name(1)
     (True, True)
     """
-    text = "".join(show_name(str(name)).split()).casefold()
+    text = _SPACE.sub("", show_name(str(name)).casefold())
     if "." in text and (whole := _WHOLE_NUMBER.fullmatch(text)):
         text = whole[1]
     return _LEADING_ZEROS.sub("", text) if "0" in text else text
@@ -46,8 +47,9 @@ def fold_name(name: object) -> str:
 def fold_names(names: Sequence[str]) -> list[str]:
     """Return `fold_name` of each name; of very many plain ones, all at once."""
     joined = "\n".join(names)
-    if joined.isascii() and "." not in joined and joined.replace("\n", "").isprintable():
-        folded = _LEADING_ZEROS.sub("", joined.replace(" ", "").casefold()).split("\n")
+    is_plain = joined.isascii() and joined.replace("\n", "").isprintable()
+    if is_plain and "." not in joined and "  " not in joined:
+        folded = _LEADING_ZEROS.sub("", _SPACE.sub("", joined.casefold())).split("\n")
         if len(folded) == len(names):
             return folded
     return [fold_name(name) for name in names]

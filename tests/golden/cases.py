@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pyarrow import csv, parquet
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from metapac import (
     PS,
@@ -296,8 +297,8 @@ def draw_points(seed: int, groups: int = 40, rows: int = 30) -> tuple[Any, Any, 
     )
 
 
-class Centroids:
-    """A classifier that needs no library: scores fall with the distance to the class mean."""
+class Centroids(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A simple classifier: scores fall with the distance to the class mean."""
 
     def fit(self, x: Any, y: Any) -> Centroids:
         self.classes_ = np.unique(y)
@@ -312,8 +313,8 @@ class Centroids:
         return self.classes_[self.predict_proba(x).argmax(axis=1)]
 
 
-class Line:
-    """A regressor that needs no library: the first feature, moved by the mean residual."""
+class Line(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A simple regressor: the first feature, moved by the mean residual."""
 
     def fit(self, x: Any, y: Any) -> Line:
         self.shift = (y - x[:, 0]).mean()

@@ -19,6 +19,7 @@ from metapac.meaning.findings import (
 )
 
 Repeats = Mapping[tuple[int, int], int]
+_FEW_RANGES = 3  # fewer that several tasks share are no copies
 _UNLIKELY = 0.01  # beyond generous expectations, so that honest data hardly ever reach it
 
 
@@ -266,6 +267,10 @@ def _have_copies(tasks: _Ranges) -> bool:
     """
     ends = np.stack([tasks.low, tasks.high])
     fine = tasks.take(np.any(ends != ends.astype(np.float64).round(3).astype(np.float32), axis=0))
+    keys = np.stack([fine.sizes, fine.low, fine.high], axis=1)
+    _, place, shared = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    if np.count_nonzero(shared > 2) < _FEW_RANGES:  # of tasks whose scores have two values, say
+        fine = fine.take(shared[place.ravel()] <= 2)
     twins, of_new = (count("sizes", "low", "high") for count in (fine.count_pairs, fine.count_new))
     if not of_new:
         return False
