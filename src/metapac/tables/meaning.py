@@ -171,7 +171,7 @@ def check_scale(
     Raises
     ------
     InvalidInput
-        If one are fractions and the others percentages.
+        If some scores are fractions and the others percentages.
     """
     if calibration is not None:
         report([judge_scale(scores, calibration)], allow, where=where)
