@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from metapac.datasets.cifar10c.corruptions import NINE, Corruption, corrupt, displace, move, smooth
+from metapac.fewshot.datasets.corruptions import NINE, Corruption, corrupt, displace, move, smooth
 
 IMAGES, SLICE, REPEATS = 10_000, 200, 5
 SEQUENCES = [

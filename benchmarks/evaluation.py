@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from metapac.evaluation import Method, PoolStudy, evaluate, neighbour_methods, paper_methods
-from metapac.evaluation.methods import SECOND_DELTA
-from metapac.evaluation.rows import evaluate_draw
-from metapac.learners import ProtoNet
-from metapac.learners.bank import PrototypeBank
-from metapac.meta_cp.quantiles import QuantilePredictor
-from metapac.reproduce.experiments import find_experiment
-from metapac.tasks.pools import ClassPool
+from metapac.fewshot import ClassPool, Method, PoolStudy, ProtoNet, paper_methods, run_study
+from metapac.fewshot.learners.protonet import PrototypeBank
+from metapac.fewshot.quantile_predictor import QuantilePredictor
+from metapac.fewshot.reproduce.experiments import find_experiment
+from metapac.fewshot.study.methods import SECOND_DELTA, neighbour_methods
+from metapac.fewshot.study.rows import evaluate_draw
 
 EXPERIMENT = find_experiment("miniimagenet")
 
@@ -103,7 +101,7 @@ def main(draws: int = 100, jobs: int = 1) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     study, methods = make_study(device), all_methods()
     ready = time.perf_counter()
-    rows = evaluate(
+    rows = run_study(
         study, guarantee=EXPERIMENT.guarantee, methods=methods, draws=draws, n_jobs=jobs
     )
     end = time.perf_counter()

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.datasets.heart.brfss import open_transport
-from metapac.datasets.heart.load import prepare
+from metapac.fewshot.datasets.heart import prepare
+from metapac.fewshot.datasets.heart_files import open_transport
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.helpers.sas_files import head, ibm, padded

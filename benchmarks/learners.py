@@ -20,16 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from metapac.learners.bank import PrototypeBank
-from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD, Conv4
-from metapac.learners.networks.resnets import ResNet50
-from metapac.learners.protonet import ProtoNet
-from metapac.learners.training.episodes import EpisodeSampler
-from metapac.learners.training.history import Epoch
-from metapac.learners.training.train import train
-from metapac.scoring import score_tasks
-from metapac.tasks.pools import ClassPool
-from metapac.tasks.task import Task
+from metapac.fewshot import ClassPool, Conv4, ProtoNet, ResNet50, Task, score_tasks, train
+from metapac.fewshot.learners.networks import IMAGENET_MEAN, IMAGENET_STD
+from metapac.fewshot.learners.protonet import PrototypeBank
+from metapac.fewshot.training.episodes import EpisodeSampler
+from metapac.fewshot.training.history import Epoch
 
 WAYS, SHOTS, QUERIES = 5, 5, 5
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 
-from metapac.datasets.miniimagenet.load import miniimagenet, prepare
+from metapac.fewshot import miniimagenet
+from metapac.fewshot.datasets.miniimagenet import prepare
 
 
 def main(folder: str) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from metapac._files import replacing
-from metapac._types import Array
-from metapac.monitoring.betting import Bets, Watch, exceeds, reaches
+from metapac._common import Array
+from metapac.artefact import replacing
+from metapac.betting import Bets, Watch, exceeds, reaches
 
 EPSILON = ALPHA = 0.1
 FALSE_ALARM = 0.01

@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from metapac import MetaPS, allowed_errors
-from metapac._files import replacing
+from metapac import Guarantee, MetaPS, allowed_errors
+from metapac.artefact import replacing
 from metapac.binomial import allowed_errors_in_task
-from metapac.guarantee import Guarantee
+from metapac.fewshot import NormalFamily
+from metapac.fewshot.reproduce.figures import COLOURS
 from metapac.plots import INK, create_figure, save
 from metapac.ranks import expectation_rank
-from metapac.reproduce.figures import COLOURS
-from metapac.tasks.synthetic import NormalFamily
 
 EPSILON = ALPHA = 0.1
 DELTA = 1e-5

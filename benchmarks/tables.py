@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 
 from metapac import MetaPS
+from metapac.evidence import ranks_within
 from metapac.tables import calibrate_table, connect
-from metapac.task_ranks import ranks_within
 
 PROMISE: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 COLUMNS: dict[str, Any] = {"task": "task", "score": "score"}

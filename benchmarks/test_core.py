@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from metapac import MetaPS, allowed_errors
+from metapac import Guarantee, MetaPS, allowed_errors
 from metapac.binomial import allowed_errors_in_task
-from metapac.guarantee import Guarantee
 from metapac.ranks import joint_ranks
 
 TASKS, EXAMPLES, CLASSES = 500, 2500, 5

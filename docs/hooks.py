@@ -49,12 +49,12 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def write_reports() -> dict[str, str]:
     """Return the reports of ``metapac demo --data sites``, by the names of their files."""
-    from metapac.reproduce import sites_demo
+    from metapac.fewshot.reproduce import demos
 
-    demo = sites_demo.compare_guarantees(0)
+    demo = demos.compare_guarantees(0)
     with tempfile.TemporaryDirectory() as folder:
-        sites_demo.save_promises(demo, folder)
-        paths = sites_demo.write_reports(demo, folder)
+        demos.save_promises(demo, folder)
+        paths = demos.write_reports(demo, folder)
         return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
@@ -110,15 +110,8 @@ def _directives(module: str) -> str:
 
 
 def public_names(module: str) -> list[str]:
-    """Return ``__all__`` of a module, or what the module itself defines in public."""
-    loaded = import_module(module)
-    if hasattr(loaded, "__all__"):
-        return [name for name in loaded.__all__ if not name.startswith("__")]
-    return [
-        name
-        for name, value in vars(loaded).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == module
-    ]
+    """Return ``__all__`` of a module, without its version."""
+    return [name for name in import_module(module).__all__ if not name.startswith("__")]
 
 
 def walk_commands() -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from metapac import MetaPS
-from metapac.tasks.synthetic import NormalFamily
+from metapac.fewshot import NormalFamily
 
 family = NormalFamily()
 scores_at = {

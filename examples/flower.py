@@ -13,7 +13,7 @@ from flwr.simulation import run_simulation
 from numpy.typing import NDArray
 
 from metapac import MetaPS
-from metapac.tasks.synthetic import NormalFamily
+from metapac.fewshot import NormalFamily
 
 SITES = 30
 client = ClientApp()

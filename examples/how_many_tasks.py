@@ -3,7 +3,7 @@
 import numpy as np
 
 from metapac import MetaPS
-from metapac.tasks.synthetic import NormalFamily
+from metapac.fewshot import NormalFamily
 
 family, rng = NormalFamily(classes=5), np.random.default_rng(0)
 new_tasks = family.draw_tasks(1000, rng)

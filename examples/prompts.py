@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from metapac import MetaPS, answers
-from metapac.lm_eval import read_samples
+from metapac.fewshot import read_samples
 
 rng = np.random.default_rng(0)
 EPSILON = 0.1

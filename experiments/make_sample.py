@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
-from metapac.datasets.heart.fips import state_name
+from metapac.fewshot.datasets.heart_files import state_name
 
-TARGET = Path(__file__).parent.parent / "src" / "metapac" / "datasets" / "sample" / "sites.npz"
+TARGET = Path(__file__).parent.parent / "src" / "metapac" / "heart_sites.npz"
 ROWS_PER_TASK = 1700
 SEED = 20210
 FEATURES = {

@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from experiments.results_page.assemble import page
 from experiments.results_page.figures import draw_all
 from experiments.results_page.stored import ROOT, read_results
-from metapac._files import replacing
+from metapac.artefact import replacing
 
 PAGE = ROOT / "docs" / "results.md"
 FIGURES = ROOT / "docs" / "figures"

@@ -16,17 +16,9 @@ import pytest
 from sklearn.base import clone
 
 import metapac
-from metapac import (
-    PS,
-    BadArtefact,
-    InvalidInput,
-    MetaCP,
-    MetaPS,
-    NotCalibrated,
-    _document,
-    load,
-)
-from metapac.explanation.words import round_down
+from metapac import PS, BadArtefact, InvalidInput, MetaPS, NotCalibrated, artefact, load
+from metapac.fewshot import MetaCP
+from metapac.words import round_down
 
 
 def calibrated(**changes: Any) -> MetaPS:
@@ -45,7 +37,7 @@ def forge(path: Path, **changes: Any) -> None:
     """Change a file and make its checksum right again."""
     document = json.loads(path.read_text()) | changes
     document.pop("checksum")
-    document["checksum"] = _document.checksum(document)
+    document["checksum"] = artefact.checksum(document)
     path.write_text(json.dumps(document))
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from metapac import allowed_errors, binomial, clopper_pearson_upper, threshold
-from metapac._exact import certifies_in_integers
-from metapac.binomial import allowed_errors_in_task, certifies
+from metapac.binomial import allowed_errors_in_task, certifies, certifies_in_integers
 from tests.helpers import oracles
 
 LARGEST = 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.bisection import min_integer, min_value, round_up
+from metapac.binomial import min_integer, min_value, round_up
 
 
 @given(low=st.integers(0, 50), answer=st.integers(1, 100), extra=st.integers(0, 100))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from metapac import PS, InvalidInput, MetaPS, load
-from metapac.class_matrix import check_column_order, read_class_matrix
+from metapac.inputs import check_column_order, read_class_matrix
 
 CLASSES = ["yes", "no", "maybe"]  # not in ascending order
 RNG = np.random.default_rng(0)

@@ -16,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import Context, MetaPS, evaluate, load
-from metapac.clusters import Clusters, as_cluster, draw_tasks, match_clusters
-from metapac.evidence.encoding import encode_evidence
-from metapac.exceptions import InfeasibleGuarantee, InvalidInput
+from metapac import Context, InfeasibleGuarantee, InvalidInput, MetaPS, evaluate, load
+from metapac.evidence import Clusters, as_cluster, draw_tasks, encode_evidence, match_clusters
 
 FALSE_ALARM = 1e-6
 PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}

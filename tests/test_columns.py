@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from metapac import InvalidInput
-from metapac._columns import check_columns, find_names
+from metapac.inputs import check_columns, find_names
 
 
 @pytest.mark.parametrize(

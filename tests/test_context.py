@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, Context, InvalidInput, MetaCP, MetaPS, load
+from metapac import PS, Context, InvalidInput, MetaPS, load
 from metapac.context import as_context
-from metapac.scoring.functions import ScoreFunction
+from metapac.fewshot import MetaCP
+from metapac.score_functions import ScoreFunction
 
 SEVEN: Any = 7
 SCORES = np.random.default_rng(0).random(400)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee
-from metapac.demands import Demand, find_single_level
+from metapac.sample_size import Demand, find_single_level
 
 
 def test_tasks_of_one_size_are_counted_together() -> None:

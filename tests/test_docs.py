@@ -156,20 +156,10 @@ def hooks() -> ModuleType:
 PACKAGES = [
     "metapac",
     "metapac.tables",
-    "metapac.monitoring",
-    "metapac.sites",
-    "metapac.scoring",
-    "metapac.tasks",
-    "metapac.tasks.synthetic",
-    "metapac.learners",
-    "metapac.lm_eval",
-    "metapac.estimators",
-    "metapac.meta_cp",
-    "metapac.datasets",
-    "metapac.evaluation",
+    "metapac.sklearn",
     "metapac.plots",
     "metapac.report",
-    "metapac.exceptions",
+    "metapac.fewshot",
 ]
 
 

@@ -1,25 +1,33 @@
-"""Docstrings of the public names: a summary, the parameters of the signature, examples that run."""
+"""Docstrings: public names have sections that match the signature, and examples that run."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import doctest
 import enum
 import functools
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol
 
 import griffe
 import pytest
 
 import metapac
 
-API_PAGES = Path(__file__).parent.parent / "docs" / "api"
+PACKAGES = [
+    "metapac",
+    "metapac.tables",
+    "metapac.sklearn",
+    "metapac.plots",
+    "metapac.report",
+    "metapac.fewshot",
+]
+SOURCE = Path(metapac.__file__).parent
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 
 
@@ -31,23 +39,17 @@ class Documented(NamedTuple):
     owner: type | None = None
 
 
-def public_modules() -> list[str]:
-    found = pkgutil.walk_packages(metapac.__path__, "metapac.")
-    names = [module.name for module in found if "._" not in module.name]
-    return ["metapac", *names]
-
-
-def documented(module: str) -> Iterator[Documented]:
-    """Yield a module, its public classes and functions, and the public members of its classes."""
-    loaded = importlib.import_module(module)
-    yield Documented(module, loaded)
-    for name, value in vars(loaded).items():
-        is_ours = getattr(value, "__module__", None) == module and not name.startswith("_")
-        if not is_ours or not (inspect.isclass(value) or inspect.isfunction(unwrapped(value))):
-            continue
-        yield Documented(f"{module}.{name}", value)
-        if inspect.isclass(value):
-            yield from members(f"{module}.{name}", value)
+def public_names() -> Iterator[Documented]:
+    """Yield what ``__all__`` of the public packages names, and the members of its classes."""
+    for package in PACKAGES:
+        loaded = importlib.import_module(package)
+        for name in loaded.__all__:
+            value = getattr(loaded, name)
+            if not callable(value):
+                continue
+            yield Documented(f"{package}.{name}", value)
+            if inspect.isclass(value):
+                yield from members(f"{package}.{name}", value)
 
 
 def members(path: str, cls: type) -> Iterator[Documented]:
@@ -93,8 +95,6 @@ def problems(item: Documented) -> Iterator[str]:
         return
     if "\n" in summary or not summary.endswith("."):
         yield f"its first line must be a sentence that ends with a full stop, got {summary!r}"
-    if inspect.ismodule(item.value) or is_command(item.value):
-        return
     if isinstance(item.value, property | functools.cached_property):
         return
     yield from problems_of_parameters(item)
@@ -183,51 +183,7 @@ def returns_something(function: Any) -> bool:
     return str(result).removeprefix("typing.") not in ("None", "NoReturn", "Never")
 
 
-def is_command(value: Any) -> bool:
-    """Whether it is a command, whose docstring is its help and whose options have their own."""
-    annotations = [p.annotation for p in signature_of(value)] if inspect.isfunction(value) else []
-    return any(
-        type(extra).__module__.startswith("typer.")
-        for annotation in annotations
-        for extra in get_args(annotation)
-    )
-
-
-def signature_of(value: Any) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(value, eval_str=True).parameters.values())
-    except NameError:  # a type that is imported only for type checkers, so it is no command
-        return []
-
-
-ITEMS = [item for module in public_modules() for item in documented(module)]
-PACKAGES = [
-    module for module in public_modules() if hasattr(importlib.import_module(module), "__path__")
-]
-
-
-def on_api_pages() -> list[str]:
-    """Return the modules whose names the API reference lists."""
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(API_PAGES.glob("*.md")))
-    return re.findall(r"^<!-- names: (.+?) -->$", text, re.MULTILINE)
-
-
-def exported() -> Iterator[Documented]:
-    """Yield ``__all__`` of the packages, and all else that the API reference lists."""
-    for module in dict.fromkeys([*PACKAGES, *on_api_pages()]):
-        loaded = importlib.import_module(module)
-        if module in on_api_pages() and not hasattr(loaded, "__all__"):
-            yield from (item for item in documented(module) if is_callable(item))
-        for name in getattr(loaded, "__all__", ()):
-            item = Documented(f"{module}.{name}", getattr(loaded, name))
-            if is_callable(item):
-                yield item
-
-
-def is_callable(item: Documented) -> bool:
-    """Whether it is a class, or a function outside of classes."""
-    is_function = inspect.isfunction(unwrapped(item.value))
-    return item.owner is None and (inspect.isclass(item.value) or is_function)
+ITEMS = list(public_names())
 
 
 def by_name(item: Documented) -> str:
@@ -240,18 +196,42 @@ def test_docstring(item: Documented) -> None:
     assert not found, f"{item.name} " + "; ".join(found)
 
 
-@pytest.mark.parametrize("item", list(exported()), ids=by_name)
-def test_exported_names_have_examples(item: Documented) -> None:
+@pytest.mark.parametrize("item", [item for item in ITEMS if item.owner is None], ids=by_name)
+def test_public_names_have_examples(item: Documented) -> None:
     assert ">>> " in docstring(item).value, f"{item.name} has no example"
     assert "examples" in sections(item), f"{item.name} has no Examples section"
 
 
-def test_names_of_modules_without_all_are_exported() -> None:
-    names = {item.name for item in exported()}
-    assert {"metapac.sites.Site", "metapac.scoring.store", "metapac.plots.save"} <= names
-    assert {"metapac.exceptions.EngineError", "metapac.tasks.synthetic.Family"} <= names
-    assert "metapac.exceptions.Message" in names
-    assert "metapac.exceptions.Message.join" not in names
+def test_public_names_are_few() -> None:
+    names = [item.name for item in ITEMS if item.owner is None]
+    assert {"metapac.Site", "metapac.plots.draw_needs", "metapac.fewshot.train"} <= {*names}
+    assert len(names) <= 120  # about 100: a new one should make an old one superfluous
+
+
+def defined(tree: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the qualified name and the docstring of each class and function in a tree."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield f"{prefix}.{node.name}", ast.get_docstring(node) or ""
+            yield from defined(node, f"{prefix}.{node.name}")
+
+
+def with_sections(path: Path) -> Iterator[str]:
+    """Yield the objects of a module whose docstrings have sections; results list attributes."""
+    module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+    for name, text in defined(ast.parse(path.read_text(encoding="utf-8")), module):
+        if re.search(r"^(Parameters|Returns|Yields|Raises|Examples)\n-+$", text, re.MULTILINE):
+            yield name
+
+
+def test_internals_have_no_sections() -> None:
+    values = [unwrapped(item.value) for item in ITEMS]
+    bases = {base for value in values if inspect.isclass(value) for base in value.__mro__}
+    public = {f"{value.__module__}.{value.__qualname__}" for value in [*values, *bases]}
+    found = {name for path in SOURCE.rglob("*.py") for name in with_sections(path)}
+    inherited = {name for name in found if name.rpartition(".")[0] in public}
+    assert found - public - inherited == set()
+    assert "metapac.predictors.MetaPS" in found
 
 
 class Raising(doctest.DocTestRunner):
@@ -265,9 +245,10 @@ class Raising(doctest.DocTestRunner):
 
 EXAMPLES = [
     test
-    for module in public_modules()
+    for item in ITEMS
+    if item.owner is None
     # Nothing is defined: readers copy an example with its imports.
-    for test in doctest.DocTestFinder().find(importlib.import_module(module), extraglobs=None)
+    for test in doctest.DocTestFinder().find(item.value, item.name, extraglobs=None)
     if test.examples
 ]
 

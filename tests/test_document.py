@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metapac
-from metapac import BadArtefact, InvalidInput, MissingExtra, _document
-from metapac._document import Format
+from metapac import BadArtefact, InvalidInput, MissingExtra, artefact
+from metapac.artefact import Format
 
 PLAIN = Format("metapac example", written_by="'metapac example'")
 NEWER = Format("metapac example", written_by="'metapac example'", schema=3, oldest=2)
@@ -37,7 +37,7 @@ json_values = st.recursive(
 
 
 def signed(body: dict[str, Any], kind: Format = PLAIN) -> dict[str, Any]:
-    return _document.sign(body, kind)
+    return artefact.sign(body, kind)
 
 
 @given(body=st.dictionaries(st.text(), json_values, max_size=4))
@@ -46,70 +46,70 @@ def test_any_json_comes_back(
 ) -> None:
     body = {f"body {key}": value for key, value in body.items()}
     path = tmp_path_factory.mktemp("document") / "a.json"
-    _document.write(path, body, PLAIN)
-    document = _document.read(path, PLAIN)
+    artefact.write(path, body, PLAIN)
+    document = artefact.read(path, PLAIN)
     assert {key: document[key] for key in body} == body
 
 
 def test_a_document_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    _document.write(path, BODY, PLAIN)
+    artefact.write(path, BODY, PLAIN)
     document = json.loads(path.read_text())
     assert list(document) == ["format", "schema", "metapac", *BODY, "checksum"]
     assert document["format"] == "metapac example"
     assert document["schema"] == 1
     assert document["metapac"] == metapac.__version__
     assert len(path.read_text().splitlines()) == len(document) + 2  # one key per line
-    assert _document.read(path, PLAIN).keys() == document.keys() - {"checksum"}
+    assert artefact.read(path, PLAIN).keys() == document.keys() - {"checksum"}
 
 
 def test_the_checksum_is_that_of_canonical_json() -> None:
     canonical = '{"a":[1,0.1],"b":"\\u2603"}'
     expected = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-    assert _document.checksum({"b": "\N{SNOWMAN}", "a": [1, 0.1]}) == expected
+    assert artefact.checksum({"b": "\N{SNOWMAN}", "a": [1, 0.1]}) == expected
     with pytest.raises(ValueError, match="Out of range float values"):
-        _document.checksum({"a": math.nan})
+        artefact.checksum({"a": math.nan})
 
 
 def test_the_checksum_of_arrays_covers_types_and_shapes() -> None:
     x = np.arange(6.0)
-    assert _document.data_checksum(x) == _document.data_checksum(x.tolist())
-    assert _document.data_checksum(x[::2]) == _document.data_checksum(x[::2].copy())
+    assert artefact.data_checksum(x) == artefact.data_checksum(x.tolist())
+    assert artefact.data_checksum(x[::2]) == artefact.data_checksum(x[::2].copy())
     others = [x.reshape(2, 3), x.astype(np.float32), x[:5], -x, np.empty((0, 6)), np.array("a")]
-    assert len({_document.data_checksum(other) for other in [x, *others]}) == 7
-    assert _document.data_checksum(x, x) != _document.data_checksum(x)
+    assert len({artefact.data_checksum(other) for other in [x, *others]}) == 7
+    assert artefact.data_checksum(x, x) != artefact.data_checksum(x)
     with pytest.raises(InvalidInput, match="arrays must hold numbers or text, got object. Conv"):
-        _document.data_checksum(np.array(["a", 1], dtype=object))
+        artefact.data_checksum(np.array(["a", 1], dtype=object))
 
 
 def test_every_changed_character_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    _document.write(path, BODY, PLAIN)
+    artefact.write(path, BODY, PLAIN)
     text = path.read_text()
     for i, character in enumerate(text):
         if not character.isspace():
             path.write_text(text[:i] + ("8" if character != "8" else "9") + text[i + 1 :])
             with pytest.raises(BadArtefact):
-                _document.read(path, PLAIN)
+                artefact.read(path, PLAIN)
 
 
 def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     # Readers differ in which one they take, and the checksum covers only one.
     path = tmp_path / "a.json"
-    _document.write(path, BODY, PLAIN)
+    artefact.write(path, BODY, PLAIN)
     path.write_text(path.read_text().replace("{\n", '{\n"metapac": "another",\n', 1))
     with pytest.raises(BadArtefact, match="a.json is not a valid .* file: key 'metapac' occurs tw"):
-        _document.read(path, PLAIN)
+        artefact.read(path, PLAIN)
 
 
 def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    _document.write(path, BODY, PLAIN)
+    artefact.write(path, BODY, PLAIN)
     text = path.read_text().rstrip()
     for end in range(1, len(text)):
         path.write_text(text[:end])
         with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Write"):
-            _document.read(path, PLAIN)
+            artefact.read(path, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -136,37 +136,37 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
 def test_a_bad_document_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(BadArtefact, match=message):
-        _document.read(tmp_path / "a.json", PLAIN)
+        artefact.read(tmp_path / "a.json", PLAIN)
 
 
 def test_schemas_out_of_range_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    _document.write(path, BODY, NEWER)
+    artefact.write(path, BODY, NEWER)
     with pytest.raises(BadArtefact, match=r"has schema 3, .* reads schemas up to 1. Upgrade metap"):
-        _document.read(path, PLAIN)
-    assert _document.read(path, NEWER)["schema"] == 3
-    _document.write(path, BODY, PLAIN)
+        artefact.read(path, PLAIN)
+    assert artefact.read(path, NEWER)["schema"] == 3
+    artefact.write(path, BODY, PLAIN)
     with pytest.raises(BadArtefact, match="has schema 1, .* reads schemas from 2 on. Write it aga"):
-        _document.read(path, NEWER)
+        artefact.read(path, NEWER)
 
 
 def test_a_missing_file_is_not_a_bad_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        _document.read(tmp_path / "a.json", PLAIN)
+        artefact.read(tmp_path / "a.json", PLAIN)
     with pytest.raises(FileNotFoundError):
-        _document.read_tensors(tmp_path / "a.safetensors", PLAIN)
+        artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 
 def test_files_without_a_checksum_are_read_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"format": "metapac example", "schema": 1, "metapac": "0.0"}')
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        _document.read(path, PLAIN)
+        artefact.read(path, PLAIN)
     with pytest.warns(UserWarning, match="has no checksum, so damage would go unnoticed"):
-        assert _document.read(path, UNSIGNED)["metapac"] == "0.0"
+        assert artefact.read(path, UNSIGNED)["metapac"] == "0.0"
     path.write_text(json.dumps(signed(BODY) | {"value": 0.2}))
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        _document.read(path, UNSIGNED)
+        artefact.read(path, UNSIGNED)
 
 
 # Tensor files
@@ -187,15 +187,15 @@ def pack(header: Any, data: bytes = b"") -> bytes:
 
 def forge(header: dict[str, Any], data: bytes) -> bytes:
     """Return a tensor file whose checksums are right for any header."""
-    digest = _document._tensor_checksum(header, memoryview(data))
+    digest = artefact._tensor_checksum(header, memoryview(data))
     document = json.dumps(signed({"tensors_sha256": digest}))
     return pack({"__metadata__": {"metapac": document}, **header}, data)
 
 
 def test_tensors_come_back_with_their_document(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    _document.write_tensors(path, ARRAYS, BODY, PLAIN)
-    document, arrays = _document.read_tensors(path, PLAIN)
+    artefact.write_tensors(path, ARRAYS, BODY, PLAIN)
+    document, arrays = artefact.read_tensors(path, PLAIN)
     assert (
         document
         == {"format": "metapac example", "schema": 1, "metapac": metapac.__version__} | BODY
@@ -214,19 +214,19 @@ def test_torch_tensors_come_back(tmp_path: Path) -> None:
         "empty": torch.empty(0, 2),
         "steps": torch.tensor(3),
     }
-    _document.write_tensors(path, tensors, {}, PLAIN, framework="torch")
-    _, result = _document.read_tensors(path, PLAIN, framework="torch")
+    artefact.write_tensors(path, tensors, {}, PLAIN, framework="torch")
+    _, result = artefact.read_tensors(path, PLAIN, framework="torch")
     assert result.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert result[name].dtype == tensor.dtype
         assert torch.equal(result[name], tensor)
     with pytest.raises(BadArtefact, match="does not hold valid tensors"):  # NumPy has no bfloat16
-        _document.read_tensors(path, PLAIN)
+        artefact.read_tensors(path, PLAIN)
 
 
 def test_no_tensors_at_all(tmp_path: Path) -> None:
-    _document.write_tensors(tmp_path / "a.safetensors", {}, BODY, PLAIN)
-    assert _document.read_tensors(tmp_path / "a.safetensors", PLAIN)[1] == {}
+    artefact.write_tensors(tmp_path / "a.safetensors", {}, BODY, PLAIN)
+    assert artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)[1] == {}
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_no_tensors_at_all(tmp_path: Path) -> None:
 )
 def test_the_safetensors_library_reads_the_file_itself(tmp_path: Path, name: str) -> None:
     path, array = tmp_path / "a.safetensors", np.linspace(0, 1, 5)
-    _document.write_tensors(path, {name: array}, BODY, PLAIN)
+    artefact.write_tensors(path, {name: array}, BODY, PLAIN)
     np.testing.assert_array_equal(safetensors.numpy.load_file(path)[name], array)
     assert safetensors.torch.load_file(path)[name].tolist() == array.tolist()
     with safetensors.safe_open(path, framework="np") as file:
@@ -245,21 +245,21 @@ def test_the_safetensors_library_reads_the_file_itself(tmp_path: Path, name: str
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
-    _document.write_tensors(first, ARRAYS, BODY, PLAIN)
-    _document.write_tensors(second, dict(reversed(ARRAYS.items())), BODY, PLAIN)
+    artefact.write_tensors(first, ARRAYS, BODY, PLAIN)
+    artefact.write_tensors(second, dict(reversed(ARRAYS.items())), BODY, PLAIN)
     assert first.read_bytes() == second.read_bytes()
 
 
 def test_every_changed_byte_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    _document.write_tensors(path, {"x": np.arange(3.0)}, {"rng": 1}, PLAIN)
+    artefact.write_tensors(path, {"x": np.arange(3.0)}, {"rng": 1}, PLAIN)
     content = path.read_bytes()
-    before = _document.read_tensors(path, PLAIN)
+    before = artefact.read_tensors(path, PLAIN)
     for i in range(len(content)):
         changed = bytes([content[i] ^ 1])
         path.write_bytes(content[:i] + changed + content[i + 1 :])
         try:
-            document, arrays = _document.read_tensors(path, PLAIN)
+            document, arrays = artefact.read_tensors(path, PLAIN)
         except BadArtefact:
             continue
         # Nothing but blanks can change unnoticed.
@@ -269,15 +269,15 @@ def test_every_changed_byte_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
 
 def test_every_truncation_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    _document.write_tensors(path, {"x": np.arange(3.0)}, {}, PLAIN)
+    artefact.write_tensors(path, {"x": np.arange(3.0)}, {}, PLAIN)
     content = path.read_bytes()
     for end in range(len(content)):
         path.write_bytes(content[:end])
         with pytest.raises(BadArtefact):
-            _document.read_tensors(path, PLAIN)
+            artefact.read_tensors(path, PLAIN)
     path.write_bytes(content + b"\0")
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        _document.read_tensors(path, PLAIN)
+        artefact.read_tensors(path, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_every_truncation_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(BadArtefact, match="is not a metapac example file"):
-        _document.read_tensors(tmp_path / "a.safetensors", PLAIN)
+        artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 
 TENSOR: dict[str, Any] = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
@@ -328,23 +328,23 @@ TENSOR: dict[str, Any] = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
 def test_forged_headers_are_refused(tmp_path: Path, header: dict[str, Any]) -> None:
     (tmp_path / "a.safetensors").write_bytes(forge(header, bytes(16)))
     with pytest.raises(BadArtefact, match="does not hold valid tensors .* Write it again"):
-        _document.read_tensors(tmp_path / "a.safetensors", PLAIN)
+        artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 
 def test_the_forgery_is_otherwise_accepted(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(forge({"x": TENSOR}, bytes(16)))
-    assert _document.read_tensors(tmp_path / "a.safetensors", PLAIN)[1]["x"].tolist() == [0, 0]
+    assert artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)[1]["x"].tolist() == [0, 0]
 
 
 def test_a_document_moved_to_other_tensors_is_refused(tmp_path: Path) -> None:
     first, second = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    _document.write_tensors(first, {"x": np.zeros(2)}, {}, PLAIN)
-    _document.write_tensors(second, {"x": np.ones(2)}, {}, PLAIN)
+    artefact.write_tensors(first, {"x": np.zeros(2)}, {}, PLAIN)
+    artefact.write_tensors(second, {"x": np.ones(2)}, {}, PLAIN)
     one, other = first.read_bytes(), second.read_bytes()
     assert len(one) == len(other)
     first.write_bytes(one[:-16] + other[-16:])
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        _document.read_tensors(first, PLAIN)
+        artefact.read_tensors(first, PLAIN)
 
 
 def test_tensors_without_a_checksum(tmp_path: Path) -> None:
@@ -352,27 +352,27 @@ def test_tensors_without_a_checksum(tmp_path: Path) -> None:
     unsigned = json.dumps({"format": "metapac example", "schema": 1, "metapac": "0.0"})
     path.write_bytes(safetensors.numpy.save({"x": np.ones(2)}, metadata={"metapac": unsigned}))
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        _document.read_tensors(path, PLAIN)
+        artefact.read_tensors(path, PLAIN)
     with pytest.warns(UserWarning, match="has no checksum"):
-        assert _document.read_tensors(path, UNSIGNED)[1]["x"].tolist() == [1, 1]
-    _document.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
+        assert artefact.read_tensors(path, UNSIGNED)[1]["x"].tolist() == [1, 1]
+    artefact.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with warnings.catch_warnings(), pytest.raises(BadArtefact, match="was edited or damaged"):
-        _document.read_tensors(path, UNSIGNED)
+        artefact.read_tensors(path, UNSIGNED)
 
 
 def test_a_failed_write_leaves_the_old_tensors(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    _document.write_tensors(path, {"x": np.ones(2)}, {}, PLAIN)
+    artefact.write_tensors(path, {"x": np.ones(2)}, {}, PLAIN)
     before = path.read_bytes()
     with pytest.raises(TypeError, match="not JSON serializable"):
-        _document.write_tensors(path, {"x": np.zeros(2)}, {"rng": object()}, PLAIN)
+        artefact.write_tensors(path, {"x": np.zeros(2)}, {"rng": object()}, PLAIN)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
-    call: Callable[..., Any] = _document.read_tensors
+    call: Callable[..., Any] = artefact.read_tensors
     message = r"a metapac example file needs safetensors. Install it .* 'metapac\[torch\]'"
     with pytest.raises(MissingExtra, match=message):
         call(tmp_path / "a.safetensors", PLAIN, framework="nothing")
@@ -395,7 +395,7 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_parameters_are_encoded(value: Any, encoded: Any) -> None:
-    result = _document.encode_parameters({"epsilon": value})["epsilon"]
+    result = artefact.encode_parameters({"epsilon": value})["epsilon"]
     assert result == encoded
     assert type(result) is type(encoded)
     json.dumps(result)
@@ -403,17 +403,17 @@ def test_parameters_are_encoded(value: Any, encoded: Any) -> None:
 
 def test_parameters_come_back() -> None:
     parameters = {"epsilon": {1: 0.5, 2: 0.1}, "alpha": 0.1, "split": "joint", "delta": None}
-    encoded = _document.encode_parameters(parameters)
-    assert _document.decode_parameters(json.loads(json.dumps(encoded))) == parameters
+    encoded = artefact.encode_parameters(parameters)
+    assert artefact.decode_parameters(json.loads(json.dumps(encoded))) == parameters
 
 
 def test_infinities_are_encoded_as_strings() -> None:
-    assert _document.encode_floats([[1.5, math.inf], [-math.inf, 0.0]]) == [
+    assert artefact.encode_floats([[1.5, math.inf], [-math.inf, 0.0]]) == [
         [1.5, "inf"],
         ["-inf", 0.0],
     ]
-    assert _document.encode_floats(-math.inf) == "-inf"
-    assert np.array(_document.encode_floats([0.5, -math.inf]), dtype=float).tolist() == [
+    assert artefact.encode_floats(-math.inf) == "-inf"
+    assert np.array(artefact.encode_floats([0.5, -math.inf]), dtype=float).tolist() == [
         0.5,
         -math.inf,
     ]
@@ -421,7 +421,7 @@ def test_infinities_are_encoded_as_strings() -> None:
 
 def test_a_file_that_has_lost_its_checksum_alone_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    _document.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
+    artefact.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
     content = bytearray(path.read_bytes())
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
@@ -436,4 +436,4 @@ def test_a_file_that_has_lost_its_checksum_alone_is_damaged(tmp_path: Path) -> N
         pytest.warns(UserWarning, match="has no checksum"),
         pytest.raises(BadArtefact, match="was edited or damaged"),
     ):
-        _document.read_tensors(path, UNSIGNED)
+        artefact.read_tensors(path, UNSIGNED)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import _exact
-from metapac._exact import certifies_exactly, certifies_in_integers, min_certified_rate
+from metapac import binomial
+from metapac.binomial import certifies_exactly, certifies_in_integers, min_certified_rate
 from tests.helpers import oracles
 
 LARGEST = 10**9
@@ -32,9 +32,9 @@ def test_integers_and_forty_digits_agree() -> None:
 def test_a_binomial_term_is_good_to_fifty_digits(k: int, n: int) -> None:
     # At k = n - k = 1000 Stirling's series is off by 3.6e-52, and without its last term by 6e-47.
     # The term is a product of numbers to the power n, so that of 70 digits 16 are lost at most.
-    with localcontext(_exact._ARITHMETIC), mpmath.workdps(100):
+    with localcontext(binomial._ARITHMETIC), mpmath.workdps(100):
         success = Decimal(k + 1) / n
-        result = mpmath.mpf(str(_exact._mass(k, n, success, 1 - success)))
+        result = mpmath.mpf(str(binomial._mass(k, n, success, 1 - success)))
         p = mpmath.mpf(str(success))
         log_choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
         exact = mpmath.exp(log_choices + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p))
@@ -66,5 +66,5 @@ def test_the_smallest_certified_rate_without_a_guess(
 
 def test_sums_are_short_enough_up_to_a_billion_examples() -> None:
     for p in (1e-9, 1e-3, 0.1, 0.5, 0.9):
-        assert not _exact.is_sum_too_long(round(10**9 * p), 10**9, p)
-    assert _exact.is_sum_too_long(2**52, 2**53, 0.5)
+        assert not binomial.is_sum_too_long(round(10**9 * p), 10**9, p)
+    assert binomial.is_sum_too_long(2**52, 2**53, 0.5)

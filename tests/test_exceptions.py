@@ -7,20 +7,12 @@ import pickle
 import numpy as np
 import pytest
 
-from metapac import exceptions
-from metapac.exceptions import (
-    DownloadFailed,
-    InvalidInput,
-    Message,
-    MetapacError,
-    MissingExtra,
-    NotCalibrated,
-    Parameter,
-)
+from metapac import InvalidInput, MetapacError, MissingExtra, NotCalibrated, errors
+from metapac.errors import DownloadFailed, Message, Parameter
 
 SUBCLASSES = [
     value
-    for value in vars(exceptions).values()
+    for value in vars(errors).values()
     if isinstance(value, type) and issubclass(value, MetapacError) and value is not MetapacError
 ]
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee, InfeasibleGuarantee, MetaPS, load, plan
+from metapac.evidence import ranks_within
 from metapac.ranks import expectation_rank
-from metapac.task_ranks import ranks_within
 
 percentages = st.integers(0, 100).map(lambda percent: percent / 100)
 

@@ -17,25 +17,24 @@ from typing import Any
 
 import pytest
 
-from metapac import InvalidInput, _files, _locks
-from metapac.cli.vectors import read_examples
-from metapac.datasets import load_pools
-from metapac.datasets.store.archives import unpack
-from metapac.evaluation.rows import read_table
-from metapac.exceptions import BadArchive, MetapacError
-from metapac.lm_eval import read_samples
+from metapac import InvalidInput, MetapacError, artefact
+from metapac.errors import BadArchive
+from metapac.fewshot import load_pools, read_samples
+from metapac.fewshot.cli.vectors import read_examples
+from metapac.fewshot.datasets.downloads import unpack
+from metapac.fewshot.study.rows import read_table
 from metapac.tables import open_table
 
-posix = pytest.mark.skipif(not _locks.AVAILABLE, reason="needs locks")
+posix = pytest.mark.skipif(not artefact.AVAILABLE, reason="needs locks")
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with _files.replacing(path) as file:
+    with artefact.replacing(path) as file:
         file.write("one\n\N{SNOWMAN}\n")
         assert not path.exists()
     assert path.read_bytes() == "one\n\N{SNOWMAN}\n".encode()  # UTF-8, and no other line ends
-    with _files.replacing(path, binary=True) as file:
+    with artefact.replacing(path, binary=True) as file:
         file.write(b"\r\n")
     assert path.read_bytes() == b"\r\n"
     assert list(tmp_path.iterdir()) == [path]
@@ -46,7 +45,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
 
     def fail() -> None:
-        with _files.replacing(path) as file:
+        with artefact.replacing(path) as file:
             file.write("half a f")
             raise RuntimeError("power cut")
 
@@ -58,7 +57,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
     def interrupt() -> None:
-        with _files.replacing(tmp_path / "a.txt") as file:
+        with artefact.replacing(tmp_path / "a.txt") as file:
             file.write("half a f")
             raise KeyboardInterrupt
 
@@ -68,14 +67,14 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_path_that_was_not_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), _files.replacing_path(tmp_path / "a.txt"):
+    with pytest.raises(FileNotFoundError), artefact.replacing_path(tmp_path / "a.txt"):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_temporary_file_is_hidden_and_beside_the_target(tmp_path: Path) -> None:
     name = 60 * "\N{SNOWMAN}" + 70 * "a"  # 250 bytes; a temporary name must not be too long either
-    with _files.replacing_path(tmp_path / name) as temporary:
+    with artefact.replacing_path(tmp_path / name) as temporary:
         temporary.write_text("new")
         assert temporary.parent.parent == tmp_path.resolve()
         assert temporary.parent.name.startswith(".")
@@ -87,7 +86,7 @@ def test_links_are_followed_and_modes_preserved(tmp_path: Path) -> None:
     target.write_text("old")
     target.chmod(0o600)
     link.symlink_to(target)
-    with _files.replacing(link) as file:
+    with artefact.replacing(link) as file:
         file.write("new")
     assert link.is_symlink()
     assert target.read_text() == "new"
@@ -97,14 +96,14 @@ def test_links_are_followed_and_modes_preserved(tmp_path: Path) -> None:
 def test_a_link_to_a_missing_file_creates_it(tmp_path: Path) -> None:
     target, link = tmp_path / "real.txt", tmp_path / "link.txt"
     link.symlink_to(target)
-    with _files.replacing(link) as file:
+    with artefact.replacing(link) as file:
         file.write("new")
     assert link.is_symlink()
     assert target.read_text() == "new"
 
 
 def test_devices_and_pipes_are_written_directly() -> None:
-    with _files.replacing(os.devnull) as file:
+    with artefact.replacing(os.devnull) as file:
         file.write("anything")
     assert not Path(os.devnull).is_file()
 
@@ -112,7 +111,7 @@ def test_devices_and_pipes_are_written_directly() -> None:
 def test_new_files_are_readable_by_others(tmp_path: Path) -> None:
     mask = os.umask(0o022)
     try:
-        with _files.replacing(tmp_path / "a.txt") as file:
+        with artefact.replacing(tmp_path / "a.txt") as file:
             file.write("new")
     finally:
         os.umask(mask)
@@ -123,17 +122,17 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     message = "folder does not exist; create it .*nowhere"
     with (
         pytest.raises(FileNotFoundError, match=message),
-        _files.replacing(tmp_path / "nowhere" / "a.txt"),
+        artefact.replacing(tmp_path / "nowhere" / "a.txt"),
     ):
         pass
-    _files.check_folder(tmp_path)
+    artefact.check_folder(tmp_path)
     with pytest.raises(FileNotFoundError, match="folder does not exist"):
-        _files.check_folder(tmp_path / "nowhere")
+        artefact.check_folder(tmp_path / "nowhere")
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    with _files.new_folder(path) as temporary:
+    with artefact.new_folder(path) as temporary:
         (temporary / "a.txt").write_text("one")
         assert not path.exists()
     assert (path / "a.txt").read_text() == "one"
@@ -141,7 +140,7 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_the_caller_creates(tmp_path: Path) -> None:
-    with _files.new_folder(tmp_path / "folder", create=False) as temporary:
+    with artefact.new_folder(tmp_path / "folder", create=False) as temporary:
         assert not temporary.exists()
         temporary.mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
@@ -149,7 +148,7 @@ def test_a_folder_that_the_caller_creates(tmp_path: Path) -> None:
 
 def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with _files.new_folder(tmp_path / "folder") as temporary:
+        with artefact.new_folder(tmp_path / "folder") as temporary:
             (temporary / "a.txt").write_text("one")
             raise RuntimeError("power cut")
 
@@ -163,7 +162,7 @@ def test_the_folder_of_a_faster_process_stays(tmp_path: Path, exist_ok: bool) ->
     path = tmp_path / "folder"
 
     def write() -> None:
-        with _files.new_folder(path, exist_ok=exist_ok) as temporary:
+        with artefact.new_folder(path, exist_ok=exist_ok) as temporary:
             (temporary / "a.txt").write_text("slow")
             path.mkdir()
             (path / "a.txt").write_text("fast")
@@ -180,14 +179,14 @@ def test_the_folder_of_a_faster_process_stays(tmp_path: Path, exist_ok: bool) ->
 def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     path.write_text("a file")
-    with pytest.raises(OSError, match="folder"), _files.new_folder(path):
+    with pytest.raises(OSError, match="folder"), artefact.new_folder(path):
         pass
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == "a file"
 
 
 def test_temporary_names_are_hidden_and_differ(tmp_path: Path) -> None:
-    paths = {_files.temporary_name(tmp_path / "a.txt") for _ in range(10)}
+    paths = {artefact.temporary_name(tmp_path / "a.txt") for _ in range(10)}
     assert len(paths) == 10
     assert {path.parent for path in paths} == {tmp_path}
     assert all(path.match(".*.partial") for path in paths)
@@ -197,18 +196,18 @@ def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
     path, link = tmp_path / "a.txt", tmp_path / "link.txt"
     path.write_text("input")
     link.symlink_to(path)
-    _files.check_not_input(tmp_path / "b.txt", [path])
-    _files.check_not_input(path, [tmp_path / "b.txt", "s3://bucket/a.txt"])
+    artefact.check_not_input(tmp_path / "b.txt", [path])
+    artefact.check_not_input(path, [tmp_path / "b.txt", "s3://bucket/a.txt"])
     for output in (path, link):
         with pytest.raises(InvalidInput, match="txt is also the input. Write to another file"):
-            _files.check_not_input(output, [tmp_path / "b.txt", path])
+            artefact.check_not_input(output, [tmp_path / "b.txt", path])
 
 
 def killed_writer(target: Path) -> Path:
     """Return the temporary folder of a process that was killed while it wrote to ``target``."""
     code = (
         "import os, signal, sys\n"
-        "from metapac import _files\n"
+        "from metapac import artefact as _files\n"
         "with _files.replacing(sys.argv[1]) as file:\n"
         "    file.write('half')\n"
         "    file.flush()\n"
@@ -226,7 +225,7 @@ def killed_writer(target: Path) -> Path:
 def test_the_next_write_clears_what_a_killed_one_left(tmp_path: Path, name: str) -> None:
     left = killed_writer(tmp_path / "a.txt")
     assert [path.read_text() for path in left.iterdir()] == ["half"]
-    with pytest.raises(RuntimeError), _files.replacing(tmp_path / name):
+    with pytest.raises(RuntimeError), artefact.replacing(tmp_path / name):
         raise RuntimeError("an attempt is enough")
     assert list(tmp_path.iterdir()) == []
 
@@ -234,15 +233,15 @@ def test_the_next_write_clears_what_a_killed_one_left(tmp_path: Path, name: str)
 @posix
 def test_the_next_folder_clears_what_a_killed_one_left(tmp_path: Path) -> None:
     left = killed_writer(tmp_path / "folder")
-    with _files.new_folder(tmp_path / "folder"):
+    with artefact.new_folder(tmp_path / "folder"):
         assert not left.exists()
 
 
 def test_living_writers_do_not_disturb_each_other(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
-    with _files.replacing(target) as one:
+    with artefact.replacing(target) as one:
         one.write("one")
-        with _files.replacing(target) as two:
+        with artefact.replacing(target) as two:
             two.write("two")
         assert target.read_text() == "two"
     assert target.read_text() == "one"
@@ -251,7 +250,7 @@ def test_living_writers_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from metapac import _files
+from metapac import artefact as _files
 for i in range(40):
     with _files.replacing(sys.argv[1]) as file:
         file.write(sys.argv[2] * 50_000)
@@ -277,13 +276,13 @@ def test_what_is_not_ours_is_not_cleared(tmp_path: Path) -> None:
     target, precious = tmp_path / "a.txt", tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").write_text("all of it")
-    link, file = (_files.temporary_name(target) for _ in range(2))
+    link, file = (artefact.temporary_name(target) for _ in range(2))
     link.symlink_to(precious)
     file.write_text("not a folder")
     strange = [tmp_path / name for name in (".a.txt.partial", ".a.txt.0123.partial", ".a.txt")]
     for folder in strange:
         folder.mkdir()
-    with _files.replacing(target) as written:
+    with artefact.replacing(target) as written:
         written.write("new")
     assert set(tmp_path.iterdir()) == {target, precious, link, file, *strange}
     assert (precious / "thesis.txt").exists()
@@ -295,7 +294,7 @@ def test_folders_of_other_users_are_not_cleared(
 ) -> None:
     left = killed_writer(tmp_path / "a.txt")
     monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
-    with _files.replacing(tmp_path / "a.txt") as file:
+    with artefact.replacing(tmp_path / "a.txt") as file:
         file.write("new")
     assert left.exists()
 
@@ -305,16 +304,16 @@ def test_without_locks_only_old_leftovers_are_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: str
 ) -> None:
     if locks == "none":
-        monkeypatch.setattr(_locks, "AVAILABLE", False)
+        monkeypatch.setattr(artefact, "AVAILABLE", False)
     else:
-        monkeypatch.setattr(_locks, "try_lock", lambda descriptor, wait=False: None)
-    old, new, half_old = (_files.temporary_name(tmp_path / "a.txt") for _ in range(3))
+        monkeypatch.setattr(artefact, "try_lock", lambda descriptor, wait=False: None)
+    old, new, half_old = (artefact.temporary_name(tmp_path / "a.txt") for _ in range(3))
     for folder in (old, new, half_old):
         folder.mkdir()
     (half_old / "a.txt").write_text("written just now")
     for folder in (old, half_old):
         os.utime(folder, (1, 1))
-    with _files.replacing(tmp_path / "a.txt") as file:
+    with artefact.replacing(tmp_path / "a.txt") as file:
         file.write("new")
     assert not old.exists()
     assert new.exists()
@@ -326,11 +325,11 @@ def test_without_locks_only_old_leftovers_are_cleared(
 def test_unfinished_files_are_private_whatever_the_mask(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
-        with _files.replacing(tmp_path / "a.txt") as file:
+        with artefact.replacing(tmp_path / "a.txt") as file:
             (temporary,) = tmp_path.iterdir()
             assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
             file.write("new")
-        with _files.private_folder("test", tmp_path) as folder:
+        with artefact.private_folder("test", tmp_path) as folder:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     finally:
         os.umask(before)
@@ -351,7 +350,7 @@ def test_a_folder_that_was_taken_for_a_leftover_is_made_again(
             path.rmdir()
 
     monkeypatch.setattr(Path, "mkdir", vanish)
-    with _files.replacing(tmp_path / "a.txt") as file:
+    with artefact.replacing(tmp_path / "a.txt") as file:
         file.write("new")
     assert len(made) == 2
     assert (tmp_path / "a.txt").read_text() == "new"
@@ -360,7 +359,7 @@ def test_a_folder_that_was_taken_for_a_leftover_is_made_again(
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EROFS])
 def test_errors_without_a_name_get_that_of_the_output(tmp_path: Path, code: int) -> None:
     path = tmp_path / "a.txt"
-    with pytest.raises(OSError, match="a.txt") as caught, _files.replacing(path):
+    with pytest.raises(OSError, match="a.txt") as caught, artefact.replacing(path):
         raise OSError(code, os.strerror(code))
     assert (caught.value.errno, caught.value.filename) == (code, str(path))
     assert list(tmp_path.iterdir()) == []
@@ -374,16 +373,16 @@ def test_errors_of_the_temporary_name_the_output(
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    for write in (_files.replacing, _files.new_folder):
+    for write in (artefact.replacing, artefact.new_folder):
         with pytest.raises(PermissionError) as caught, write(tmp_path / "a.txt"):
             pass
         assert caught.value.filename == str(tmp_path / "a.txt")
 
 
 def test_errors_of_other_files_keep_their_name(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="other.txt"), _files.replacing(tmp_path / "a.txt"):
+    with pytest.raises(OSError, match="other.txt"), artefact.replacing(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, "No space left on device", "other.txt")
-    with pytest.raises(ConnectionError, match="lost") as caught, _files.replacing(tmp_path / "a"):
+    with pytest.raises(ConnectionError, match="lost") as caught, artefact.replacing(tmp_path / "a"):
         raise ConnectionError("lost")
     assert caught.value.filename is None
 
@@ -393,7 +392,7 @@ def test_a_full_device_is_named() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):  # noqa: SIM117
-        with _files.replacing("/dev/full") as file:
+        with artefact.replacing("/dev/full") as file:
             file.write("anything")
 
 
@@ -409,19 +408,19 @@ def test_the_folder_is_synced_after_the_rename(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", record)
-    with _files.replacing(tmp_path / "a.txt") as file:
+    with artefact.replacing(tmp_path / "a.txt") as file:
         file.write("new")
     assert synced == [(False, False), (True, True)]
 
 
 def test_a_private_folder_vanishes(tmp_path: Path) -> None:
-    with _files.private_folder("test", tmp_path) as one:
+    with artefact.private_folder("test", tmp_path) as one:
         (one / "a.txt").write_text("secret")
-        with _files.private_folder("test", tmp_path) as two:
+        with artefact.private_folder("test", tmp_path) as two:
             assert one.exists()
             assert one != two
     assert list(tmp_path.iterdir()) == []
-    with _files.private_folder("metapac-test") as folder:
+    with artefact.private_folder("metapac-test") as folder:
         assert folder.parent == Path(tempfile.gettempdir())
 
 
@@ -429,15 +428,15 @@ def test_a_private_folder_vanishes(tmp_path: Path) -> None:
 def test_private_folders_of_killed_processes_are_cleared(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\n"
-        "from metapac import _files\n"
+        "from metapac import artefact as _files\n"
         "with _files.private_folder('test', sys.argv[1]):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     (left,) = tmp_path.iterdir()
-    with _files.private_folder("other", tmp_path):
+    with artefact.private_folder("other", tmp_path):
         assert left.exists()
-    with _files.private_folder("test", tmp_path):
+    with artefact.private_folder("test", tmp_path):
         assert not left.exists()
 
 
@@ -472,7 +471,7 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
 ) -> None:
     content, read = BOMBS[name]
     path = pack(tmp_path / name, content, "x.npy")
-    monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
+    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
     packed = f"{path.stat().st_size:,}"
     with pytest.raises(
         MetapacError, match=rf"{name} unpacks to more than [\d,]+ times its {packed}"
@@ -486,7 +485,7 @@ def test_repeated_rows_are_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with open_table(small) as opened:  # up to 128 MiB, any ratio will do
         assert opened.table.count().execute() == 3 << 18
     path = pack(tmp_path / "a.csv.gz", b"site,label,model,version,score\n" + ROW * (1 << 16))
-    monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)
+    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
     assert path.stat().st_size * 300 < len(ROW) << 16
     with open_table(path) as opened:
         assert opened.table.count().execute() == 1 << 16
@@ -497,6 +496,6 @@ def test_a_zip_file_that_understates_its_size_is_counted(
 ) -> None:
     path = pack(tmp_path / "a.xlsx", bytes(3 << 20))
     path.write_bytes(path.read_bytes().replace((3 << 20).to_bytes(4, "little"), b"\1\0\0\0"))
-    monkeypatch.setattr(_files, "_ANY_RATIO", 1 << 20)
+    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
     with pytest.raises(BadArchive, match="at most 200 times are read. If you trust it, unpack it"):
         open_table(path)

@@ -22,22 +22,41 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from metapac import PS, BadArtefact, Guarantee, InvalidInput, MetaCP, MetaPS, _document, load
+from metapac import (
+    PS,
+    BadArtefact,
+    Guarantee,
+    InvalidInput,
+    MetaPS,
+    Site,
+    artefact,
+    combine_sites,
+    load,
+    read_pilot,
+    read_site,
+)
 from metapac.cli.app import app
-from metapac.datasets.runs import RUN
-from metapac.datasets.store import cache
-from metapac.evaluation import SyntheticStudy, evaluate, read_guarantee, read_rows
-from metapac.evaluation.rows import Rows
-from metapac.evaluation.store import SETTINGS, TABLE
-from metapac.learners import MAML, MLP, ProtoNet, load_learner, save_weights, train
-from metapac.learners.training import checkpoints
-from metapac.learners.training.checkpoints import FILE as CHECKPOINT
-from metapac.pilot import read_pilot
-from metapac.reproduce.seed import LEARNER
-from metapac.scoring import Stored, read_stored
-from metapac.sites import Site, combine_sites, read_site
-from metapac.tables.explore import explore_table
-from metapac.tasks import ClassPool
+from metapac.fewshot import (
+    MAML,
+    MLP,
+    ClassPool,
+    MetaCP,
+    ProtoNet,
+    SyntheticStudy,
+    load_learner,
+    run_study,
+    save_weights,
+    train,
+)
+from metapac.fewshot.datasets import cache
+from metapac.fewshot.datasets.pools import RUN
+from metapac.fewshot.reproduce.seed import LEARNER
+from metapac.fewshot.scoring import Stored, read_stored
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.run import SETTINGS, TABLE, read_guarantee, read_rows
+from metapac.fewshot.training import checkpoints
+from metapac.fewshot.training.checkpoints import FILE as CHECKPOINT
+from metapac.tables.exploration import explore_table
 from tests.test_schema import ODD, mutate
 
 RNG = np.random.default_rng(0)
@@ -79,7 +98,7 @@ def sign(document: dict[str, Any]) -> str:
     """Return a document as a file with the right checksum, even if it holds a NaN."""
     body = {key: value for key, value in document.items() if key != "checksum"}
     try:
-        body["checksum"] = _document.checksum(body)
+        body["checksum"] = artefact.checksum(body)
     except (ValueError, RecursionError):
         body["checksum"] = "sha256:0"
     return json.dumps(body)
@@ -176,7 +195,7 @@ def test_a_damaged_or_forged_site_is_the_same_or_refused(folder: Path, draw: st.
 
 def rewrite_notes(path: Path, change: Callable[[Any], Any]) -> bytes:
     """Return a tensor file with another document, whose checksum is right."""
-    header, data = _document._split(path.read_bytes())
+    header, data = artefact._split(path.read_bytes())
     document = json.loads(header.pop("__metadata__")["metapac"])
     packed = json.dumps({"__metadata__": {"metapac": sign(change(document))}, **header}).encode()
     return len(packed).to_bytes(8, "little") + packed + bytes(data)
@@ -261,9 +280,9 @@ def test_a_damaged_or_forged_checkpoint_resumes_the_same_run_or_none(
 
 def forge_tensors(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Change the tensors of a file, and compute its checksums again."""
-    document, tensors = _document.read_tensors(path, checkpoints.CHECKPOINT, framework="torch")
+    document, tensors = artefact.read_tensors(path, checkpoints.CHECKPOINT, framework="torch")
     body = {k: v for k, v in document.items() if k not in ("format", "schema", "metapac")}
-    _document.write_tensors(path, change(tensors), body, checkpoints.CHECKPOINT, framework="torch")
+    artefact.write_tensors(path, change(tensors), body, checkpoints.CHECKPOINT, framework="torch")
 
 
 @pytest.mark.parametrize(
@@ -304,7 +323,7 @@ def test_forged_tensors_of_a_run_are_refused_by_name(
     assert train_once(tmp_path) == run[1]
 
 
-def described_documents() -> dict[str, tuple[dict[str, Any], _document.Format]]:
+def described_documents() -> dict[str, tuple[dict[str, Any], artefact.Format]]:
     """Return a document of each format that only describes a result."""
     epoch = {"epoch": 1, "loss": 0.5, "accuracy": 0.9, "lr": 0.001, "seconds": 1.0}
     architecture = {"class": "ProtoNet", "backbone": {"class": "MLP"}, "weights": 3}
@@ -338,14 +357,14 @@ def test_a_damaged_description_is_the_same_or_refused(
 ) -> None:
     body, kind = described_documents()[name]
     path = folder / f"{name}.json"
-    _document.write(path, body, kind)
-    good = _document.read(path, kind)
+    artefact.write(path, body, kind)
+    good = artefact.read(path, kind)
     forged = draw.draw(st.booleans())
     if forged:
         path.write_text(sign(mutate(good, draw)))
     else:
         path.write_bytes(damage(path.read_bytes(), draw))
-    document = read_or_refuse(lambda path: _document.read(path, kind), path)
+    document = read_or_refuse(lambda path: artefact.read(path, kind), path)
     assert document in (None, good) or forged
     assert document is None or good.keys() <= document.keys() | {"seconds", "device", "recipe"}
 
@@ -354,7 +373,7 @@ def test_a_damaged_description_is_the_same_or_refused(
 def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("evaluated")
     study = SyntheticStudy(tasks=60, examples=50, tests=3)
-    evaluate(study, guarantee=Guarantee(epsilon=0.1, alpha=0.1, delta=0.1), draws=2, folder=folder)
+    run_study(study, guarantee=Guarantee(epsilon=0.1, alpha=0.1, delta=0.1), draws=2, folder=folder)
     return {name: (folder / name).read_bytes() for name in (SETTINGS, TABLE)}
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee, InvalidInput, allowed_errors
+from metapac.fewshot.synthetic import TwoPointFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, equal_share
-from metapac.tasks.synthetic import TwoPointFamily
 
 small = st.floats(1e-3, 0.9)
 levels_within = st.floats(1e-3, 0.5)

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from metapac import MetaPS, _ids, load
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS, inputs, load
 from metapac.grouping import group
 
 NAMES = ["ohio", "iowa", "ohio", "utah", "iowa", "ohio"]
@@ -106,7 +105,7 @@ INSTANT = datetime.datetime(2024, 1, 31, 10, 20, 30, 120_000)
     ids=str,
 )
 def test_dates_and_booleans_are_named_by_text(ids: Any, names: list[str], tmp_path: Path) -> None:
-    assert _ids.as_task_ids(ids).tolist() == names
+    assert inputs.as_task_ids(ids).tolist() == names
     method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
     method.calibrate(np.zeros(len(names)), ids, allow=["task-column"]).save(tmp_path / "p.json")
     assert load(tmp_path / "p.json").tasks_.tolist() == names
@@ -215,10 +214,10 @@ def test_bad_input_is_named(scores: Any, tasks: Any, message: str) -> None:
     ids=str,
 )
 def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any, ...]) -> None:
-    result, codes = _ids.as_class_codes(labels)
+    result, codes = inputs.as_class_codes(labels)
     assert result == classes
     is_date = isinstance(next(iter(labels)), datetime.date | np.datetime64)
-    read = _ids.as_date_name if is_date else _ids.as_plain_label
+    read = inputs.as_date_name if is_date else inputs.as_plain_label
     assert [classes[code] for code in codes] == [read(x) for x in list(labels)]
 
 
@@ -236,42 +235,42 @@ def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any
 )
 def test_bad_labels_are_named(labels: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        _ids.as_class_codes(labels)
+        inputs.as_class_codes(labels)
 
 
 def test_values_by_task_are_put_in_order() -> None:
     names = np.array(["a", "b"], dtype=object)
-    assert _ids.as_task_sizes({"b": 2, "a": 1}, names).tolist() == [1, 2]
-    assert _ids.as_task_quantiles({"b": 0.5, "a": 0.25}, ["a", "b"]).tolist() == [0.25, 0.5]
+    assert inputs.as_task_sizes({"b": 2, "a": 1}, names).tolist() == [1, 2]
+    assert inputs.as_task_quantiles({"b": 0.5, "a": 0.25}, ["a", "b"]).tolist() == [0.25, 0.5]
     with pytest.raises(InvalidInput, match="sizes must have the same tasks .* only one has 'b'"):
-        _ids.as_task_sizes({"a": 1}, names)
+        inputs.as_task_sizes({"a": 1}, names)
     with pytest.raises(InvalidInput, match="sizes must have the same tasks .* only one has 'c'"):
-        _ids.as_task_sizes({"a": 1, "b": 1, "c": 1}, names)
+        inputs.as_task_sizes({"a": 1, "b": 1, "c": 1}, names)
     with pytest.raises(InvalidInput, match=r"one number for each of the 2 tasks, got shape \(1,\)"):
-        _ids.as_task_quantiles([0.5], ["a", "b"])
+        inputs.as_task_quantiles([0.5], ["a", "b"])
 
 
 def test_new_names_must_be_new_and_distinct_names_distinct() -> None:
     old = np.array([1, 2])
-    assert _ids.append_new_names(old, np.array([3])).tolist() == [1, 2, 3]
+    assert inputs.append_new_names(old, np.array([3])).tolist() == [1, 2, 3]
     with pytest.raises(InvalidInput, match="tasks holds 2, which was calibrated already"):
-        _ids.append_new_names(old, np.array([2]))
-    _ids.check_distinct(["a", "b"])
+        inputs.append_new_names(old, np.array([2]))
+    inputs.check_distinct(["a", "b"])
     with pytest.raises(InvalidInput, match="tasks holds 'a' more than once"):
-        _ids.check_distinct(["a", "b", "a"])
+        inputs.check_distinct(["a", "b", "a"])
 
 
 def test_only_strings_and_integers_can_be_saved() -> None:
-    assert _ids.as_json_names(np.array([1, 2])) == [1, 2]
+    assert inputs.as_json_names(np.array([1, 2])) == [1, 2]
     with pytest.raises(InvalidInput, match=r"to be saved, got \('a', 1\) of type tuple"):
-        _ids.as_json_names(np.fromiter([("a", 1)], dtype=object))
+        inputs.as_json_names(np.fromiter([("a", 1)], dtype=object))
 
 
 def test_classes_are_distinct_and_of_one_kind() -> None:
-    assert _ids.as_classes(["b", "a"]) == ("b", "a")
-    assert _ids.as_classes([True, False]) == (True, False)
+    assert inputs.as_classes(["b", "a"]) == ("b", "a")
+    assert inputs.as_classes([True, False]) == (True, False)
     for mixed in ([], ["a", 1], [1, True], [0.5], [None]):
         with pytest.raises(InvalidInput, match="classes must be strings, integers or booleans"):
-            _ids.as_classes(mixed)
+            inputs.as_classes(mixed)
     with pytest.raises(InvalidInput, match="classes must be distinct"):
-        _ids.as_classes(["a", "a"])
+        inputs.as_classes(["a", "a"])

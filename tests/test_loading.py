@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, MetaCP, MetaPS, _document, load
+from metapac import PS, MetaPS, artefact, load
+from metapac.fewshot import MetaCP
 
 
 @pytest.mark.parametrize("kind", ["MetaPS", "PS", "MetaCP"])
@@ -39,7 +40,7 @@ def saved(path: Path, **changes: Any) -> dict[str, Any]:
     MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate(scores, tasks).save(path)
     document: dict[str, Any] = json.loads(path.read_text()) | changes
     del document["checksum"]
-    path.write_text(json.dumps(document | {"checksum": _document.checksum(document)}))
+    path.write_text(json.dumps(document | {"checksum": artefact.checksum(document)}))
     return document
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac._masking import find_secrets, mask, scrub, scrub_line
+from metapac._text import find_secrets, mask, scrub, scrub_line
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from metapac import _optional
-from metapac.exceptions import MissingExtra
+from metapac import MissingExtra, _common
 
 
 def test_an_installed_module_is_returned() -> None:
-    assert _optional.require("json", extra="plot", purpose="a figure") is json
+    assert _common.require("json", extra="plot", purpose="a figure") is json
 
 
 @pytest.mark.parametrize("module", ["nowhere", "nowhere.figure"])
@@ -21,12 +20,12 @@ def test_a_missing_module_names_the_extra_that_installs_it(module: str) -> None:
         r"\(in a checkout: pip install -e '\.\[plot\]'\)$"
     )
     with pytest.raises(MissingExtra, match=message) as caught:
-        _optional.require(module, extra="plot", purpose="a figure")
+        _common.require(module, extra="plot", purpose="a figure")
     assert caught.value.name == "nowhere"
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
 
 def test_a_missing_module_of_metapac_is_a_bug_and_not_an_extra() -> None:
     with pytest.raises(ModuleNotFoundError, match="No module named 'metapac.nowhere'") as caught:
-        _optional.require("metapac.nowhere", extra="plot", purpose="a figure")
+        _common.require("metapac.nowhere", extra="plot", purpose="a figure")
     assert not isinstance(caught.value, MissingExtra)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee, MetaPS, load
-from metapac.evidence import collect_evidence
-from metapac.outcome import UNKNOWN
+from metapac.evidence import UNKNOWN, collect_evidence
 
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 

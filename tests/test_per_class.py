@@ -20,10 +20,10 @@ from metapac import (
     InfeasibleGuarantee,
     MetaPS,
     NotCalibrated,
-    _document,
+    artefact,
     load,
 )
-from metapac.tasks.synthetic import NormalFamily, TwoPointFamily
+from metapac.fewshot.synthetic import NormalFamily, TwoPointFamily
 from tests.helpers.oracles import too_many
 
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
@@ -227,7 +227,7 @@ def test_a_saved_threshold_that_contradicts_its_evidence_is_refused(tmp_path: Pa
     document = json.loads(path.read_text())
     document["thresholds"] = document["thresholds"][::-1]
     del document["checksum"]
-    document["checksum"] = _document.checksum(document)
+    document["checksum"] = artefact.checksum(document)
     path.write_text(json.dumps(document))
     with pytest.raises(BadArtefact, match="states thresholds .* but its evidence gives"):
         load(path)
@@ -267,7 +267,7 @@ def test_new_tasks_may_lack_a_class() -> None:
         (
             lambda it: it.combine([[0.5]]),
             "combine supports a single guarantee, and per_class=True has one for each class. "
-            "Use metapac.tables.site_table and metapac.sites.combine_sites.",
+            "Use metapac.tables.site_table and metapac.combine_sites.",
         ),
         (lambda it: it.task_threshold([0.5]), "task_threshold supports a single guarantee"),
         (lambda it: it.calibrate([0.5], ["a"]), "labels must hold the true label of each example"),

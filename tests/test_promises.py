@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 from metapac import PS, Guarantee, MetaPS, allowed_errors
-from metapac._types import Array
+from metapac._common import Array
+from metapac.fewshot.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
 from metapac.ranks import Level
-from metapac.tasks.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
 from tests.helpers.oracles import FALSE_ALARM, too_many
 
 EPSILON, ALPHA, DELTA = 0.2, 0.2, 0.1

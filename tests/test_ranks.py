@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from metapac import Guarantee, allowed_errors
-from metapac.evidence import Evidence
+from metapac.evidence import Evidence, ranks_within
+from metapac.fewshot.synthetic import NormalFamily, TwoPointFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, joint_ranks
-from metapac.task_ranks import ranks_within
-from metapac.tasks.synthetic import NormalFamily, TwoPointFamily
 from tests.helpers import oracles
 
 FOUR = (0.02, 0.1, 0.25, 0.5)

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Guarantee, InvalidInput, MetaPS
-from metapac.outcome import Part
-from metapac.robustness import (
+from metapac import Guarantee, InvalidInput, MetaPS, bound_threshold, count_liars
+from metapac import failure_probability as failure
+from metapac.evidence import Part
+from metapac.federated import (
     Liars,
     ThresholdRange,
-    bound_threshold,
-    count_liars,
     count_liars_among,
     describe_liars,
     summarise_liars,
 )
-from metapac.robustness import failure_probability as failure
 
 
 def agree(split: str | float = "joint", delta: float | None = 0.1) -> Guarantee:

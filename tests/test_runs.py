@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from metapac import InvalidInput, _files, _locks, _runs
+from metapac import InvalidInput, artefact
 
-pytestmark = pytest.mark.skipif(not _locks.AVAILABLE, reason="needs locks")
+pytestmark = pytest.mark.skipif(not artefact.AVAILABLE, reason="needs locks")
 
 HOLDER = """
 import sys
-from metapac._runs import lock_folder
+from metapac.artefact import lock_folder
 with lock_folder(sys.argv[1], "metapac train"):
     print("locked", flush=True)
     sys.stdin.read()
@@ -48,7 +48,7 @@ def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def lock(folder: Path) -> None:
-    with _runs.lock_folder(folder, "metapac test"):
+    with artefact.lock_folder(folder, "metapac test"):
         pass
 
 
@@ -74,7 +74,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     with holding(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert (tmp_path / _runs.FILE).exists()
+        assert (tmp_path / artefact.FILE).exists()
         lock(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -94,14 +94,14 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 )
 def test_a_note_that_cannot_be_read_is_not_believed(tmp_path: Path, note: bytes) -> None:
     with holding(tmp_path):
-        (tmp_path / _runs.FILE).write_bytes(note)
+        (tmp_path / artefact.FILE).write_bytes(note)
         assert refusal(tmp_path).startswith(f"{tmp_path} is in use by another process. Wait")
 
 
 def test_the_date_is_given_unless_it_is_today(tmp_path: Path) -> None:
     note = {"process": 1, "host": "a", "since": time.time() - 10 * 86400, "command": "b"}
     with holding(tmp_path):
-        (tmp_path / _runs.FILE).write_text(json.dumps(note))
+        (tmp_path / artefact.FILE).write_text(json.dumps(note))
         assert re.search(r" since \d{4}-\d\d-\d\d \d\d:\d\d \(b\)", refusal(tmp_path))
 
 
@@ -114,32 +114,32 @@ def test_a_thread_may_lock_again_and_another_may_not(tmp_path: Path) -> None:
         except InvalidInput as error:
             refused.append(str(error))
 
-    with _runs.lock_folder(tmp_path, "metapac test"):
+    with artefact.lock_folder(tmp_path, "metapac test"):
         lock(tmp_path)
         thread = threading.Thread(target=try_it)
         thread.start()
         thread.join()
-        assert (tmp_path / _runs.FILE).exists()
+        assert (tmp_path / artefact.FILE).exists()
     assert f"in use by process {os.getpid()} " in refused[0]
-    assert not (tmp_path / _runs.FILE).exists()
+    assert not (tmp_path / artefact.FILE).exists()
 
 
 def test_planted_links_are_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("all of it")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / _runs.FILE).symlink_to(precious)
-    with pytest.raises(OSError, match=_runs.FILE):
+    (tmp_path / "run" / artefact.FILE).symlink_to(precious)
+    with pytest.raises(OSError, match=artefact.FILE):
         lock(tmp_path / "run")
     assert precious.read_text() == "all of it"
 
 
 def test_leftovers_of_killed_runs_are_cleared(tmp_path: Path) -> None:
-    left = [_files.temporary_name(tmp_path / name) for name in ("a.json", "draws/1.csv")]
+    left = [artefact.temporary_name(tmp_path / name) for name in ("a.json", "draws/1.csv")]
     for folder in left:
         folder.mkdir(parents=True)
     (tmp_path / ".thesis.partial").mkdir()
-    with _files.new_folder(tmp_path / "living") as living:
+    with artefact.new_folder(tmp_path / "living") as living:
         lock(tmp_path)
         assert living.exists()
     assert not any(folder.exists() for folder in left)
@@ -148,5 +148,5 @@ def test_leftovers_of_killed_runs_are_cleared(tmp_path: Path) -> None:
 
 def test_without_locks_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with holding(tmp_path):
-        monkeypatch.setattr(_locks, "AVAILABLE", False)
+        monkeypatch.setattr(artefact, "AVAILABLE", False)
         lock(tmp_path)

@@ -11,11 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import BadArtefact, Context, Guarantee, InvalidInput, MetaPS, Monitor, evaluate, load
-from metapac._ids import fold_name, fold_names
+from metapac import (
+    BadArtefact,
+    Context,
+    Guarantee,
+    InvalidInput,
+    MetaPS,
+    Monitor,
+    Site,
+    combine_sites,
+    evaluate,
+    load,
+)
+from metapac.copies import Contents, judge_copies
 from metapac.evidence import collect_evidence
-from metapac.meaning.duplicates import Contents, judge_copies
-from metapac.sites import Site, combine_sites
+from metapac.inputs import fold_name, fold_names
 from metapac.tables import calibrate_table, evaluate_table
 from tests.helpers.commands import metapac
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac import Guarantee, allowed_errors
-from metapac.exceptions import InvalidInput
+from metapac import Guarantee, InvalidInput, allowed_errors
 from metapac.sample_size import min_sample_size, min_task_size, min_tasks, min_tasks_over_levels
 
 SPLITS: list[str | float] = ["joint", "tight", "even", 0.2]

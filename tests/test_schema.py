@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metapac
-from metapac import PS, Guarantee, MetaCP, MetaPS, _schema
-from metapac.sites import Site
+from metapac import PS, Guarantee, MetaPS, Site, artefact
+from metapac.fewshot import MetaCP
 
 FOLDER = Path(str(resources.files("metapac").joinpath("schemas")))
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -71,7 +71,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[s
 def test_a_schema_is_valid_and_uses_only_what_the_validator_knows(name: str) -> None:
     schema = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    known = {*_schema._RULES, *_schema._SILENT, "$defs", "$ref"}
+    known = {*artefact._RULES, *artefact._SILENT, "$defs", "$ref"}
     todo, unknown = [schema], set()
     while todo:
         node = todo.pop()
@@ -104,7 +104,7 @@ def test_files_satisfy_their_schema(documents: dict[str, list[dict[str, Any]]]) 
         schema = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
         for document in examples:
             jsonschema.validate(document, schema)
-            _schema.check(document, _schema.load_schema(name))
+            artefact.check(document, artefact.load_schema(name))
 
 
 ODD: list[Any] = [
@@ -161,7 +161,7 @@ def test_the_validator_agrees_with_jsonschema(
     changed = mutate(draw.draw(st.sampled_from(documents[name])), draw)
     if draw.draw(st.booleans()):
         changed = mutate(changed, draw)
-    valid = _schema._is_valid(changed, _schema.load_schema(name))
+    valid = artefact._is_valid(changed, artefact.load_schema(name))
     assert valid == VALIDATORS[name].is_valid(changed)
 
 
@@ -208,8 +208,8 @@ ROW: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "number
     ],
 )
 def test_faults_are_said_in_words(value: Any, node: dict[str, Any], message: str) -> None:
-    with pytest.raises(_schema.Fault) as caught:
-        _schema.check(value, _schema.parse(node))
+    with pytest.raises(artefact.Fault) as caught:
+        artefact.check(value, artefact.parse(node))
     assert message in str(caught.value)
     assert not jsonschema.Draft202012Validator(node).is_valid(value)
 
@@ -229,9 +229,9 @@ def test_faults_are_said_in_words(value: Any, node: dict[str, Any], message: str
 )
 def test_lists_are_checked_item_by_item(values: list[Any], node: dict[str, Any]) -> None:
     schema = {"items": node}
-    whole, item = _schema.parse(schema), _schema.parse(node)
-    valid = _schema._is_valid(values, whole)
-    assert valid == all(_schema._is_valid(value, item) for value in values)
+    whole, item = artefact.parse(schema), artefact.parse(node)
+    valid = artefact._is_valid(values, whole)
+    assert valid == all(artefact._is_valid(value, item) for value in values)
     assert valid == jsonschema.Draft202012Validator(schema).is_valid(values)
 
 
@@ -240,7 +240,7 @@ def test_lists_are_checked_item_by_item(values: list[Any], node: dict[str, Any])
     [(r"^[a-z]+$", "ab", "ab\n"), (r"^\w+$", "a_1", "\u00e9"), (r"^a", "ab", "ba")],
 )
 def test_patterns_are_those_of_ecmascript(pattern: str, good: str, bad: str) -> None:
-    node = _schema.parse({"type": "string", "pattern": pattern})
-    _schema.check(good, node)
-    with pytest.raises(_schema.Fault, match="must be a string"):
-        _schema.check(bad, node)
+    node = artefact.parse({"type": "string", "pattern": pattern})
+    artefact.check(good, node)
+    with pytest.raises(artefact.Fault, match="must be a string"):
+        artefact.check(bad, node)

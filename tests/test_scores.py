@@ -15,8 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac import PS, MetaPS, _scores
-from metapac.exceptions import InvalidInput
+from metapac import PS, InvalidInput, MetaPS, inputs
 from metapac.grouping import group
 
 NAMES = ["ohio", "iowa", "ohio", "utah", "iowa", "ohio"]
@@ -104,44 +103,44 @@ def test_bad_input_is_named(scores: Any, tasks: Any, message: str) -> None:
 def test_numbers_that_must_be_finite(value: float) -> None:
     array = np.array([1.0, value])
     with pytest.raises(InvalidInput, match="x must be finite, got .* at position 1"):
-        _scores.check_finite("x", array)
+        inputs.check_finite("x", array)
     with pytest.raises(InvalidInput, match="x must be finite and positive, got .* at position 1"):
-        _scores.check_finite("x", array, positive=True)
+        inputs.check_finite("x", array, positive=True)
 
 
 def test_numbers_that_must_be_positive() -> None:
-    _scores.check_finite("x", np.array([1.0, 0.0]))
+    inputs.check_finite("x", np.array([1.0, 0.0]))
     with pytest.raises(
         InvalidInput, match=r"x must be finite and positive, got 0\.0 at position 1"
     ):
-        _scores.check_finite("x", np.array([1.0, 0.0]), positive=True)
+        inputs.check_finite("x", np.array([1.0, 0.0]), positive=True)
 
 
 def test_one_finite_number() -> None:
-    assert _scores.as_finite_number("x", np.float32(0.5)) == 0.5
+    assert inputs.as_finite_number("x", np.float32(0.5)) == 0.5
     for bad in (math.inf, math.nan, [0.5]):
         with pytest.raises(InvalidInput, match="x must be one finite number, got"):
-            _scores.as_finite_number("x", bad)
+            inputs.as_finite_number("x", bad)
 
 
 def test_thresholds_become_a_matrix() -> None:
-    assert _scores.as_threshold_matrix(np.zeros(3), levels=1).shape == (3, 1)
-    assert _scores.as_threshold_matrix(np.zeros((3, 2)), levels=2).shape == (3, 2)
+    assert inputs.as_threshold_matrix(np.zeros(3), levels=1).shape == (3, 1)
+    assert inputs.as_threshold_matrix(np.zeros((3, 2)), levels=2).shape == (3, 2)
     with pytest.raises(InvalidInput, match=r"must hold 2 values for each task, got shape \(3,\)"):
-        _scores.as_threshold_matrix(np.zeros(3), levels=2)
+        inputs.as_threshold_matrix(np.zeros(3), levels=2)
     with pytest.raises(InvalidInput, match="1 NaN out of 4 values .first in task number 1."):
-        _scores.as_threshold_matrix(np.array([[0, 1], [0, math.nan]]), levels=2)
+        inputs.as_threshold_matrix(np.array([[0, 1], [0, math.nan]]), levels=2)
 
 
 def test_each_number_keeps_its_precision() -> None:
     mixed = [np.float16(1), 1.0, np.zeros(2, dtype=np.float32)]
-    assert _scores.get_precisions(mixed) == [np.float16, np.float64, np.float32]
-    assert _scores.get_precisions(np.zeros(3, dtype=np.float32)) == [np.float32]
+    assert inputs.get_precisions(mixed) == [np.float16, np.float64, np.float32]
+    assert inputs.get_precisions(np.zeros(3, dtype=np.float32)) == [np.float32]
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_the_largest_bfloat16_not_above_a_value(value: float) -> None:
-    floor = float(_scores.floor_to_bfloat16(value))
+    floor = float(inputs.floor_to_bfloat16(value))
     assert floor <= value
     assert torch.tensor(floor).to(torch.bfloat16).float().item() == floor or math.isinf(floor)
     rounded = torch.tensor(value).to(torch.bfloat16).float().item()
@@ -196,10 +195,10 @@ def test_a_score_deployed_in_bfloat16_is_kept(score: float, wide: bool) -> None:
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
 def test_precisions_of_scores(name: str) -> None:
-    assert _scores.as_precision(name) == _scores.as_precision(np.dtype(name)) == np.dtype(name)
+    assert inputs.as_precision(name) == inputs.as_precision(np.dtype(name)) == np.dtype(name)
 
 
 @pytest.mark.parametrize("name", ["int8", "bool", "S1", "O", "longdouble", "", 8, None, np.float64])
 def test_other_types_are_no_precision(name: object) -> None:
     with pytest.raises(InvalidInput, match="precision must be float16, float32 or float64, got"):
-        _scores.as_precision(name)
+        inputs.as_precision(name)

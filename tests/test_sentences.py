@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import Guarantee, sentences
+from metapac import Guarantee
+from metapac import guarantee as sentences
 
 PAPER: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 1e-5}
 SAMPLED = "that calibration and new examples are sampled in the same way"

@@ -37,7 +37,7 @@ def test_the_core_loads_little_more_than_scipy_special(empty: set[str]) -> None:
     own = {name for name in core if name.split(".")[0] == "metapac"}
     assert "scipy.stats" not in core
     assert len(core - scipy - own) < 10
-    assert not {f"metapac.{name}" for name in ("cli", "datasets", "learners", "tables")} & own
+    assert not {f"metapac.{name}" for name in ("cli", "fewshot", "tables")} & own
 
 
 RUN = f"""
@@ -59,5 +59,5 @@ def test_the_version_is_printed_before_anything_is_loaded(empty: set[str]) -> No
 
 def test_the_help_loads_neither_numpy_nor_any_command(empty: set[str]) -> None:
     modules = loaded_modules(RUN, "--help") - empty
-    assert not {"numpy", "scipy", "metapac.exceptions", "metapac.cli.plan"} & modules
+    assert not {"numpy", "scipy", "metapac.errors", "metapac.cli.plan"} & modules
     assert len(modules) < 350

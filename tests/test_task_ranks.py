@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee, MetaPS, allowed_errors
+from metapac.evidence import ranks_by_class, ranks_within
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level
-from metapac.task_ranks import ranks_by_class, ranks_within
 from tests.helpers import oracles
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac._visible import visible, without_invisible
+from metapac._text import visible, without_invisible
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import MetaPS
-from metapac._warnings import warn
-from metapac.sites import combine_sites
+from metapac import MetaPS, combine_sites
+from metapac._common import warn
 from metapac.tables import calibrate_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.5, "delta": 0.5}

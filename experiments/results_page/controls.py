@@ -22,10 +22,8 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import JOINT, SPLITS
 from experiments.results_page.stored import Evaluation, Result
-from metapac.evaluation import MethodSummary
-from metapac.evaluation.intervals import CONFIDENCE
-from metapac.evaluation.methods import SECOND_DELTA
-from metapac.evaluation.summary import WITHIN
+from metapac.fewshot.study.methods import SECOND_DELTA
+from metapac.fewshot.study.summary import CONFIDENCE, WITHIN, MethodSummary
 
 NO_SHIFT, SEEN = "no-shift", "seen"
 PS, PS_TEST, META_CP = "PS", "PS-Test", "Meta-CP"

@@ -12,10 +12,11 @@ from experiments.results_page import opening, splits
 from experiments.results_page.sections import pictures_of
 from experiments.results_page.splits import SPLITS, has_small_tasks, sizes_of_tasks
 from experiments.results_page.stored import Result
-from metapac.evaluation import MethodSummary, Rows
+from metapac.fewshot.reproduce import figures
+from metapac.fewshot.reproduce.figures import COLOURS
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import MethodSummary
 from metapac.plots import INK, LIMIT, create_figure, save
-from metapac.reproduce import figures
-from metapac.reproduce.figures import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from experiments.results_page.markdown import (
     with_interval,
 )
 from experiments.results_page.stored import Result
-from metapac.evaluation.intervals import CONFIDENCE, MIN_SEEDS, mean_interval
+from metapac.fewshot.study.summary import CONFIDENCE, MIN_SEEDS, mean_interval
 
 BEST = "Meta-PS joint"  # the split shown for each seed: the library's default
 

@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from experiments.results_page.stored import Evaluation, Result
-from metapac.evaluation import MethodSummary
-from metapac.evaluation.intervals import Interval
-from metapac.evaluation.summary import TOO_FEW, WITHIN
-from metapac.guarantee import Guarantee
-from metapac.verdict.wording import UNDECIDED, VIOLATED
+from metapac import Guarantee
+from metapac.fewshot.study.summary import TOO_FEW, WITHIN, Interval, MethodSummary
+from metapac.verdict import UNDECIDED, VIOLATED
 
 NONE = "\N{EN DASH}"
 SHORT, SPACE = "†", "\N{NO-BREAK SPACE}"

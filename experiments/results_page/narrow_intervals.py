@@ -8,8 +8,8 @@ import numpy as np
 
 from experiments.results_page.markdown import MARKS, enumerate_names, name_titles, percent
 from experiments.results_page.stored import Result
-from metapac.evaluation import MethodSummary
-from metapac.verdict.wording import UNDECIDED
+from metapac.fewshot.study.summary import MethodSummary
+from metapac.verdict import UNDECIDED
 
 
 def name_over_draws(results: Sequence[Result]) -> str:

@@ -14,9 +14,9 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result
-from metapac.evaluation.neighbours import PROMISES
-from metapac.evaluation.summary import WITHIN
-from metapac.verdict.wording import UNDECIDED, VIOLATED
+from metapac.fewshot.study.methods import PROMISES
+from metapac.fewshot.study.summary import WITHIN
+from metapac.verdict import UNDECIDED, VIOLATED
 
 NOBODY = "none of them"
 

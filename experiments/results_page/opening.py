@@ -30,11 +30,9 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import EVEN, JOINT, SPLITS, TIGHT, state_zero
 from experiments.results_page.stored import Result
-from metapac.evaluation.intervals import CONFIDENCE, MIN_SEEDS
-from metapac.evaluation.neighbours import PROMISES
-from metapac.evaluation.noise import LEVEL
-from metapac.evaluation.summary import TOO_FEW, WITHIN
-from metapac.verdict.wording import UNDECIDED, VIOLATED
+from metapac.fewshot.study.methods import PROMISES
+from metapac.fewshot.study.summary import CONFIDENCE, LEVEL, MIN_SEEDS, TOO_FEW, WITHIN
+from metapac.verdict import UNDECIDED, VIOLATED
 
 FIGURE = "overview.png"
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from experiments.results_page.markdown import enumerate_names, percent
 from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result
-from metapac.evaluation import Rows
-from metapac.evaluation.intervals import CONFIDENCE
-from metapac.evaluation.summary import WITHIN
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import CONFIDENCE, WITHIN
 
 
 def find(results: Sequence[Result]) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from experiments.results_page.markdown import NONE, enumerate_names, join, link, table
 from experiments.results_page.splits import EVEN
 from experiments.results_page.stored import Result
-from metapac.evaluation import Rows
-from metapac.reproduce.methods import GRID_NAME, STEP
+from metapac.fewshot.reproduce.experiments import GRID_NAME, STEP
+from metapac.fewshot.study.rows import Rows
 
 
 class Agreement(NamedTuple):

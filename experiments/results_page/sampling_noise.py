@@ -21,9 +21,17 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import SPLITS
 from experiments.results_page.stored import Result
-from metapac.evaluation import Rows
-from metapac.evaluation.intervals import CONFIDENCE, Interval, quantile_interval, share_interval
-from metapac.evaluation.noise import LEVEL, error_quantile, explained_by_noise, flag_tasks
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import (
+    CONFIDENCE,
+    LEVEL,
+    Interval,
+    error_quantile,
+    explained_by_noise,
+    flag_tasks,
+    quantile_interval,
+    share_interval,
+)
 
 BASELINES = ("PS", "Meta-CP")
 

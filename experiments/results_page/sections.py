@@ -22,10 +22,7 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import SPLITS, state_zero
 from experiments.results_page.stored import Result
-from metapac.evaluation import MethodSummary
-from metapac.evaluation.intervals import CONFIDENCE
-from metapac.evaluation.neighbours import PROMISES
-from metapac.reproduce.claims import (
+from metapac.fewshot.reproduce.claims import (
     AGREES,
     DISAGREES,
     EXPECTED_INVALID,
@@ -35,8 +32,10 @@ from metapac.reproduce.claims import (
     Claim,
     judge_claims,
 )
-from metapac.reproduce.methods import GRID_NAME
-from metapac.verdict.wording import UNDECIDED, VIOLATED
+from metapac.fewshot.reproduce.experiments import GRID_NAME
+from metapac.fewshot.study.methods import PROMISES
+from metapac.fewshot.study.summary import CONFIDENCE, MethodSummary
+from metapac.verdict import UNDECIDED, VIOLATED
 
 OPEN = (UNDECIDED, VIOLATED)
 CLAIMED = (PAPER_SPLIT, *EXPECTED_INVALID, PS_TEST)

@@ -19,7 +19,7 @@ from experiments.results_page.markdown import (
     within,
 )
 from experiments.results_page.stored import Evaluation, Result
-from metapac.planning import plan
+from metapac import plan
 
 EVEN, TIGHT, JOINT = SPLITS = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 NAMES = tuple(method.split()[-1] for method in SPLITS)

@@ -13,24 +13,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from metapac.evaluation import (
+from metapac import Guarantee
+from metapac.fewshot import summarise
+from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, list_controls
+from metapac.fewshot.reproduce.seed import control_folder, read_learner
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.run import TABLE, find_seeds, read_guarantee, read_settings, seed_folder
+from metapac.fewshot.study.summary import (
+    MIN_SEEDS,
+    TOO_FEW,
+    WITHIN,
     MethodSummary,
-    Rows,
     SizeComparison,
     compare_sizes,
-    read_guarantee,
-    read_settings,
-    summarise,
 )
-from metapac.evaluation.intervals import MIN_SEEDS
-from metapac.evaluation.seeds import find_seeds, seed_folder
-from metapac.evaluation.store import TABLE
-from metapac.evaluation.summary import TOO_FEW, WITHIN
-from metapac.guarantee import Guarantee
-from metapac.reproduce.controls import list_controls
-from metapac.reproduce.experiments import EXPERIMENTS, Experiment
-from metapac.reproduce.seed import control_folder, read_learner
-from metapac.verdict.wording import VIOLATED
+from metapac.verdict import VIOLATED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -243,7 +240,7 @@ def read_evaluation(folders: Sequence[Path]) -> Evaluation:
 def read_methods(path: Path) -> dict[Key, Rows]:
     """Return the rows of each method and delta, in order of first appearance.
 
-    Arrow reads a table in a tenth of the time that `metapac.evaluation.read_rows` takes.
+    Arrow reads a table in a tenth of the time that `metapac.fewshot.study.run.read_rows` takes.
     """
     types = dict.fromkeys(("delta", "threshold", "error", "size"), pa.float64())
     types |= dict.fromkeys(("draw", "task", "feasible", "examples", "labels"), pa.int64())

@@ -10,100 +10,79 @@ from importlib import import_module
 from metapac._version import __version__
 
 TYPE_CHECKING = False  # importing typing would take longer than everything else here
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the same names as below, for type checkers
     from typing import Any
 
-    from metapac.abstention import answers
-    from metapac.assessment import evaluate
-    from metapac.binomial import allowed_errors, clopper_pearson_upper, threshold
-    from metapac.calibration import PS, MetaPS
-    from metapac.context import Context
-    from metapac.exceptions import (
-        BadArtefact,
-        InfeasibleGuarantee,
-        InvalidInput,
-        MetapacError,
-        MissingExtra,
-        NotCalibrated,
-    )
-    from metapac.guarantee import Guarantee
-    from metapac.loading import load
-    from metapac.meta_cp.estimator import MetaCP
-    from metapac.monitoring import Monitor
-    from metapac.planning import plan
-    from metapac.set_summary import summarise_sets
-    from metapac.sets import empty_sets, interval, label_lists, residual_scores, set_sizes
-    from metapac.verdict import judge
-
-__all__ = [
-    "PS",
-    "BadArtefact",
-    "Context",
-    "Guarantee",
-    "InfeasibleGuarantee",
-    "InvalidInput",
-    "MetaCP",
-    "MetaPS",
-    "MetapacError",
-    "MissingExtra",
-    "Monitor",
-    "NotCalibrated",
-    "__version__",
-    "allowed_errors",
-    "answers",
-    "clopper_pearson_upper",
-    "empty_sets",
-    "evaluate",
-    "interval",
-    "judge",
-    "label_lists",
-    "load",
-    "plan",
-    "residual_scores",
-    "set_sizes",
-    "summarise_sets",
-    "threshold",
-]
+    from metapac.binomial import allowed_errors as allowed_errors
+    from metapac.binomial import clopper_pearson_upper as clopper_pearson_upper
+    from metapac.binomial import threshold as threshold
+    from metapac.context import Context as Context
+    from metapac.drift import compare_scores as compare_scores
+    from metapac.errors import BadArtefact as BadArtefact
+    from metapac.errors import EngineError as EngineError
+    from metapac.errors import InfeasibleGuarantee as InfeasibleGuarantee
+    from metapac.errors import InvalidInput as InvalidInput
+    from metapac.errors import MetapacError as MetapacError
+    from metapac.errors import MissingExtra as MissingExtra
+    from metapac.errors import NotCalibrated as NotCalibrated
+    from metapac.evaluation import Evaluation as Evaluation
+    from metapac.evaluation import evaluate as evaluate
+    from metapac.exploration import Exploration as Exploration
+    from metapac.exploration import read_pilot as read_pilot
+    from metapac.federated import Site as Site
+    from metapac.federated import bound_threshold as bound_threshold
+    from metapac.federated import combine_sites as combine_sites
+    from metapac.federated import count_liars as count_liars
+    from metapac.federated import failure_probability as failure_probability
+    from metapac.federated import read_site as read_site
+    from metapac.findings import CheckWarning as CheckWarning
+    from metapac.guarantee import Guarantee as Guarantee
+    from metapac.heart_sites import load_heart_sites as load_heart_sites
+    from metapac.monitoring import Monitor as Monitor
+    from metapac.monitoring import open_monitor as open_monitor
+    from metapac.planning import Plan as Plan
+    from metapac.planning import plan as plan
+    from metapac.predictors import PS as PS
+    from metapac.predictors import MetaPS as MetaPS
+    from metapac.predictors import load as load
+    from metapac.provenance import read_provenance as read_provenance
+    from metapac.provenance import write_scores as write_scores
+    from metapac.score_functions import ScoreFunction as ScoreFunction
+    from metapac.sets import answers as answers
+    from metapac.sets import empty_sets as empty_sets
+    from metapac.sets import interval as interval
+    from metapac.sets import label_lists as label_lists
+    from metapac.sets import residual_scores as residual_scores
+    from metapac.sets import set_sizes as set_sizes
+    from metapac.sets import summarise_sets as summarise_sets
+    from metapac.verdict import Verdict as Verdict
+    from metapac.verdict import judge as judge
 
 _NAMES = {
-    "abstention": ["answers"],
-    "assessment": ["evaluate"],
-    "binomial": ["allowed_errors", "clopper_pearson_upper", "threshold"],
-    "calibration": ["PS", "MetaPS"],
-    "context": ["Context"],
-    "exceptions": [
-        "BadArtefact",
-        "InfeasibleGuarantee",
-        "InvalidInput",
-        "MetapacError",
-        "MissingExtra",
-        "NotCalibrated",
-    ],
-    "guarantee": ["Guarantee"],
-    "loading": ["load"],
-    "meta_cp.estimator": ["MetaCP"],
-    "monitoring": ["Monitor"],
-    "planning": ["plan"],
-    "set_summary": ["summarise_sets"],
-    "sets": ["empty_sets", "interval", "label_lists", "residual_scores", "set_sizes"],
-    "verdict": ["judge"],
+    "binomial": "allowed_errors clopper_pearson_upper threshold",
+    "context": "Context",
+    "drift": "compare_scores",
+    "errors": (
+        "BadArtefact EngineError InfeasibleGuarantee InvalidInput MetapacError MissingExtra "
+        "NotCalibrated"
+    ),
+    "evaluation": "Evaluation evaluate",
+    "exploration": "Exploration read_pilot",
+    "federated": "Site bound_threshold combine_sites count_liars failure_probability read_site",
+    "findings": "CheckWarning",
+    "guarantee": "Guarantee",
+    "heart_sites": "load_heart_sites",
+    "monitoring": "Monitor open_monitor",
+    "planning": "Plan plan",
+    "predictors": "PS MetaPS load",
+    "provenance": "read_provenance write_scores",
+    "score_functions": "ScoreFunction",
+    "sets": "answers empty_sets interval label_lists residual_scores set_sizes summarise_sets",
+    "verdict": "Verdict judge",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-_SUBMODULES = {
-    "estimators",
-    "evaluation",
-    "learners",
-    "lm_eval",
-    "meta_cp",
-    "ranks",
-    "report",
-    "scoring",
-    "sites",
-    "tasks",
-    *_NAMES,
-}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_SUBMODULES = {"fewshot", "plots", "ranks", "report", "sklearn", "tables", *_NAMES}
+__all__ = ["__version__", *sorted(_MODULES)]
 
 
 def __getattr__(name: str) -> Any:

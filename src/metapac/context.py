@@ -1,4 +1,4 @@
-"""What a guarantee is about: the model, tasks that must not be calibrated on, the user's words."""
+"""What a guarantee is about: model, tasks, labels and data, in the user's words."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metapac import _ids
-from metapac._checks import brief, listed
-from metapac._ids import match_names
-from metapac._visible import name_score
-from metapac._warnings import warn
-from metapac.exceptions import InvalidInput, Parameter
-from metapac.meaning.findings import report
-from metapac.meaning.judges import judge_near_names
+from metapac._common import brief, listed, warn
+from metapac._text import name_score
+from metapac.data_checks import judge_near_names
+from metapac.errors import InvalidInput, Parameter
+from metapac.findings import report
+from metapac.inputs import as_plain_label, match_names
 
 if TYPE_CHECKING:
-    from metapac.scoring.functions import ScoreFunction
+    from metapac.score_functions import ScoreFunction
 
 # Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
 _APART = {
@@ -200,27 +198,7 @@ class Context:
 def as_context(
     context: Context | None, tasks: Iterable[Any] = (), allow: Iterable[str] = ()
 ) -> Context:
-    """Return a context that fits the calibration tasks.
-
-    Parameters
-    ----------
-    context : Context or None
-        What was passed; None for the default.
-    tasks : iterable, default ()
-        Names of the calibration tasks.
-    allow : iterable of str, default ()
-        Checks to skip.
-
-    Returns
-    -------
-    Context
-        The context.
-
-    Raises
-    ------
-    InvalidInput
-        If it is not a context, or forbids one of the tasks.
-    """
+    """Return a context that fits the calibration tasks."""
     if context is None:
         return Context()
     if not isinstance(context, Context):
@@ -235,7 +213,7 @@ def _as_score_name(score: Any) -> Any:
     """Return the name of a score function; anything else as it is."""
     if score is None or isinstance(score, str):
         return score
-    from metapac.scoring.functions import ScoreFunction  # loaded only if one is used
+    from metapac.score_functions import ScoreFunction
 
     return str(score) if isinstance(score, ScoreFunction) else score
 
@@ -256,7 +234,7 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
             "{} must be a list of task names, got {}.", Parameter(name), brief(tasks)
         )
     values = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
-    plain = [_ids.as_plain_label(task) for task in values]
+    plain = [as_plain_label(task) for task in values]
     for task in plain:
         if type(task) not in (str, int):
             raise InvalidInput("{} must hold strings or integers, got {!r}.", Parameter(name), task)

@@ -1,7 +1,8 @@
-"""Scores grouped by task, and order statistics of each group, in linear time."""
+"""Order statistics of scores by task."""
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,8 +11,38 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _checks, _ids, _scores
-from metapac._types import Array, Floats
+from metapac import inputs
+from metapac._common import Array, Floats, check_same_index, check_same_length
+from metapac.inputs import (
+    as_calibration_scores,
+    as_class_codes,
+    as_task_ids,
+    as_task_names,
+    check_one_dimensional,
+    check_one_type,
+    unhashable_task,
+)
+
+_PROBES = 4096
+
+
+def kth_smallest(values: Floats, rank: int) -> float:
+    """Return ``np.partition(values, rank)[rank]``, from few of the values.
+
+    A regular sample says between which two values the answer lies, in most cases: its ranks are
+    off by four standard deviations of a random sample at most. Where that is wrong, or nearly all
+    values are equal, all of them are partitioned. (Floyd and Rivest 1975.)
+    """
+    probes = np.sort(values[:: max(1, len(values) // _PROBES)])
+    expected, margin = rank / len(values) * len(probes), 2 * math.sqrt(len(probes))
+    low = probes[max(0, math.floor(expected - margin))]
+    high = probes[min(len(probes) - 1, math.ceil(expected + margin))]
+    between = values[(values >= low) & (values <= high)]
+    below = int(np.count_nonzero(values < low))
+    if not below <= rank < below + len(between):
+        between, below = values, 0
+    return float(np.partition(between, rank - below)[rank - below])
+
 
 # Ids are converted to Python objects this many at a time, so that a dict can number them without
 # a second copy of the whole column in memory.
@@ -23,17 +54,7 @@ _ENOUGH = 5_000
 
 
 class Grouped(NamedTuple):
-    """Scores sorted by group, with groups in the order in which they first appear.
-
-    Attributes
-    ----------
-    names : ndarray, shape (groups,)
-        Task of each group; with classes, a tuple of task and class.
-    sizes : ndarray, shape (groups,)
-        Number of scores in each group.
-    scores : ndarray, shape (n,)
-        Scores of the first group, of the second group, and so on.
-    """
+    """Scores sorted by group, with groups in the order in which they first appear."""
 
     names: NDArray[Any]
     sizes: NDArray[np.int64]
@@ -49,24 +70,11 @@ class Grouped(NamedTuple):
                 return "in task {!r}, class {!r}".format(*name)
             return f"in task {name!r}"
 
-        _scores.check_no_nan("scores", self.scores, where)
+        inputs.check_no_nan("scores", self.scores, where)
 
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
-    """Check scores and task ids, and sort the scores by task.
-
-    Parameters
-    ----------
-    scores : array_like, shape (n,)
-        Scores of the true labels.
-    tasks : array_like, shape (n,)
-        Task of each example.
-
-    Returns
-    -------
-    Grouped
-        One group for each task.
-    """
+    """Check scores and task ids, and sort the scores by task."""
     array, ids = _check_pairs(scores, tasks)
     starts = _run_starts(ids)
     if starts is None:
@@ -81,21 +89,7 @@ def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
 
 
 class GroupedByClass(NamedTuple):
-    """Scores sorted by task and class, with a group for each pair that occurs.
-
-    Attributes
-    ----------
-    names : ndarray, shape (tasks,)
-        The tasks.
-    classes : tuple
-        The classes, sorted.
-    task : ndarray, shape (groups,)
-        Index of the task of each group.
-    label : ndarray, shape (groups,)
-        Index of the class of each group.
-    groups : Grouped
-        The scores.
-    """
+    """Scores sorted by task and class, with a group for each pair that occurs."""
 
     names: NDArray[Any]
     classes: tuple[Any, ...]
@@ -107,26 +101,11 @@ class GroupedByClass(NamedTuple):
 def group_by_class(
     scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: ArrayLike
 ) -> GroupedByClass:
-    """Check scores, task ids and labels, and sort the scores by task and class.
-
-    Parameters
-    ----------
-    scores : array_like, shape (n,)
-        Scores of the true labels.
-    tasks : array_like, shape (n,)
-        Task of each example.
-    labels : array_like, shape (n,)
-        True label of each example.
-
-    Returns
-    -------
-    GroupedByClass
-        One group for each pair of task and class that occurs.
-    """
+    """Check scores, task ids and labels, and sort the scores by task and class."""
     array, ids = _check_pairs(scores, tasks)
-    _checks.check_same_index("scores", scores, "labels", labels)
-    classes, label = _ids.as_class_codes(labels)
-    _checks.check_same_length("scores", array, "labels", label)
+    check_same_index("scores", scores, "labels", labels)
+    classes, label = as_class_codes(labels)
+    check_same_length("scores", array, "labels", label)
     names, task = _number(ids)
     keys, codes = np.unique(task.astype(np.int64) * len(classes) + label, return_inverse=True)
     task, label = np.divmod(keys, len(classes))
@@ -137,11 +116,11 @@ def group_by_class(
 
 
 def _check_pairs(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> tuple[Floats, Array]:
-    _checks.check_same_index("scores", scores, "tasks", tasks)
-    array = _scores.as_calibration_scores("scores", scores)
-    _scores.check_one_dimensional("scores", array)
-    ids = _ids.as_task_ids(tasks)
-    _checks.check_same_length("scores", array, "tasks", ids)
+    check_same_index("scores", scores, "tasks", tasks)
+    array = as_calibration_scores("scores", scores)
+    check_one_dimensional("scores", array)
+    ids = as_task_ids(tasks)
+    check_same_length("scores", array, "tasks", ids)
     return array, ids
 
 
@@ -180,38 +159,16 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
                 map(number.__getitem__, chunk), np.int32, len(chunk)
             )
     except TypeError as error:
-        raise _ids.unhashable_task(error) from error
+        raise unhashable_task(error) from error
     if ids.dtype == object and isinstance(ids[0], numbers.Number):
-        _ids.check_one_type(set(map(type, ids.tolist())))  # 1, 1.0 and True are one key
-    return _ids.as_task_names(list(number)), codes
+        check_one_type(set(map(type, ids.tolist())))  # 1, 1.0 and True are one key
+    return as_task_names(list(number)), codes
 
 
 def task_thresholds(
     grouped: Grouped, ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], bool]:
-    """Return the scores of given ranks in each group, its lowest and its highest score.
-
-    Parameters
-    ----------
-    grouped : Grouped
-        The scores.
-    ranks : ndarray of int, shape (groups, levels)
-        Ranks from 0 in ascending order; -1 gives ``-inf``.
-
-    Returns
-    -------
-    thresholds : ndarray, shape (groups, levels)
-        Score of each rank.
-    lowest, highest : ndarray, shape (groups,)
-        Lowest and highest score of each group.
-    may_repeat : bool
-        False if no score occurs twice in a group, among many between the ranks.
-
-    Raises
-    ------
-    InvalidInput
-        If a score is NaN.
-    """
+    """Return the scores of given ranks in each group, its lowest and its highest score."""
     thresholds, lowest, highest = np.empty(ranks.shape), *np.empty((2, len(ranks)))
     starts = np.cumsum(grouped.sizes) - grouped.sizes
     seen, may_repeat = 0, False

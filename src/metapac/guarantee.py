@@ -1,4 +1,4 @@
-"""The guarantee: its parameters, its levels, and its sentence. Proofs are in docs/guarantee.md."""
+"""Guarantees: levels, splits between the two steps, and the sentence that states them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,169 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from metapac import _checks, _ids, sentences
-from metapac.exceptions import InvalidInput, Parameter
+from metapac._common import as_probability, as_whole_number, check_bool, listed
+from metapac.errors import InvalidInput, Parameter
+from metapac.inputs import as_plain_label
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
+
+TRIVIAL = "Every label is kept, so the guarantee holds trivially."
+_TRIVIAL_INTERVAL = "Every interval is infinite, so the guarantee holds trivially."
+_SHOWN = 20  # classes whose miss rates are listed in a sentence
+_SHOWN_THRESHOLDS = 3
+SAMPLED = "that calibration and new examples are sampled in the same way"
+BALANCED = " (all balanced by class, or none)"
+_FIXED = (
+    "that no calibration {} was seen in training, and that the score function and the number of "
+    "{} were fixed before looking at results"
+)
+
+
+Thresholds = float | Mapping[Any, float] | None
+
+
+def describe_guarantee(
+    g: Guarantee,
+    *,
+    tasks: int | None,
+    threshold: Thresholds,
+    columns: Mapping[str, Any] | None = None,
+    cluster: tuple[str, str] | None = None,
+) -> str:
+    """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks."""
+    columns = columns or {}
+    size = ""
+    if g.min_examples:
+        size = f" with at least {g.min_examples} examples{' of that class' * g.per_class}"
+    count = "" if tasks is None else f"{tasks} "
+    draw = f"over the draw of the {count}calibration tasks{size}"
+    unit, units = cluster or ("task", "tasks")
+    if cluster is not None:
+        draw = f"over the draw of the {count}calibration {units} and of one task in each{size}"
+    misses = f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)}"
+    if "prediction" in columns:
+        rate = f"at most {percent(g.miss_rate)} of the time"
+        misses = f"{_intervals(threshold, columns)} miss the true number {rate}"
+    new = "new tasks" if cluster is None else f"new tasks of new {units}"
+    share = f"at least {percent(g.alpha, complement=True)} of {new}{size}"
+    claim = f"{misses} on {share}"
+    is_average = not g.per_class and "prediction" not in columns  # over the classes of a task
+    fixed = f"{SAMPLED}{BALANCED * is_average}, {_FIXED.format(unit, units)}"
+    if g.delta is None:
+        return (
+            f"On average {draw}, {claim}; this is an average over calibrations (delta=None) and "
+            f"gives no confidence for this one; it holds provided that calibration {units} and new "
+            f"{units} are exchangeable, {fixed}."
+        )
+    return (
+        f"With confidence {percent(g.delta, complement=True)} {draw}, {claim}, provided that "
+        f"calibration {units} and new {units} are drawn i.i.d. from one distribution, {fixed}."
+    )
+
+
+def _rate(g: Guarantee) -> str:
+    if not g.per_class:
+        return f"the true label at most {percent(g.miss_rate)} of the time"
+    if isinstance(g.epsilon, float):
+        return f"at most {percent(g.epsilon)} of the examples of that class"
+    shares = _by_class({label: percent(value) for label, value in g.epsilon.items()})
+    return f"at most the following share of the examples of that class ({shares})"
+
+
+def _sets(g: Guarantee, threshold: Thresholds) -> str:
+    if isinstance(threshold, Mapping):
+        more = ", see thresholds_" if len(threshold) > _SHOWN_THRESHOLDS else ""
+        values = _by_class(threshold, shown=_SHOWN_THRESHOLDS)
+        return f"the sets {{label: score >= its threshold}} ({values}{more})"
+    return "the sets {label: score >= its threshold}" if g.per_class else _cut_at(threshold)
+
+
+def _intervals(threshold: Thresholds, columns: Mapping[str, Any]) -> str:
+    if not isinstance(threshold, float) or threshold == -math.inf:
+        return "the intervals"
+    times = " times scale" if "scale" in columns else ""
+    return f"the intervals prediction plus and minus {0.0 - threshold!r}{times}"
+
+
+def _by_class(values: Mapping[Any, Any], *, shown: int = _SHOWN) -> str:
+    return listed([f"{label}: {value}" for label, value in values.items()], shown=shown)
+
+
+def _cut_at(threshold: float | None) -> str:
+    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
+
+
+def describe_example_guarantee(
+    epsilon: float, delta: float, *, examples: int, threshold: float
+) -> str:
+    """Return the guarantee of ``PS``, which covers new examples but no single task."""
+    return (
+        f"With confidence {percent(delta, complement=True)} over the draw of the {examples} "
+        f"calibration examples, {_cut_at(threshold)} miss the true label at most "
+        f"{percent(epsilon)} of the time on new examples, provided that these are drawn i.i.d. "
+        "from the same distribution, that no calibration example was seen in training, and that "
+        "the score function is fixed; this says nothing about any one task within that "
+        "distribution."
+    )
+
+
+def describe_trivial(label: object = None, *, is_interval: bool = False) -> str:
+    """Return the remark on a threshold of ``-inf``."""
+    if label is None:
+        return _TRIVIAL_INTERVAL if is_interval else TRIVIAL
+    return f"Class {label!r} is always kept, so its guarantee holds trivially."
+
+
+def describe_uninformative(
+    threshold: float,
+    at_bottom: int,
+    tasks: int,
+    label: object = None,
+    *,
+    is_interval: bool = False,
+) -> str:
+    """Return the remark on a threshold that equals the lowest calibration score."""
+    what = "every label" if label is None else f"class {label!r}"
+    lowest = f"The threshold {threshold!r} is the lowest calibration score"
+    start = f"{lowest}, so {what} may be kept whatever its score"
+    excess = "more true labels score that low"
+    if is_interval:
+        wide = "intervals are wide enough for every true number in the calibration tasks"
+        start = f"{lowest}, so {wide}"
+        excess = "more true numbers lie that far from their prediction"
+    elif threshold == 0:
+        start = (
+            f"The threshold is 0.0, so, if scores are probabilities, {what} is kept whatever its "
+            "score"
+        )
+    return (
+        f"{start}, and the guarantee says little: in {at_bottom} of {tasks} tasks "
+        f"({at_bottom / tasks:.0%}) {excess} than may be missed."
+    )
+
+
+def percent(fraction: float, *, complement: bool = False) -> str:
+    """Return a fraction in percent, to the last digit."""
+    with localcontext(prec=400):  # enough for every digit of the smallest float
+        exact = Decimal(repr(fraction)) * 100
+        shown = f"{100 - exact if complement else exact:f}"
+    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}%"
+
+
+def format_share(fraction: float) -> str:
+    """Return a measured fraction in percent; only an exact 0 or 1 is shown as 0% or 100%."""
+    if fraction in (0, 1):
+        return f"{fraction:.0%}"
+    for digits in range(1, 6):
+        shown = f"{fraction:.{digits}%}"
+        if 0 < float(shown[:-1]) < 100:
+            return shown
+    return "<0.001%" if fraction < 0.5 else ">99.999%"
+
 
 # Levels within tasks of the joint split, fixed before any data are seen. In small tasks only a few
 # errors can be allowed; each such number should have a level just above its probability.
@@ -79,18 +235,18 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         self._set("epsilon", _checked_epsilon(self.epsilon, per_class=self.per_class))
-        self._set("alpha", _checks.as_probability("alpha", self.alpha))
+        self._set("alpha", as_probability("alpha", self.alpha))
         if self.delta is not None:
-            self._set("delta", _checks.as_probability("delta", self.delta))
+            self._set("delta", as_probability("delta", self.delta))
         self._set("split", _checked_split(self.split))
         if self.delta is not None and self.split == "joint":
             _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
         if any(min(level) == 0 for level in self.levels):
             text = "{} cannot be divided into two steps: a share underflows to 0. Pass a larger {}."
             raise InvalidInput(text, Parameter("alpha", self.alpha), Parameter("alpha"))
-        _checks.check_bool("per_class", self.per_class)
+        check_bool("per_class", self.per_class)
         self._set("per_class", bool(self.per_class))
-        min_examples = _checks.as_whole_number("min_examples", self.min_examples, minimum=0)
+        min_examples = as_whole_number("min_examples", self.min_examples, minimum=0)
         self._set("min_examples", min_examples)
 
     def _set(self, name: str, value: Any) -> None:
@@ -192,7 +348,7 @@ class Guarantee:
         if isinstance(epsilon, Mapping):
             if label not in epsilon:
                 text = "{} has no value for class {!r}, only for {}. Give every class a value."
-                named = _checks.listed([*map(repr, epsilon)])
+                named = listed([*map(repr, epsilon)])
                 raise InvalidInput(text, Parameter("epsilon"), label, named)
             epsilon = epsilon[label]
         share = None if self.delta is None else _divide_delta(self.delta, len(classes), "classes")
@@ -215,7 +371,7 @@ class Guarantee:
         unknown = [label for label in named if label not in classes]
         if unknown:
             text = "{} names class {!r}, but the classes are {}. Name only these."
-            known = _checks.listed([*map(repr, classes)])
+            known = listed([*map(repr, classes)])
             raise InvalidInput(text, Parameter("epsilon"), unknown[0], known)
 
     def __hash__(self) -> int:
@@ -239,7 +395,7 @@ class Guarantee:
         self,
         *,
         tasks: int | None = None,
-        threshold: sentences.Thresholds = None,
+        threshold: Thresholds = None,
         columns: Mapping[str, Any] | None = None,
         cluster: tuple[str, str] | None = None,
     ) -> str:
@@ -261,14 +417,14 @@ class Guarantee:
         str
             The sentence.
         """
-        return sentences.describe_guarantee(
+        return describe_guarantee(
             self, tasks=tasks, threshold=threshold, columns=columns, cluster=cluster
         )
 
 
 def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, float]:
     if not isinstance(epsilon, Mapping):
-        return _checks.as_probability("epsilon", epsilon)
+        return as_probability("epsilon", epsilon)
     if not per_class:
         text = "{} must be one number, got a mapping, {!r}. Pass {} to give each class its own."
         name, remedy = Parameter("epsilon"), Parameter("per_class", True)
@@ -276,9 +432,9 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, floa
     if not epsilon:
         text = "{} must map every class to a number, got an empty mapping."
         raise InvalidInput(text, Parameter("epsilon"))
-    plain = {_ids.as_plain_label(label): rate for label, rate in epsilon.items()}
+    plain = {as_plain_label(label): rate for label, rate in epsilon.items()}
     return {
-        label: _checks.as_probability("epsilon", rate, scope=f" of class {label!r}")
+        label: as_probability("epsilon", rate, scope=f" of class {label!r}")
         for label, rate in plain.items()
     }
 

@@ -1,9 +1,4 @@
-"""Ranks across tasks: which of the N task thresholds to return, at each level.
-
-Ranks are counted from 0: rank k is the (k + 1)-th lowest threshold, so that k thresholds may be too
-low. A rank of -1 marks a level that is unusable with so few tasks. The probability behind
-``joint_ranks`` and its proof are in docs/guarantee.md.
-"""
+"""Ranks across tasks: which of the tasks' thresholds the guarantee takes."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from metapac._types import Counts
+from metapac._common import Counts
 from metapac.binomial import allowed_errors
 
 # Fraction of delta reserved for rounding: the chain below is accurate to 1e-10.
@@ -37,54 +32,19 @@ _MIN_SHARES = dict.fromkeys((0.02, 0.1, 0.25, 0.5), 1 / 4)
 
 
 class Level(NamedTuple):
-    """Parameters of the two steps: the level within each task, and the share across tasks.
-
-    Attributes
-    ----------
-    alpha_within : float
-        Failure probability of the threshold of each task, over the examples of the task.
-    alpha_across : float
-        If the sets miss too often on a fraction alpha of tasks, at least this share of task
-        thresholds is too low: alpha (1 - alpha_within), or less.
-    """
+    """Parameters of the two steps: the level within each task, and the share across tasks."""
 
     alpha_within: float
     alpha_across: float
 
 
 def expectation_rank(tasks: int, share: Fraction) -> int:
-    """Return the rank of a guarantee in expectation: floor(share (tasks + 1)) - 1.
-
-    Parameters
-    ----------
-    tasks : int
-        Number of calibration tasks.
-    share : Fraction
-        Share of task thresholds that may be too low.
-
-    Returns
-    -------
-    int
-        The rank counted from 0, or -1.
-    """
+    """Return the rank of a guarantee in expectation: floor(share (tasks + 1)) - 1."""
     return math.floor(share * (tasks + 1)) - 1
 
 
 def equal_share(delta: float, parts: int) -> float:
-    """Return an equal share of ``delta``, rounded down.
-
-    Parameters
-    ----------
-    delta : float
-        The number to divide.
-    parts : int
-        Number of parts.
-
-    Returns
-    -------
-    float
-        The largest float whose exact product with ``parts`` is at most ``delta``.
-    """
+    """Return an equal share of ``delta``, rounded down."""
     share = delta / parts
     return share if parts * Fraction(share) <= Fraction(delta) else math.nextafter(share, 0.0)
 
@@ -93,22 +53,6 @@ def equal_share(delta: float, parts: int) -> float:
 def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]:
     """Return for each level how many task thresholds may be too low, with all levels in use.
 
-    Parameters
-    ----------
-    tasks : int
-        Number of calibration tasks.
-    levels : tuple of Level
-        The levels, ascending in ``alpha_within``.
-    delta : float
-        Failure probability of all levels together.
-
-    Returns
-    -------
-    tuple of int
-        The rank of each level, counted from 0; -1 if the level is unusable.
-
-    Notes
-    -----
     With c the result and p_1 > ... > p_J the shares of the levels, P(M_1 <= c_1 or ... or
     M_J <= c_J) <= delta, where M_1 is Binomial(tasks, p_1) and M_(j+1), given M_j, is
     Binomial(M_j, p_(j+1) / p_j). No single c_j could be larger.

@@ -1,14 +1,18 @@
-"""Sample sizes: the fewest examples, and the fewest tasks, that certify a rate."""
+"""What a guarantee needs: the least number of tasks and of examples per task."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from metapac import _checks
-from metapac.binomial import certifies
-from metapac.bisection import min_integer
-from metapac.exceptions import InvalidInput, Parameter
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac._common import LARGEST_COUNT, Counts
+from metapac.binomial import certifies, min_integer, min_value, round_up
+from metapac.errors import InvalidInput, Parameter
 from metapac.guarantee import Guarantee
 from metapac.ranks import Level, equal_share
 
@@ -17,29 +21,9 @@ _EXACT = 20_000
 
 
 def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
-    """Return the smallest n such that ``errors`` errors in n examples certify ``epsilon``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Error rate to certify.
-    delta : float
-        Failure probability of the certificate.
-    errors : int, default 0
-        Number of errors observed.
-
-    Returns
-    -------
-    int
-        The sample size.
-
-    Raises
-    ------
-    InvalidInput
-        If it exceeds 10**9.
-    """
+    """Return the smallest n such that ``errors`` errors in n examples certify ``epsilon``."""
     guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
-    if guess > _checks.LARGEST_COUNT:
+    if guess > LARGEST_COUNT:
         raise sample_size_overflow(epsilon, delta)
     high = max(errors + 1, math.ceil(guess))
     while not certifies(errors, high, epsilon, delta):
@@ -49,20 +33,7 @@ def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
 
 
 def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
-    """Return the error for a rate that would need more examples or tasks than can be counted.
-
-    Parameters
-    ----------
-    epsilon : float
-        Error rate to certify.
-    delta : float
-        Failure probability of the certificate.
-
-    Returns
-    -------
-    InvalidInput
-        The error to raise.
-    """
+    """Return the error for a rate that would need more examples or tasks than can be counted."""
     rate = f"a rate of {epsilon:g} at confidence 1 - {delta:g}"
     names = map(Parameter, ("epsilon", "alpha", "delta"))
     text = "{} needs more than 10**9 examples or tasks. Choose a larger {}, {} or {}."
@@ -70,41 +41,13 @@ def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
 
 
 def min_task_size(guarantee: Guarantee, level: Level) -> int:
-    """Return how many examples a task needs to count at a level.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-        The guarantee.
-    level : Level
-        The level.
-
-    Returns
-    -------
-    int
-        The number of examples, at least ``min_examples``.
-    """
+    """Return how many examples a task needs to count at a level."""
     examples = min_sample_size(guarantee.miss_rate, level.alpha_within)
     return max(examples, guarantee.min_examples)
 
 
 def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
-    """Return the smallest number of tasks at which ``small`` of them may be too small for a level.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-        The guarantee.
-    level : int
-        Index of the level.
-    small : int, default 0
-        Number of tasks that are too small to certify ``epsilon`` at that level.
-
-    Returns
-    -------
-    int
-        The number of tasks.
-    """
+    """Return the least number of tasks at which ``small`` of them may be too small for a level."""
     share, delta = guarantee.levels[level].alpha_across, guarantee.delta
 
     def enough(tasks: int) -> bool:
@@ -127,20 +70,6 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
 
     Counts across tasks are slow to compute, so a level is tried only if, given all of delta, it
     would need no more tasks than the best level so far.
-
-    Parameters
-    ----------
-    guarantee : Guarantee
-        The guarantee.
-    small : sequence of int
-        Number of tasks that are too small for each level.
-
-    Returns
-    -------
-    tasks : int
-        The number of tasks.
-    level : int
-        Index of the level.
     """
     if guarantee.delta is None:
         return min_tasks(guarantee, 0, small[0]), 0
@@ -151,3 +80,124 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
         if bound <= best[0]:
             best = min(best, (min_tasks(guarantee, level, small[level]), level))
     return int(best[0]), best[1]
+
+
+# Candidate levels or sizes to try, where each takes time.
+MAX_TRIED = 40
+
+
+class Affordable(NamedTuple):
+    """Smallest feasible value of each parameter, the others held fixed."""
+
+    epsilon: float | None
+    alpha: float | None
+    delta: float | None
+
+
+class Demand(NamedTuple):
+    """A guarantee, and the sizes of the tasks that should support it."""
+
+    guarantee: Guarantee
+    sizes: Counts
+    counts: Counts
+    label: Any = None
+    sizes_known: bool = True
+
+    @classmethod
+    def from_sizes(
+        cls, guarantee: Guarantee, sizes: ArrayLike, *, label: Any = None, sizes_known: bool = True
+    ) -> Demand:
+        """Return the demand on tasks of given sizes."""
+        distinct, counts = np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True)
+        return cls(guarantee, distinct, counts, label, sizes_known)
+
+    def with_parameters(self, **changes: Any) -> Demand:
+        """Return the demand with some parameters of its guarantee changed."""
+        return self._replace(guarantee=replace(self.guarantee, **changes))
+
+    def with_tasks(self, count: int, examples: int) -> Demand:
+        """Return the demand with more tasks."""
+        sizes, counts = np.append(self.sizes, examples), np.append(self.counts, count)
+        return self._replace(sizes=sizes, counts=counts)
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """For each size, whether tasks of that size are used, not left out by ``min_examples``."""
+        return np.asarray(self.sizes >= self.guarantee.min_examples)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks that are used."""
+        return int(self.counts[self.used].sum())
+
+    @property
+    def left_out(self) -> int:
+        """Number of tasks that ``min_examples`` leaves out."""
+        return int(self.counts[~self.used].sum())
+
+    def too_small(self, level: Level) -> int:
+        """Return how many of the tasks used cannot certify ``epsilon`` at a level."""
+        certified = certifies(0, self.sizes, self.guarantee.miss_rate, level.alpha_within)
+        return int(self.counts[self.used & ~certified].sum())
+
+    def spare_tasks(self) -> list[int]:
+        """Return for each level how many more tasks could be too small."""
+        if not self.tasks:
+            return [-1]
+        allowed = self.guarantee.allowed_low_thresholds(self.tasks)
+        small = map(self.too_small, self.guarantee.levels)
+        return [count - few for count, few in zip(allowed, small, strict=True)]
+
+    def is_feasible(self) -> bool:
+        """Return whether these tasks support the guarantee."""
+        g = self.guarantee
+        if g.delta is not None and len(g.levels) > 1 and self.tasks:
+            # Quick bounds: for some level an equal share of delta is enough, and all of it needed.
+            if self._is_any_level_usable(equal_share(g.delta, len(g.levels))):
+                return True
+            if not self._is_any_level_usable(g.delta):
+                return False
+        return max(self.spare_tasks()) >= 0
+
+    def _is_any_level_usable(self, delta: float) -> bool:
+        """Return whether some level, given ``delta`` for itself, tolerates its small tasks."""
+        return any(
+            bool(certifies(self.too_small(level), self.tasks, level.alpha_across, delta))
+            for level in self.guarantee.levels
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """Tolerance of searches over parameters; coarser where several levels make them slow."""
+        return 1e-15 if len(self.guarantee.levels) == 1 else 1e-5
+
+    def affordable(self) -> Affordable:
+        """Return the best guarantee that these tasks support, one parameter at a time."""
+        in_expectation = self.guarantee.delta is None
+        delta = None if in_expectation else self.smallest("delta", self.tolerance)
+        return Affordable(self.smallest("epsilon"), self.smallest("alpha", self.tolerance), delta)
+
+    def smallest(self, parameter: str, tolerance: float = 1e-15) -> float | None:
+        """Return the smallest value of a parameter that these tasks support, the others fixed."""
+
+        def works(value: float) -> bool:
+            return self.with_parameters(**{parameter: value}).is_feasible()
+
+        return min_value(works, tolerance)
+
+
+def find_single_level(demands: Sequence[Demand]) -> float | None:
+    """Return a numeric split with which the tasks support all guarantees, if there is one.
+
+    Candidates are the levels that tasks of the given sizes reach without an error, lowest first.
+    """
+    reached = {
+        round_up(max((1 - demand.guarantee.miss_rate) ** int(size), 1e-12))
+        for demand in demands
+        for size in demand.sizes
+    }
+    candidates = sorted(level for level in reached if 0.005 <= level <= 0.5)
+    for level in candidates[:: max(1, len(candidates) // MAX_TRIED)]:
+        if all(demand.with_parameters(split=level).is_feasible() for demand in demands):
+            return level
+    return None

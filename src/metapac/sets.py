@@ -1,16 +1,28 @@
-"""Prediction sets as label lists and sizes, and intervals for regression."""
+"""Prediction sets: sizes, labels, intervals, answers, and what to expect of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import special
 
-from metapac import _checks, _scores
-from metapac._types import Floats
-from metapac.exceptions import InvalidInput
+from metapac._common import (
+    Floats,
+    as_probability,
+    brief,
+    check_same_index,
+    check_same_length,
+    check_same_shape,
+    listed,
+)
+from metapac.binomial import clopper_pearson_upper
+from metapac.errors import InvalidInput, Parameter
+from metapac.guarantee import percent
+from metapac.inputs import as_number_array, as_plain_label, check_finite, kind_of
 
 # Bounds on what a score and an end point together may lose to rounding, and to underflow.
 _ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
@@ -119,11 +131,11 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     >>> residual_scores([1.0, 2.0], [1.5, 2.0], scale=0.5)
     array([-1., -0.])
     """
-    _checks.check_same_index("y", y, "prediction", prediction)
-    target = _scores.as_number_array("y", y)
+    check_same_index("y", y, "prediction", prediction)
+    target = as_number_array("y", y)
     centre, width = _centre_and_scale(prediction, scale)
-    _scores.check_finite("y", target)
-    _checks.check_same_shape("y", target, "prediction", centre)
+    check_finite("y", target)
+    check_same_shape("y", target, "prediction", centre)
     return np.asarray(-np.abs(target - centre) / width)
 
 
@@ -173,22 +185,7 @@ def interval(
 
 
 def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, float, float]:
-    """Return the numbers from which `interval` computes half the width of an interval.
-
-    Parameters
-    ----------
-    threshold : float
-        Threshold calibrated on `residual_scores`; at most 0.
-    precision : dtype
-        Precision of the calibration scores.
-
-    Returns
-    -------
-    widest : float
-        Largest residual to keep, in units of the scale.
-    relative, absolute : float
-        What rounding may cost, relative to the sum of prediction and radius, and in total.
-    """
+    """Return the numbers from which `interval` computes half the width of an interval."""
     if not threshold <= 0:
         raise InvalidInput(
             f"threshold is {threshold:g}, but residual scores -|y - prediction| / scale are never "
@@ -200,12 +197,12 @@ def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, floa
 
 
 def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, Floats]:
-    centre = _scores.as_number_array("prediction", prediction)
-    width = _scores.as_number_array("scale", scale)
-    _scores.check_finite("prediction", centre)
-    _scores.check_finite("scale", width, positive=True)
+    centre = as_number_array("prediction", prediction)
+    width = as_number_array("scale", scale)
+    check_finite("prediction", centre)
+    check_finite("scale", width, positive=True)
     if width.ndim:
-        _checks.check_same_shape("prediction", centre, "scale", width)
+        check_same_shape("prediction", centre, "scale", width)
     return centre, width
 
 
@@ -217,3 +214,302 @@ def _matrix(sets: ArrayLike) -> NDArray[np.bool_]:
             f"{matrix.dtype} of shape {matrix.shape}. Pass what predict_set returned."
         )
     return matrix
+
+
+# Fewer sets say little about a class; of many classes, each needs its share.
+_ENOUGH = 100
+_ENOUGH_PER_CLASS = 20
+_RARE = 0.005
+_CHANCE = 0.001  # that empty sets exceed their limit by chance
+
+
+@dataclass(frozen=True)
+class SetSummary:
+    """How many sets are empty, hold one label or all, and how often each class occurs.
+
+    Attributes
+    ----------
+    rows : int
+        Number of sets.
+    empty, single, full : int
+        Number of sets without a label, with one, and with all of them.
+    mean_size : float
+        Mean number of labels over all sets; NaN without sets.
+    by_class : mapping from class to int
+        Number of sets that contain each class; empty if classes differ from row to row.
+    low, high : float or None
+        Lowest and highest finite score; None if unknown.
+    """
+
+    rows: int
+    empty: int
+    single: int
+    full: int
+    mean_size: float
+    by_class: Mapping[Any, int]
+    low: float | None = None
+    high: float | None = None
+
+    def warnings(
+        self, calibrated: tuple[float, float] | None = None, epsilon: float | None = None
+    ) -> list[str]:
+        """Return what looks wrong; an empty list if nothing does, or if the sets are few."""
+        found = [] if calibrated is None else self._out_of_range(*calibrated)
+        too_empty = [] if epsilon is None else self._too_empty(epsilon)
+        if self.rows < max(_ENOUGH, _ENOUGH_PER_CLASS * len(self.by_class)):
+            return found + too_empty
+        return found + (self._alike() or too_empty + self._rare())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON can hold them."""
+        by_class = [{"class": name, "sets": count} for name, count in self.by_class.items()]
+        return vars(self) | {
+            "mean_size": self.mean_size if self.rows else None,
+            "by_class": by_class,
+        }
+
+    def _out_of_range(self, low: float, high: float) -> list[str]:
+        if self.high is None or not np.isfinite([low, high]).all():
+            return []
+        if self.high <= high + max(high - low, abs(high)):
+            return []
+        return [
+            f"Scores reach {self.high:.4g}, but those of the true labels reached only {high:.4g} "
+            "in calibration. Are they of the same model and on the same scale (fractions, "
+            "percentages)?"
+        ]
+
+    def _too_empty(self, epsilon: float) -> list[str]:
+        """Say that more sets are empty than may miss, unless a few more are so by chance."""
+        if not self.empty or special.bdtrc(self.empty - 1, self.rows, epsilon) > _CHANCE:
+            return []
+        return [
+            f"{self.empty / self.rows:.1%} of the sets are empty, and each of them misses the true "
+            f"label, but at most {percent(epsilon)} may: the guarantee does not hold on these "
+            "rows. Is it the same model, on the same scale?"
+        ]
+
+    def _alike(self) -> list[str]:
+        if not self.by_class and self.rows not in (self.empty, self.full):
+            return []
+        if any(0 < count < self.rows for count in self.by_class.values()):
+            return []
+        kept = [repr(name) for name, count in self.by_class.items() if count]
+        what = listed(kept) if 0 < len(kept) < len(self.by_class) else "every class"
+        which = f"each contains {what} and nothing else" if kept else "each is empty"
+        if self.full == self.rows:
+            which = "each contains every class"
+        return [
+            f"All {self.rows} sets are alike: {which}. Were the scores made by the model that was "
+            "calibrated, on the same scale?"
+        ]
+
+    def _rare(self) -> list[str]:
+        never = [repr(name) for name, count in self.by_class.items() if not count]
+        most = _RARE * self.rows
+        rare = [f"{name!r} in {count}" for name, count in self.by_class.items() if 0 < count < most]
+        remedy = "Evaluate the misses of each class, or calibrate a guarantee per class."
+        found = []
+        if never:
+            found.append(
+                f"None of the {self.rows} sets contains {listed(never)}: an example of such a "
+                f"class would be missed. {remedy}"
+            )
+        if rare:
+            found.append(
+                f"Hardly any of the {self.rows} sets contains some classes ({listed(rare)}). "
+                f"{remedy}"
+            )
+        return found
+
+
+def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> SetSummary:
+    """Return how many sets are empty, single or full, and how often each class occurs.
+
+    Parameters
+    ----------
+    sets : array_like of bool, shape (n, classes)
+        What ``predict_set`` returned.
+    classes : sequence, optional
+        Names of the columns; 0, 1, ... by default.
+
+    Returns
+    -------
+    SetSummary
+        The figures. Its method ``warnings`` says what looks wrong.
+
+    Examples
+    --------
+    >>> from metapac import summarise_sets
+    >>> summary = summarise_sets([[True, True], [True, False], [False, False]], ["no", "yes"])
+    >>> summary.empty, summary.single, summary.full
+    (1, 1, 1)
+    >>> summary.by_class
+    {'no': 2, 'yes': 1}
+    """
+    sizes = set_sizes(sets)
+    matrix = np.asarray(sets)
+    names = list(range(matrix.shape[1])) if classes is None else list(classes)
+    if len(names) != matrix.shape[1]:
+        raise InvalidInput(
+            "{} must name each of the {} columns of sets, got {} names.",
+            Parameter("classes"),
+            matrix.shape[1],
+            len(names),
+        )
+    counts = matrix.sum(axis=0).tolist()
+    return SetSummary(
+        rows=len(matrix),
+        empty=int(np.count_nonzero(sizes == 0)),
+        single=int(np.count_nonzero(sizes == 1)),
+        full=int(np.count_nonzero(sizes == len(names))),
+        mean_size=float(np.mean(sizes)) if len(matrix) else float("nan"),
+        by_class=dict(zip(names, counts, strict=True)),
+    )
+
+
+class AnswerErrors(NamedTuple):
+    """How many answers are wrong.
+
+    Attributes
+    ----------
+    wrong : int
+        Number of wrong answers.
+    of_all : float
+        Wrong answers divided by all questions; at most epsilon on tasks where the guarantee holds.
+    of_answered : float
+        Wrong answers divided by answered questions, which has no such bound; NaN without answers.
+    """
+
+    wrong: int
+    of_all: float
+    of_answered: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answer to each question, or None.
+
+    Attributes
+    ----------
+    labels : list
+        The only label of each set; None where a set has no label or several.
+    answered : ndarray of bool, shape (n,)
+        Whether each question is answered.
+    """
+
+    labels: list[Any]
+    answered: NDArray[np.bool_]
+
+    @property
+    def share(self) -> float:
+        """Fraction of the questions that are answered; NaN without questions."""
+        return float(self.answered.mean()) if len(self.answered) else float("nan")
+
+    def __repr__(self) -> str:
+        return f"<Answers: {int(self.answered.sum())} of {len(self.answered)} answered>"
+
+    def count_errors(self, y: Iterable[Any]) -> AnswerErrors:
+        """Return how many answers are wrong."""
+        truth = [as_plain_label(label) for label in y]
+        check_same_length("y", np.empty(len(truth)), "answers", self.answered)
+        pairs = [p for p in zip(self.labels, truth, strict=True) if p[0] is not None]
+        for answer, label in pairs[:1]:
+            if kind_of(answer) != kind_of(label):
+                raise InvalidInput(
+                    f"y must hold labels of the type of the answers, got {label!r}, where an "
+                    f"answer is {answer!r}. Pass classes= the names of the columns to answers."
+                )
+        wrong = sum(answer != label for answer, label in pairs)
+        return AnswerErrors(
+            wrong,
+            wrong / len(truth) if truth else float("nan"),
+            wrong / len(pairs) if pairs else float("nan"),
+        )
+
+    def bound_errors(self, epsilon: float, *, confidence: float = 0.95) -> float:
+        """Return a bound on the error rate among the questions of one task that are answered.
+
+        P(wrong | answered) = P(wrong and answered) / P(answered) <= epsilon / P(answered), since
+        a wrong answer is a miss. The bound of Clopper and Pearson replaces P(answered).
+        """
+        epsilon = as_probability("epsilon", epsilon)
+        confidence = as_probability("confidence", confidence)
+        if not self.answered.any():
+            return 1.0
+        n = len(self.answered)
+        silent = clopper_pearson_upper(n - int(self.answered.sum()), n, 1 - confidence)
+        return min(1.0, epsilon / (1 - silent))
+
+
+def answers(sets: Any, classes: Sequence[Any] | None = None) -> Answers:
+    """Return the answer of each prediction set: its label if it has one, otherwise None.
+
+    Parameters
+    ----------
+    sets : array_like of bool, shape (n, classes), or iterable of list
+        What ``predict_set`` returned; or the labels of each set, such as the column ``set`` of a
+        table that was predicted.
+    classes : sequence, optional
+        Names of the columns of a matrix; by default 0, 1, and so on.
+
+    Returns
+    -------
+    Answers
+        The answers. ``share`` is the fraction answered, ``count_errors(y)`` compares them with true
+        labels.
+
+    Notes
+    -----
+    On a task whose miss rate is at most epsilon, at most a fraction epsilon of all questions is
+    answered wrongly, because a wrong answer is a set that misses the true label. The guarantee does
+    not say that at most epsilon of the *answered* questions is wrong: see
+    ``Answers.bound_errors``.
+
+    Examples
+    --------
+    >>> from metapac import answers
+    >>> found = answers([[True, False], [True, True], [False, False]], ["no", "yes"])
+    >>> found.labels
+    ['no', None, None]
+    >>> found.count_errors(["yes", "yes", "no"])
+    AnswerErrors(wrong=1, of_all=0.3333333333333333, of_answered=1.0)
+    """
+    lists = _as_label_lists(sets, classes)
+    answered = np.array([len(labels) == 1 for labels in lists], dtype=np.bool_)
+    return Answers([labels[0] if len(labels) == 1 else None for labels in lists], answered)
+
+
+def _as_label_lists(sets: Any, classes: Sequence[Any] | None) -> list[list[Any]]:
+    """Return the labels of each set, from a boolean matrix or from such lists."""
+    if len(getattr(sets, "shape", ())) != 2:
+        rows = list(sets)
+        if any(isinstance(row, str) or not hasattr(row, "__iter__") for row in rows):
+            raise InvalidInput(
+                "sets must hold the labels of each set, such as ['cat', 'dog'] or [], got "
+                f"{brief(rows)}. Pass what predict_set or label_lists returned."
+            )
+        lists = [list(row) for row in rows]
+        if not _is_boolean(lists):
+            return _check_no_classes(lists, classes)
+        if len({len(row) for row in lists}) > 1:
+            raise InvalidInput(
+                "sets must be a boolean matrix, or lists of labels that are not booleans, got "
+                f"{brief(lists)}. Name the labels, for example 'no' and 'yes'."
+            )
+        sets = lists
+    return label_lists(sets, classes)
+
+
+def _is_boolean(lists: list[list[Any]]) -> bool:
+    """Whether lists are the rows of a boolean matrix."""
+    values = [value for row in lists for value in row]
+    return bool(values) and all(isinstance(value, bool | np.bool_) for value in values)
+
+
+def _check_no_classes(lists: list[list[Any]], classes: Sequence[Any] | None) -> list[list[Any]]:
+    if classes is not None:
+        raise InvalidInput(
+            "classes names the columns of a matrix, but sets holds labels already. Leave it out."
+        )
+    return lists

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from metapac import judge
-from metapac.assessment.counts import ClassMisses
+from metapac.evaluation import ClassMisses
 from tests.helpers.labelled_sites import calibrate, get_scores, get_true_scores, run
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metapac import PS, Context, Guarantee, InvalidInput, MetaPS
-from metapac.calibration.arrays import collect_from_arrays, draw_from_clusters
-from metapac.meaning.findings import CheckWarning
+from metapac.calibration import collect_from_arrays, draw_from_clusters
+from metapac.findings import CheckWarning
 
 GUARANTEE = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2, split="tight")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee, InfeasibleGuarantee, InvalidInput, MetaPS
-from metapac.calibration.feasibility import ON_INFEASIBLE, check_feasible, check_on_infeasible
+from metapac.calibration import ON_INFEASIBLE, check_feasible, check_on_infeasible
 from metapac.evidence import collect_evidence
 from tests.helpers.calibrations import draw_tasks, paper
 

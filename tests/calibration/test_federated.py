@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from metapac import Guarantee, InvalidInput, MetaPS
-from metapac.calibration.federated import find_task_thresholds, read_task_thresholds
+from metapac.calibration import find_task_thresholds, read_task_thresholds
 from metapac.evidence import collect_evidence
 from tests.helpers.calibrations import (
     GUARANTEE,

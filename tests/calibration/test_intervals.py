@@ -13,18 +13,19 @@ import pandas as pd
 import pytest
 
 from metapac import (
+    CheckWarning,
     Context,
     Guarantee,
     InfeasibleGuarantee,
     InvalidInput,
     MetaPS,
+    Site,
+    combine_sites,
     evaluate,
     load,
     residual_scores,
 )
-from metapac.calibration.intervals import name_columns, score_numbers
-from metapac.meaning import CheckWarning
-from metapac.sites import Site, combine_sites
+from metapac.calibration import name_columns, score_numbers
 from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}

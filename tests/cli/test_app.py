@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from metapac import __version__
+from metapac._version import __version__
 from metapac.cli.app import SUMMARIES, app
 from tests.helpers.commands import STRICT, metapac
 

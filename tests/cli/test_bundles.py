@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metapac.cli.bundles import GuaranteeOptions, NewColumnOptions
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput
+from metapac.cli.options import GuaranteeOptions, NewColumnOptions
 from metapac.guarantee import Guarantee
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS
-from metapac.cli.calibrated import print_calibrated
-from metapac.meaning.sets import SetCounts
+from metapac.cli.calibrate import print_calibrated
+from metapac.data_checks import SetCounts
 
 TASKS = np.repeat(np.arange(40), 30)
 SCORES = np.random.default_rng(0).random(1200)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from metapac import load
-from metapac.robustness import summarise_liars
-from metapac.sites import read_site
+from metapac import load, read_site
+from metapac.federated import summarise_liars
 from tests.helpers.commands import LEVELS, as_new, calibrate_frame, metapac
 
 

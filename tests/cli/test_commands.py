@@ -9,8 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from metapac import InfeasibleGuarantee, InvalidInput
 from metapac.cli.commands import add_command, build_command
-from metapac.exceptions import InfeasibleGuarantee, InvalidInput, Parameter
+from metapac.errors import Parameter
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from metapac import load
-from metapac.pilot import Exploration
+from metapac import Exploration, load
 from tests.helpers.commands import LEVELS, as_new, metapac
 
 

@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from metapac.cli.app import app
-from metapac.datasets.catalogue import CATALOGUE
-from metapac.datasets.store import archives
-from metapac.datasets.store.download import Download
+from metapac.fewshot.datasets import downloads as archives
+from metapac.fewshot.datasets.catalogue import CATALOGUE
+from metapac.fewshot.datasets.downloads import Download
 from tests.helpers.cifar_files import fabricated, write_pickles
 from tests.helpers.miniimagenet_files import with_csv
 

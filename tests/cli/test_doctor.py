@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from metapac import __version__
+from metapac._version import __version__
 from metapac.cli import doctor
 from tests.helpers.commands import metapac
 

@@ -14,17 +14,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from metapac.cli.bundles import ColumnOptions, GuaranteeOptions
-from metapac.cli.commands import add_command
-from metapac.cli.errors import make_renderer
-from metapac.cli.options import PromiseOutput, Scores
-from metapac.exceptions import (
-    BadArtefact,
-    InfeasibleGuarantee,
-    InvalidInput,
-    Message,
-    Parameter,
-)
+from metapac import BadArtefact, InfeasibleGuarantee, InvalidInput
+from metapac.cli.commands import add_command, make_renderer
+from metapac.cli.options import ColumnOptions, GuaranteeOptions, PromiseOutput, Scores
+from metapac.errors import Message, Parameter
 from tests.helpers.commands import LEVELS, PER_CLASS, STRICT, calibrate_csv, metapac, write_csv
 
 # Parameters as Python writes them, such as memory_limit or split='joint'.

@@ -17,8 +17,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from metapac import __version__
-from metapac.cli import errors, exits
+from metapac._version import __version__
+from metapac.cli import commands, exits
 from tests.helpers.commands import STRICT
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
@@ -70,8 +70,8 @@ def test_codes_are_those_of_the_documentation() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     assert documented == {int(code) for code in exits.ExitCode}
-    assert (errors.OK, errors.INFEASIBLE, errors.BAD_INPUT, errors.VIOLATED) == (0, 1, 2, 3)
-    assert errors.BUG == 70
+    assert (commands.OK, commands.INFEASIBLE, commands.BAD_INPUT, commands.VIOLATED) == (0, 1, 2, 3)
+    assert commands.BUG == 70
 
 
 def test_bugs_are_reported_where_the_project_says() -> None:
@@ -112,12 +112,12 @@ import sys
 sys.argv = [{!r}]
 class Wait:
     def find_spec(self, name, path=None, target=None):
-        if name == "metapac._optional":
+        if name == "metapac._common":
             print("importing", flush=True)
             sys.stdin.read()
 sys.meta_path.insert(0, Wait())
 import metapac.cli
-import metapac._optional
+import metapac._common
 """
 
 

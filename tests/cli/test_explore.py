@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac.pilot import read_pilot
+from metapac import read_pilot
 from tests.helpers.commands import metapac
 
 

@@ -6,9 +6,10 @@ import math
 
 import pytest
 
+from metapac import Exploration
 from metapac.cli import console
-from metapac.cli.explored import print_exploration
-from metapac.pilot import Cell, Estimate, Exploration
+from metapac.cli.explore import print_exploration
+from metapac.exploration import Cell, Estimate
 
 
 @pytest.mark.parametrize(("width", "shown"), [(60, "1"), (80, "2"), (200, "4")])

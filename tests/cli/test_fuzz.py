@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from metapac import MetaPS, load
-from metapac._visible import visible
-from metapac.meaning.findings import CHECKS
+from metapac._text import visible
+from metapac.findings import CHECKS
 from tests.helpers.commands import as_new, metapac
 from tests.test_fuzz_formats import damage, sign
 from tests.test_schema import mutate
@@ -151,7 +151,7 @@ def test_plain_words_work(files: Path, command: str) -> None:
 
 
 def test_a_bug_would_be_noticed(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metapac.base.FORMAT", None)
+    monkeypatch.setattr("metapac.predictors.FORMAT", None)
     with pytest.raises(AttributeError):
         run("show", ["promise.json"])
 

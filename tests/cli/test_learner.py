@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.cli.learner import build_learner
-from metapac.datasets.pools import LoadedPools
-from metapac.exceptions import InvalidInput
-from metapac.learners import MAML, MLP, Conv4, ProtoNet, ResNet12, SentenceCNN
-from metapac.tasks.pools import ClassPool, GroupPool, Pools
+from metapac import InvalidInput
+from metapac.fewshot import MAML, MLP, Conv4, ProtoNet, ResNet12, SentenceCNN
+from metapac.fewshot.cli.training import build_learner
+from metapac.fewshot.datasets.pools import LoadedPools
+from metapac.fewshot.pools import ClassPool, GroupPool, Pools
 
 LABELS = np.repeat(["a", "b"], 4)
 

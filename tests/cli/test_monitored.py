@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metapac import Context, MetaPS, Monitor
-from metapac.cli.monitored import print_monitor, summarise_monitor
+from metapac.cli.monitor import print_monitor, summarise_monitor
 from tests.helpers.commands import metapac
 
 

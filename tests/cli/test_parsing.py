@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metapac.cli.parsing import parse_delta, parse_epsilon, parse_names, parse_split
+from metapac.cli.options import parse_delta, parse_epsilon, parse_names, parse_split
 from tests.helpers.commands import PER_CLASS, metapac
 
 

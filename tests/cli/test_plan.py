@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from metapac import InvalidInput, plan, shortage
-from metapac.demands import Demand
-from metapac.exceptions import Parameter
+from metapac import InvalidInput, plan, planning
+from metapac.errors import Parameter
 from metapac.guarantee import Guarantee
+from metapac.sample_size import Demand
 from tests.helpers.commands import (
     STRICT,
     metapac,
@@ -59,7 +59,7 @@ def test_plan_shows_the_rank_of_each_split() -> None:
     assert few.exit_code == 0
     text = " ".join(few.output.split())
     demand = Demand.from_sizes(Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5), counts)
-    assert shortage.explain_too_few_tasks([demand], trivial=False).render(_as_option) in text
+    assert planning.explain_too_few_tasks([demand], trivial=False).render(_as_option) in text
     assert "on-infeasible" not in text  # plan has no such option
     assert "Options: use --delta none, a weaker guarantee" in text
     assert "Recommended" not in text

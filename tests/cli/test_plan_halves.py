@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from metapac import plan
-from metapac.cli.plan_halves import Half
-from metapac.planning import OFFERED_ALPHAS, Plan
+from metapac import Plan, plan
+from metapac.cli.plan import Half
+from metapac.planning import OFFERED_ALPHAS
 from tests.helpers.commands import metapac
 
 LEVELS = ["--epsilon", 0.1, "--alpha", 0.1, "--delta", 0.05]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metapac import plan
-from metapac.cli.plan_results import (
+from metapac.cli.plan import (
     PlanResult,
     _headline,
     find_class_offers,
@@ -17,7 +17,7 @@ from metapac.cli.plan_results import (
     print_result,
     summarise,
 )
-from metapac.exceptions import Parameter
+from metapac.errors import Parameter
 from metapac.planning import Offer, find_offers
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from metapac import InvalidInput
-from metapac.cli.recipes import Fit, choose_recipe
-from metapac.cli.train_options import TrainingOptions
+from metapac.fewshot.cli.training import Fit, TrainingOptions, choose_recipe
 
 torch = pytest.importorskip("torch")
 
@@ -23,11 +22,11 @@ def test_an_epoch_is_located_in_its_stage() -> None:
 
 
 def choose(**options: Any) -> Fit:
-    from metapac.learners import MLP, ProtoNet, Sphere
-    from metapac.learners.training import train
+    from metapac.fewshot import MLP, ProtoNet, Sphere
+    from metapac.fewshot.training import loop
 
     model = ProtoNet(Sphere(MLP(4, rng=0)))
-    return choose_recipe(train, TrainingOptions(**options), model)
+    return choose_recipe(loop, TrainingOptions(**options), model)
 
 
 def test_the_papers_recipe_has_its_settings() -> None:

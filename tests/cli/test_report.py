@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from rich.progress import Progress
 
-from metapac.scoring.provenance import Provenance, write_scores
+from metapac.provenance import Provenance, write_scores
 from tests.helpers.commands import LEVELS, as_new, metapac
 
 

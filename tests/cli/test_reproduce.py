@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from metapac.evaluation import Rows, Summary, evaluate, summarise
-from metapac.evaluation.synthetic import SyntheticStudy
-from metapac.reproduce import experiments, figures, run
-from metapac.reproduce.experiments import EXPERIMENTS, Experiment
-from metapac.reproduce.methods import all_methods
+from metapac.fewshot import run_study, summarise
+from metapac.fewshot.reproduce import experiments, figures, run
+from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, all_methods
+from metapac.fewshot.study.draws import SyntheticStudy
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import Summary
 from tests.helpers.commands import metapac
 from tests.helpers.experiments import CLASSES, class_pools, shrink
 
@@ -28,7 +29,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     guarantee = EXPERIMENTS["glyphs"].guarantee
     study = SyntheticStudy(tasks=250, examples=250)
     rows = [
-        evaluate(study, guarantee=guarantee, methods=all_methods(guarantee), draws=2, rng=seed)
+        run_study(study, guarantee=guarantee, methods=all_methods(guarantee), draws=2, rng=seed)
         for seed in range(2)
     ]
     made: Calls = []
@@ -69,7 +70,7 @@ def test_options_change_the_experiment(calls: Calls, tmp_path: Path) -> None:
 def test_the_defaults_are_the_experiments(
     calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.cli.reproduce.draw_figures", lambda *rows, **options: None)
+    monkeypatch.setattr("metapac.fewshot.cli.reproduce.draw_figures", lambda *rows, **options: None)
     for name in ("miniimagenet", "miniimagenet-conv4-strong"):
         result = metapac("reproduce", name, "-o", tmp_path / "run")
         assert result.exit_code == 0, result.output
@@ -91,7 +92,7 @@ def test_the_help_names_the_defaults() -> None:
 def test_the_table_and_the_claims_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.cli.reproduce.draw_figures", lambda *rows, **options: None)
+    monkeypatch.setattr("metapac.fewshot.cli.reproduce.draw_figures", lambda *rows, **options: None)
     result = metapac("reproduce", "glyphs", "-o", tmp_path / "run")
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
@@ -137,8 +138,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = replace(CLASSES, name="glyphs")
     monkeypatch.setitem(experiments.EXPERIMENTS, "glyphs", experiment)
     monkeypatch.setattr(run, "load", lambda experiment, home: class_pools())
-    monkeypatch.setattr("metapac.reproduce.controls.SMALL", (4,))
-    monkeypatch.setattr("metapac.cli.reproduce.draw_figures", lambda *rows, **options: None)
+    monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4,))
+    monkeypatch.setattr("metapac.fewshot.cli.reproduce.draw_figures", lambda *rows, **options: None)
 
 
 @pytest.mark.usefixtures("tiny")

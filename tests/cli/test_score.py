@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from metapac import MetaPS, load
-from metapac.scoring.provenance import read_provenance
+from metapac.provenance import read_provenance
 from tests.helpers.commands import LEVELS, metapac
 
 SHORT = ["--epochs", "1", "--episodes", "4", "--batch", "4", "--tasks", "4", "--device", "cpu"]

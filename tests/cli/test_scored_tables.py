@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from metapac import InvalidInput
-from metapac.cli.scored_tables import fill_calibration, fill_new
-from metapac.scoring.provenance import Provenance
+from metapac.cli.sources import fill_calibration, fill_new
+from metapac.provenance import Provenance
 
 COLUMNS = {"task": "task", "label": "label", "score": "score", "columns": "scores", "id": "example"}
 CLASSES = Provenance(model="ProtoNet 1", columns=COLUMNS | {"classes_column": "classes"})

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, Guarantee, MetaCP, MetaPS, __version__, load
-from metapac.pilot import Exploration
-from metapac.sites import Site
+from metapac import PS, Exploration, Guarantee, MetaPS, Site, load
+from metapac._version import __version__
+from metapac.fewshot import MetaCP
 from tests.helpers.commands import metapac
 
 SCORES = np.random.default_rng(0).random(120 * 50)

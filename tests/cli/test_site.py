@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from metapac import MetaPS
-from metapac.sites import read_site
+from metapac import MetaPS, read_site
 from tests.helpers.commands import (
     CLASSES,
     LEVELS,

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metapac.evaluation import predictor as predictors
-from metapac.evaluation import read_seeds
+from metapac.fewshot.study import pool_study
+from metapac.fewshot.study.run import read_seeds
 from tests.helpers.commands import metapac
 
 SMALL = ["--ways", 3, "--shots", 3, "--tasks", 40, "--tests", 8, "--draws", 2]
@@ -21,7 +21,7 @@ LEVELS = ["--epsilon", 0.2, "--alpha", 0.2, "--delta", 0.1]
 
 @pytest.fixture(autouse=True)
 def _few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictors, "TASKS", 10)
+    monkeypatch.setattr(pool_study, "PREDICTOR_TASKS", 10)
 
 
 @pytest.fixture

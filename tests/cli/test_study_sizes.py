@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.cli.study_sizes import DrawSizes, describe_features, join_sizes, measure_draw
-from metapac.cli.study_sources import TaskOptions
-from metapac.evaluation import PoolStudy
-from metapac.learners import PrototypeLearner
-from metapac.tasks.pools import ClassPool, GroupPool
+from metapac.fewshot import PoolStudy, PrototypeLearner
+from metapac.fewshot.cli.study import DrawSizes, describe_features, join_sizes, measure_draw
+from metapac.fewshot.cli.study_sources import TaskOptions
+from metapac.fewshot.pools import ClassPool, GroupPool
 
 SIZES = DrawSizes(calibration_tasks=6, new_tasks=1, examples=(9, 12), labelled=1, labels=2)
 RNG = np.random.default_rng(0)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac._types import ignore_progress
-from metapac.cli.study_sources import LearnerOptions, Source, TaskOptions, open_source
-from metapac.cli.vector_options import VectorOptions
-from metapac.tasks import class_reuse
+from metapac._common import ignore_progress
+from metapac.fewshot import class_reuse
+from metapac.fewshot.cli.study_sources import LearnerOptions, Source, TaskOptions, open_source
+from metapac.fewshot.cli.vectors import VectorOptions
 from tests.helpers.commands import metapac
 
 TASKS = TaskOptions(ways=3, shots=3, tasks=6, tests=4)
@@ -74,11 +74,11 @@ def test_the_strong_recipe_is_that_of_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    from metapac import learners
+    from metapac.fewshot.training import strong
 
     calls: list[tuple[Any, dict[str, Any]]] = []
     monkeypatch.setattr(
-        learners, "train_strong", lambda learner, *_, **options: calls.append((learner, options))
+        strong, "train_strong", lambda learner, *_, **options: calls.append((learner, options))
     )
     rng, y = np.random.default_rng(0), np.repeat(np.arange(25), 16)
     images = rng.random((400, 28, 28)).astype(np.float32)

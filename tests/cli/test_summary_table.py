@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee
-from metapac.cli.summary_table import print_summary
-from metapac.evaluation import Rows, summarise
+from metapac.fewshot import summarise
+from metapac.fewshot.cli.study import print_summary
+from metapac.fewshot.study.rows import Rows
 from tests.helpers.studies import method_rows as table
 
 G = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput
-from metapac.cli.task_names import read_task_names
+from metapac.cli.options import read_task_names
 
 
 def test_names_as_typed() -> None:

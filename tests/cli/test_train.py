@@ -15,19 +15,17 @@ import pytest
 import torch
 from PIL import Image
 
-from metapac import _document
-from metapac.cli.learner import weights_checksum
-from metapac.datasets import load_pools
-from metapac.datasets import pools as dataset_pools
-from metapac.datasets.cifar10c.load import prepare
-from metapac.datasets.runs import RUN
-from metapac.learners import MAML, MLP, Conv4, ProtoNet
-from metapac.learners.task_accuracy import accuracy
-from metapac.learners.training.checkpoints import CHECKPOINT, FILE
-from metapac.learners.training.episodes import fingerprint
-from metapac.learners.training.weights import load_weights
-from metapac.tasks.glyphs import glyphs
-from metapac.tasks.pools import ClassPool
+from metapac import artefact
+from metapac.fewshot import MAML, MLP, Conv4, ProtoNet, load_pools
+from metapac.fewshot.cli.training import weights_checksum
+from metapac.fewshot.datasets import pools as dataset_pools
+from metapac.fewshot.datasets.cifar10c import prepare
+from metapac.fewshot.datasets.glyphs import glyphs
+from metapac.fewshot.datasets.pools import RUN
+from metapac.fewshot.learners.accuracy import accuracy
+from metapac.fewshot.pools import ClassPool
+from metapac.fewshot.training.checkpoints import CHECKPOINT, FILE, load_weights
+from metapac.fewshot.training.episodes import fingerprint
 from tests.helpers.cifar_files import fabricated, write_pickles
 from tests.helpers.commands import metapac
 
@@ -45,7 +43,7 @@ def run(*arguments: str | Path, code: int = 0) -> str:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    return _document.read(folder / "run.json", RUN)
+    return artefact.read(folder / "run.json", RUN)
 
 
 def table(folder: Path, **more: Any) -> Path:
@@ -87,7 +85,7 @@ def test_the_weights_give_the_accuracy_printed(
     figures = [record["accuracy"], *record["accuracy_interval"]]
     assert [*map(float, printed.groups())] == pytest.approx([100 * x for x in figures], abs=0.051)
     assert record["weights_checksum"] == weights_checksum(learner)
-    assert record["data_checksum"] == _document.data_checksum(x, y)
+    assert record["data_checksum"] == artefact.data_checksum(x, y)
 
 
 def test_the_pools_of_a_run_share_no_class(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_a_run_gives_back_the_pools_that_it_was_trained_on(tmp_path: Path) -> No
     assert [len(names) for names in record["pools"].values()] == [8, 2, 4, 6]
     pools = load_pools(tmp_path / "run").pools
     assert {name: pool.names for name, pool in vars(pools).items()} == record["pools"]
-    checkpoint, _ = _document.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
+    checkpoint, _ = artefact.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
     assert fingerprint(pools.train) == checkpoint["config"]["train_pool"]
     assert fingerprint(pools.validation) == checkpoint["config"]["validation_pool"]
 
@@ -219,7 +217,7 @@ def test_groups_are_tasks(tmp_path: Path) -> None:
     assert "on 20 tasks drawn from 4 groups not used in training" in output
     pools = read_run(tmp_path / "run")["pools"]
     assert all(name.startswith("site ") for names in pools.values() for name in names)
-    checkpoint, _ = _document.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
+    checkpoint, _ = artefact.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
     assert checkpoint["config"]["class_weights"] == [1, 10]
 
 
@@ -266,8 +264,10 @@ def test_bad_files_and_options(tmp_path: Path) -> None:
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Imported again without torch, and put back.
-    monkeypatch.setattr("metapac.learners", sys.modules["metapac.learners"])
-    for name in [name for name in sys.modules if name.startswith("metapac.learners")]:
+    parts = ("metapac.fewshot.learners", "metapac.fewshot.training")
+    for name in [name for name in sys.modules if name.startswith(parts)]:
+        if name in parts:
+            monkeypatch.setattr(name, sys.modules[name])
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     output = run(table(tmp_path), "-o", tmp_path / "run", code=2)

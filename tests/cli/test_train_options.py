@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from metapac.cli.train_options import PAPER, TrainingOptions
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput
+from metapac.fewshot.cli.training import PAPER, TrainingOptions
 
 
 def test_the_defaults_of_the_paper_are_filled_in() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from metapac import InvalidInput
-from metapac.cli.scoring.embeddings import EmbeddingOptions
-from metapac.cli.vector_options import VectorOptions, build_vector_learner
+from metapac.fewshot.cli.score import EmbeddingOptions
+from metapac.fewshot.cli.vectors import VectorOptions, build_vector_learner
 from tests.helpers.commands import metapac
 
 

@@ -11,8 +11,8 @@ import pytest
 from pyarrow import parquet
 
 from metapac import InvalidInput
-from metapac.cli.vectors import read_vectors
-from metapac.scoring.provenance import Provenance, write_scores
+from metapac.fewshot.cli.vectors import read_vectors
+from metapac.provenance import Provenance, write_scores
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Y = np.array(["ant", "bee", "ant", "bee", "\N{SNOWMAN}", "ant"])

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from metapac.datasets import catalogue
-from metapac.datasets.catalogue import CATALOGUE, get_data_set
-from metapac.datasets.store import archives
-from metapac.datasets.store.download import Download
+from metapac.fewshot.datasets import catalogue, downloads
+from metapac.fewshot.datasets.catalogue import CATALOGUE, get_data_set
+from metapac.fewshot.datasets.downloads import Download
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -75,5 +74,5 @@ def test_an_archive_is_unpacked_once_unless_it_or_its_files_change(
     assert (source / "inside" / "x").read_text() == "another content"
     (source / ".a.zip.unpacked").write_text("[]")  # a marker without content
     assert fetch(tmp_path, monkeypatch) == ["unpacking a.zip"]
-    monkeypatch.setattr(archives, "unpack", lambda *args, **options: 1 / 0)
+    monkeypatch.setattr(downloads, "unpack", lambda *args, **options: 1 / 0)
     assert fetch(tmp_path, monkeypatch) == []

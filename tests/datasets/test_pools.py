@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from metapac import BadArtefact, InvalidInput, _document
-from metapac.datasets import pools as module
-from metapac.datasets.cifar10c.load import prepare as prepare_cifar10c
-from metapac.datasets.heart.load import prepare as prepare_heart
-from metapac.datasets.pools import LoadedPools, load_pools, load_run_pools
-from metapac.datasets.runs import RUN
-from metapac.datasets.store import cache
-from metapac.tasks.glyphs import glyphs
-from metapac.tasks.pools import ClassPool, GroupPool
+from metapac import BadArtefact, InvalidInput, artefact
+from metapac.fewshot.datasets import cache
+from metapac.fewshot.datasets import pools as module
+from metapac.fewshot.datasets.cifar10c import prepare as prepare_cifar10c
+from metapac.fewshot.datasets.glyphs import glyphs
+from metapac.fewshot.datasets.heart import prepare as prepare_heart
+from metapac.fewshot.datasets.pools import RUN, LoadedPools, load_pools, load_run_pools
+from metapac.fewshot.pools import ClassPool, GroupPool
 from tests.helpers.cifar_files import fabricated, write_pickles
 
 
@@ -265,7 +264,7 @@ def write_run(folder: Path, data: str, loaded: LoadedPools, **options: Any) -> P
         "classes": getattr(loaded.pools.train, "classes", None),
         "history": [],
     }
-    _document.write(folder / "run.json", body, RUN)
+    artefact.write(folder / "run.json", body, RUN)
     return folder
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from metapac import BadArtefact, InvalidInput, _document
-from metapac.datasets.runs import FILE, RUN, check_same_data, is_run, read_run
+from metapac import BadArtefact, InvalidInput, artefact
+from metapac.fewshot.datasets.pools import FILE, RUN, check_same_data, is_run, read_run
 
 BODY = {
     "data": "glyphs",
@@ -23,11 +23,11 @@ BODY = {
 
 
 def test_a_run_is_read(tmp_path: Path) -> None:
-    _document.write(tmp_path / FILE, BODY, RUN)
+    artefact.write(tmp_path / FILE, BODY, RUN)
     record = read_run(tmp_path)
     assert {name: record[name] for name in BODY} == BODY
     old = {name: value for name, value in BODY.items() if name not in _NEW}
-    _document.write(tmp_path / FILE, old, RUN)
+    artefact.write(tmp_path / FILE, old, RUN)
     assert read_run(tmp_path)["pools"] == {"train": [1, 2]}
 
 
@@ -47,7 +47,7 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
         InvalidInput, match=r"holds a run that has not ended\. Start 'metapac train"
     ):
         read_run(tmp_path)
-    _document.write(tmp_path / FILE, BODY, RUN)
+    artefact.write(tmp_path / FILE, BODY, RUN)
     text = (tmp_path / FILE).read_text().replace("glyphs", "other!")
     (tmp_path / FILE).write_text(text)
     with pytest.raises(BadArtefact, match=r"was edited or damaged.*Run 'metapac train' again"):
@@ -55,10 +55,10 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_has_the_name_that_training_gives_it() -> None:
-    from metapac.datasets import runs
-    from metapac.learners.training import checkpoints
+    from metapac.fewshot.datasets import pools
+    from metapac.fewshot.training import checkpoints
 
-    assert runs._CHECKPOINT == checkpoints.FILE
+    assert pools._CHECKPOINT == checkpoints.FILE
 
 
 def test_changed_data_are_named() -> None:

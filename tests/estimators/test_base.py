@@ -11,8 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetapacError, NotCalibrated
-from metapac.estimators import MetaPSClassifier
-from metapac.meaning.findings import CheckWarning
+from metapac.findings import CheckWarning
+from metapac.sklearn import MetaPSClassifier
 from tests.helpers.group_data import LEVELS, make_data
 
 X, Y, _, GROUPS = make_data()

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
-from metapac import InvalidInput
-from metapac.estimators import _class_scores
-from metapac.learners import SklearnLearner
+from metapac import InvalidInput, sklearn
+from metapac.fewshot import SklearnLearner
 from tests.helpers.group_data import make_data
 
 X, Y, *_ = make_data(groups=6)
@@ -38,7 +37,7 @@ X, Y, *_ = make_data(groups=6)
     ],
 )
 def test_labels(y: Any, expected: list[Any]) -> None:
-    labels = _class_scores.as_labels(y)
+    labels = sklearn.as_labels(y)
     assert labels.tolist() == expected
     assert labels.dtype.kind in "Uib"
 
@@ -58,36 +57,36 @@ def test_labels(y: Any, expected: list[Any]) -> None:
 )
 def test_bad_labels_are_refused(y: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        _class_scores.as_labels(y)
+        sklearn.as_labels(y)
 
 
 def test_classes_are_those_of_the_model_and_of_the_labels() -> None:
     model = LogisticRegression().fit(X, Y)
-    assert _class_scores.find_classes(model, np.array(["a", "c"])).tolist() == ["a", "b", "c"]
+    assert sklearn.find_classes(model, np.array(["a", "c"])).tolist() == ["a", "b", "c"]
     with pytest.warns(UserWarning, match="not fitted on the class 'aa': sets miss it unless they"):
-        classes = _class_scores.find_classes(model, np.array(["aa", "c"]))
+        classes = sklearn.find_classes(model, np.array(["aa", "c"]))
     assert classes.tolist() == ["a", "aa", "b", "c"]
     with pytest.warns(UserWarning, match="classes 'x', 'y': sets miss them unless they keep every"):
-        _class_scores.find_classes(model, np.array(["x", "y"]))
+        sklearn.find_classes(model, np.array(["x", "y"]))
 
 
 def test_labels_of_another_kind_are_refused() -> None:
     model = LogisticRegression().fit(X, Y == "a")
     with pytest.raises(InvalidInput, match="y must hold the estimator's classes False, True, got"):
-        _class_scores.find_classes(model, Y)
+        sklearn.find_classes(model, Y)
     with pytest.raises(InvalidInput, match="must have classes_ once it is fitted"):
-        _class_scores.find_classes(SimpleNamespace(predict_proba=len), Y)
+        sklearn.find_classes(SimpleNamespace(predict_proba=len), Y)
     with pytest.raises(InvalidInput, match="must have predict_proba or decision_function, got"):
-        _class_scores.find_classes(object(), Y)
+        sklearn.find_classes(object(), Y)
     with pytest.raises(InvalidInput, match="classes_ of estimator are not usable: "):
-        _class_scores.find_classes(SimpleNamespace(predict_proba=len, classes_=[None]), Y)
+        sklearn.find_classes(SimpleNamespace(predict_proba=len, classes_=[None]), Y)
 
 
 def test_probabilities_are_those_of_the_model_with_zeros_for_other_classes() -> None:
     model = LogisticRegression().fit(X, Y)
     expected = model.predict_proba(X)
-    np.testing.assert_array_equal(_class_scores.score_classes(model, X, model.classes_), expected)
-    scores = _class_scores.score_classes(model, X, np.array(["a", "aa", "b", "c"]))
+    np.testing.assert_array_equal(sklearn.score_classes(model, X, model.classes_), expected)
+    scores = sklearn.score_classes(model, X, np.array(["a", "aa", "b", "c"]))
     np.testing.assert_array_equal(scores[:, [0, 2, 3]], expected)
     assert (scores[:, 1] == 0).all()
 
@@ -96,7 +95,7 @@ def test_columns_follow_the_classes_even_if_the_model_orders_them_otherwise() ->
     model = SimpleNamespace(
         classes_=np.array(["b", "a"]), predict_proba=lambda x: np.array([[0.9, 0.1]] * len(x))
     )
-    scores = _class_scores.score_classes(model, X[:2], np.array(["a", "b"]))
+    scores = sklearn.score_classes(model, X[:2], np.array(["a", "b"]))
     assert scores.tolist() == [[0.1, 0.9]] * 2
 
 
@@ -104,17 +103,17 @@ def test_precision_is_kept() -> None:
     model = SimpleNamespace(
         classes_=[0, 1], predict_proba=lambda x: torch.full((len(x), 2), 0.5, dtype=torch.float32)
     )
-    assert _class_scores.score_classes(model, X, np.array([0, 1, 2])).dtype == np.float32
+    assert sklearn.score_classes(model, X, np.array([0, 1, 2])).dtype == np.float32
 
 
 def test_decision_functions_serve_if_there_are_no_probabilities() -> None:
     model = LinearSVC().fit(X, Y)
     expected = model.decision_function(X)
-    scores = _class_scores.score_classes(model, X, np.array(["a", "b", "c", "d"]))
+    scores = sklearn.score_classes(model, X, np.array(["a", "b", "c", "d"]))
     np.testing.assert_array_equal(scores[:, :3], expected)
     assert (scores[:, 3] == -np.inf).all()
     binary = LinearSVC().fit(X, Y == "a")
-    scores = _class_scores.score_classes(binary, X, binary.classes_)
+    scores = sklearn.score_classes(binary, X, binary.classes_)
     np.testing.assert_array_equal(scores[:, 1], binary.decision_function(X))
     np.testing.assert_array_equal(scores[:, 0], -scores[:, 1])
 
@@ -123,7 +122,7 @@ def test_a_decision_function_of_pairs_is_refused() -> None:
     y = np.random.default_rng(0).choice(list("abcd"), len(X))
     model = SVC(decision_function_shape="ovo").fit(X, y)
     with pytest.raises(InvalidInput, match=r"each class, \(240, 4\), got shape \(240, 6\)"):
-        _class_scores.score_classes(model, X, model.classes_)
+        sklearn.score_classes(model, X, model.classes_)
 
 
 @pytest.mark.parametrize(
@@ -138,35 +137,35 @@ def test_a_decision_function_of_pairs_is_refused() -> None:
 def test_bad_probabilities_are_refused(output: Any, message: str) -> None:
     model = SimpleNamespace(classes_=[0, 1], predict_proba=lambda x: np.array(output))
     with pytest.raises(InvalidInput, match=message):
-        _class_scores.score_classes(model, X[:1], np.array([0, 1]))
+        sklearn.score_classes(model, X[:1], np.array([0, 1]))
 
 
 def test_a_decision_function_with_nan_is_refused() -> None:
     model = SimpleNamespace(classes_=[0, 1], decision_function=lambda x: np.full(len(x), np.nan))
     with pytest.raises(InvalidInput, match="decision_function holds .* NaN"):
-        _class_scores.score_classes(model, X[:3], np.array([0, 1]))
+        sklearn.score_classes(model, X[:3], np.array([0, 1]))
 
 
 def test_adaptation_fits_a_clone_on_the_support() -> None:
     classes = np.array(["a", "b", "c", "d"])
     learner = SklearnLearner(LogisticRegression())
-    scores = _class_scores.adapt(learner, X[:30], Y[:30], classes)(X[30:])
+    scores = sklearn.adapt(learner, X[:30], Y[:30], classes)(X[30:])
     expected = LogisticRegression().fit(X[:30], Y[:30]).predict_proba(X[30:])
     np.testing.assert_array_equal(scores[:, :3], expected)
     assert (scores[:, 3] == 0).all()
     with pytest.raises(InvalidInput, match="labels of support must be among the classes 'x', got"):
-        _class_scores.adapt(learner, X[:3], Y[:3], np.array(["x"]))
+        sklearn.adapt(learner, X[:3], Y[:3], np.array(["x"]))
 
 
 @given(st.lists(st.sampled_from("abcde")), st.sets(st.sampled_from("abcde")))
 def test_codes_are_positions_in_the_classes(labels: list[str], classes: set[str]) -> None:
     names = sorted(classes)
-    codes = _class_scores.find_codes(np.array(labels, dtype=str), np.array(names, dtype=str))
+    codes = sklearn.find_codes(np.array(labels, dtype=str), np.array(names, dtype=str))
     assert codes.tolist() == [names.index(x) if x in names else -1 for x in labels]
 
 
 def test_classes_that_fit_has_not_seen_are_named() -> None:
-    _class_scores.check_known(np.array(["a", "b"]), np.array(["a", "b", "c"]))
+    sklearn.check_known(np.array(["a", "b"]), np.array(["a", "b", "c"]))
     message = r"y holds 2 of 3 rows with classes that fit has not seen \('x'; it knows 'a', 'b'\)"
     with pytest.raises(InvalidInput, match=message):
-        _class_scores.check_known(np.array(["x", "a", "x"]), np.array(["a", "b"]))
+        sklearn.check_known(np.array(["x", "a", "x"]), np.array(["a", "b"]))

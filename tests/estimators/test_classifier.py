@@ -26,9 +26,9 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetaPS, label_lists, load
-from metapac.estimators import MetaPSClassifier
-from metapac.learners import CallableLearner
-from metapac.meaning.findings import CheckWarning
+from metapac.fewshot import CallableLearner
+from metapac.findings import CheckWarning
+from metapac.sklearn import MetaPSClassifier
 from metapac.tables import evaluate_table
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
 

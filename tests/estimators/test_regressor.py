@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from metapac import InfeasibleGuarantee, InvalidInput, MetaPS, NotCalibrated, load, residual_scores
-from metapac.estimators import MetaPSRegressor
+from metapac.sklearn import MetaPSRegressor
 from metapac.tables import evaluate_table, predict_table
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
 from tests.helpers.oracles import FALSE_ALARM

@@ -22,8 +22,8 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted
 
 from metapac import Context, InvalidInput
-from metapac.estimators import MetaPSClassifier, MetaPSRegressor, _scikit_learn
-from metapac.estimators._rows import count_rows
+from metapac import sklearn as _scikit_learn
+from metapac.sklearn import MetaPSClassifier, MetaPSRegressor, count_rows
 from tests.helpers.group_data import LEVELS, make_data
 
 DATA = make_data()
@@ -90,7 +90,7 @@ def test_the_checks_of_scikit_learn_pass(estimator: Any) -> None:
 
 def test_nothing_of_scikit_learn_or_torch_is_imported() -> None:
     code = (
-        "import sys, numpy as np; from metapac.estimators import MetaPSRegressor\n"
+        "import sys, numpy as np; from metapac.sklearn import MetaPSRegressor\n"
         "class Mean:\n"
         "    def fit(self, X, y): self.mean = y.mean(); return self\n"
         "    def predict(self, X): return np.full(len(X), self.mean)\n"

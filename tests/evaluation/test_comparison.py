@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metapac.evaluation import Rows, compare_sizes
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import compare_sizes
 from tests.helpers.studies import method_rows as table
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.evaluation.descriptions import describe_learner, describe_pool, digest_code
-from metapac.learners import CallableLearner, PrototypeLearner, SklearnLearner
-from metapac.tasks import ClassPool, GroupPool
+from metapac.fewshot import CallableLearner, ClassPool, GroupPool, PrototypeLearner, SklearnLearner
+from metapac.fewshot.study.methods import describe_learner, describe_pool, digest_code
 
 
 def guess(support_x: object, support_y: object, x: object) -> object:
@@ -36,7 +35,7 @@ def test_learners_without_weights_are_described_by_their_parameters() -> None:
 
 def test_weights_are_part_of_a_description() -> None:
     torch = pytest.importorskip("torch")
-    from metapac.learners import MLP, ProtoNet
+    from metapac.fewshot import MLP, ProtoNet
 
     learner, same, other = (ProtoNet(MLP(3, rng=seed)) for seed in (0, 0, 1))
     assert describe_learner(learner) == describe_learner(same)

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.evaluation import (
-    Draw,
-    ScoredTask,
-    data_checksum,
-)
+from metapac.artefact import data_checksum
+from metapac.fewshot.study.draws import Draw, ScoredTask
 from tests.helpers.studies import scored_task
 
 coarse = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 0.75, 1.0])

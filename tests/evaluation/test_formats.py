@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee
-from metapac.evaluation import Rows, Summary, summarise
+from metapac.fewshot import summarise
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import Summary
 from tests.helpers.studies import method_rows as table
 
 G = Guarantee(epsilon=0.1, alpha=0.05, delta=0.05)

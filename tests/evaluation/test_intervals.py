@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metapac.evaluation.intervals import (
+from metapac.fewshot.study.summary import (
     draw_share_interval,
+    error_quantile,
     mean_by_draw,
     mean_interval,
     quantile_interval,
     share_interval,
 )
-from metapac.evaluation.noise import error_quantile
-from metapac.verdict.intervals import clopper_pearson_interval
+from metapac.verdict import clopper_pearson_interval
 from tests.helpers.oracles import FALSE_ALARM
 from tests.helpers.studies import method_rows
 

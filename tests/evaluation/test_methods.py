@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Guarantee, MetaCP
-from metapac.evaluation import (
-    Draw,
-    Method,
-    paper_methods,
-)
-from metapac.evaluation.methods import META_PS, PS, PS_TEST, describe_need
-from metapac.evaluation.rows import evaluate_draw
+from metapac import Guarantee
+from metapac.fewshot import MetaCP, Method, paper_methods
+from metapac.fewshot.study.draws import Draw
+from metapac.fewshot.study.methods import META_PS, PS, PS_TEST, describe_need
+from metapac.fewshot.study.rows import evaluate_draw
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, joint_ranks
 from tests.helpers import oracles

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import Guarantee
-from metapac.evaluation import Draw, ScoredTask, SyntheticStudy, evaluate, neighbour_methods
-from metapac.evaluation.neighbours import (
+from metapac.fewshot import SyntheticStudy, run_study
+from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.study.methods import (
     PROMISES,
     choose_ranks,
     conformal_threshold,
+    neighbour_methods,
     quantile_of_quantiles_coverage,
 )
 
@@ -178,7 +180,7 @@ def test_tasks_are_separated_whatever_their_order() -> None:
 
 
 def test_they_run_in_an_evaluation_and_each_says_what_it_promises() -> None:
-    rows = evaluate(
+    rows = run_study(
         SyntheticStudy(tasks=60, examples=50),
         guarantee=GUARANTEE,
         methods=neighbour_methods(GUARANTEE),

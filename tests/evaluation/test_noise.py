@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.evaluation.noise import (
+from metapac.fewshot.study.summary import (
     allowed_tasks,
     error_quantile,
     expect_draws_within,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import Guarantee
-from metapac.evaluation.ordered import order_scores, ordered_evidence, select_ranks
 from metapac.evidence import collect_evidence
+from metapac.fewshot.study.draws import order_scores, ordered_evidence, select_ranks
 
 score = st.sampled_from([-np.inf, 0.0, 0.25, 0.5, 1.0])
 examples = st.lists(st.tuples(st.integers(0, 4), score), min_size=1, max_size=60)

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.evaluation.pool_scores import AdaptedScores, BankScores, has_bank, score_pool
-from metapac.learners import CallableLearner, PrototypeLearner
-from metapac.scoring import score_tasks
-from metapac.tasks import ClassPool
+from metapac.fewshot import CallableLearner, ClassPool, PrototypeLearner, score_tasks
+from metapac.fewshot.study.pool_study import AdaptedScores, BankScores, has_bank, score_pool
 
 
 @pytest.fixture

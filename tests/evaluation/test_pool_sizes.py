@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput
-from metapac.evaluation.pool_sizes import (
+from metapac.fewshot import ClassPool, GroupPool
+from metapac.fewshot.study.pool_study import (
     check_pools,
     count_queries,
     count_tasks,
@@ -18,7 +19,6 @@ from metapac.evaluation.pool_sizes import (
     join_groups,
     largest_queries,
 )
-from metapac.tasks import ClassPool, GroupPool
 
 
 def classes(*sizes: int) -> ClassPool:

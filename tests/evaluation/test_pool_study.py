@@ -11,13 +11,25 @@ import pytest
 import torch
 
 from metapac import Guarantee
-from metapac.evaluation import Draw, PoolStudy, ScoredTask, evaluate, paper_methods, summarise
-from metapac.evaluation import predictor as predictors
-from metapac.evaluation.pool_sizes import describe_group_reuse
-from metapac.learners import CallableLearner, ProtoNet, PrototypeLearner, SklearnLearner
-from metapac.meta_cp import QuantilePredictor
-from metapac.scoring import score_tasks
-from metapac.tasks import ClassPool, DomainPool, GroupPool, Task
+from metapac.fewshot import (
+    CallableLearner,
+    ClassPool,
+    DomainPool,
+    GroupPool,
+    PoolStudy,
+    ProtoNet,
+    PrototypeLearner,
+    SklearnLearner,
+    Task,
+    paper_methods,
+    run_study,
+    score_tasks,
+    summarise,
+)
+from metapac.fewshot.quantile_predictor import QuantilePredictor
+from metapac.fewshot.study import pool_study
+from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.study.pool_study import describe_group_reuse
 from tests.evaluation.test_methods import expected as expected_thresholds
 from tests.helpers.studies import same_rows
 
@@ -117,7 +129,7 @@ def test_rows_are_those_of_loops_over_tasks_and_methods(learner: Any) -> None:
     predictor = QuantilePredictor(epsilon=0.2, rng=0).fit(-rng.random((9, 12)), -rng.random(9))
     options: dict[str, Any] = {"queries": 8, "tasks": 16, "predictor": predictor}
     study = make(learner, *pools, **options)
-    rows = evaluate(
+    rows = run_study(
         study, guarantee=G, methods=paper_methods(G, second_delta=0.2), draws=2, n_jobs=2
     )
     banks = [learner.bank(pool.x) for pool in pools]
@@ -319,7 +331,7 @@ def test_transformed_tasks_are_scored_one_by_one() -> None:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictors, "TASKS", 12)
+    monkeypatch.setattr(pool_study, "PREDICTOR_TASKS", 12)
 
 
 @pytest.mark.usefixtures("few")
@@ -338,7 +350,7 @@ def test_meta_cp_is_assembled_from_a_pool() -> None:
     np.testing.assert_array_equal(draw.quantiles, slow.predict(-known.leave_one_out(tasks)))
     expected = slow.predict(-new.leave_one_out(tests))
     assert [test.quantile for test in draw.tests] == expected.tolist()
-    rows = evaluate(study, guarantee=G, draws=1)
+    rows = run_study(study, guarantee=G, draws=1)
     assert "Meta-CP" in rows.method
     assert summarise(rows, G).notes == ()
 
@@ -348,7 +360,7 @@ def test_every_stage_is_named_once() -> None:
     third, calls = classes(16, rng=2), []
     study = make(PrototypeLearner(), classes(), classes(8, rng=1), predictor=third, epsilon=0.2)
     for _ in range(2):
-        evaluate(study, guarantee=G, draws=1, progress=lambda stage, *_: calls.append(stage))
+        run_study(study, guarantee=G, draws=1, progress=lambda stage, *_: calls.append(stage))
     assert calls == [
         "embedding the pools", "training Meta-CP's quantile predictor", "draws", "draws",
     ]  # fmt: skip
@@ -365,7 +377,7 @@ def test_meta_cp_is_not_judged_at_another_epsilon_than_it_is_trained_for() -> No
             r"has epsilon=0.2. Use one epsilon for both, such as PoolStudy\(..., epsilon=0.2\)."
         )
         with pytest.raises(ValueError, match=message):
-            evaluate(study, guarantee=G, draws=1)
+            run_study(study, guarantee=G, draws=1)
     assert make(PrototypeLearner(), *pools).epsilon is None  # no Meta-CP, and any guarantee
 
 
@@ -458,10 +470,10 @@ def test_rows_are_the_same_from_workers_and_after_a_restart(tmp_path: Any) -> No
     def study() -> PoolStudy:
         return make(SklearnLearner(_estimator()), classes(), classes(8, rng=1), tasks=8)
 
-    alone = evaluate(study(), guarantee=G, draws=3)
-    assert same_rows(evaluate(study(), guarantee=G, draws=3, n_jobs=2), alone)
-    evaluate(study(), guarantee=G, draws=2, folder=tmp_path)
-    assert same_rows(evaluate(study(), guarantee=G, draws=3, folder=tmp_path), alone)
+    alone = run_study(study(), guarantee=G, draws=3)
+    assert same_rows(run_study(study(), guarantee=G, draws=3, n_jobs=2), alone)
+    run_study(study(), guarantee=G, draws=2, folder=tmp_path)
+    assert same_rows(run_study(study(), guarantee=G, draws=3, folder=tmp_path), alone)
 
 
 def _estimator() -> Any:

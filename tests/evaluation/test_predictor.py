@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.evaluation import predictor as predictors
-from metapac.evaluation.pool_scores import score_pool
-from metapac.evaluation.predictor import (
+from metapac.fewshot import ClassPool, PrototypeLearner
+from metapac.fewshot.quantile_predictor import leave_one_out as slow_leave_one_out
+from metapac.fewshot.study import pool_study
+from metapac.fewshot.study.pool_study import (
     find_obstacle,
     fit_predictor,
     leave_one_out,
     predict_quantiles,
+    score_pool,
 )
-from metapac.learners import PrototypeLearner
-from metapac.meta_cp import leave_one_out as slow_leave_one_out
-from metapac.tasks import ClassPool
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def test_nonconformity_is_minus_the_score_after_adapting_to_the_others(pool: Cla
 def test_a_predictor_depends_on_the_scores_alone(
     pool: ClassPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predictors, "TASKS", 10)
+    monkeypatch.setattr(pool_study, "PREDICTOR_TASKS", 10)
     scores = score_pool(PrototypeLearner(), pool)
     shape: dict[str, Any] = {"ways": 3, "shots": 2}
     tasks = list(pool.tasks(4, **shape, queries=5, rng=9))

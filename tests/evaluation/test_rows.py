@@ -12,15 +12,10 @@ import pandas as pd
 import pytest
 
 from metapac import BadArtefact
-from metapac.evaluation import (
-    Draw,
-    Rows,
-    evaluate,
-    paper_methods,
-    read_guarantee,
-    read_rows,
-)
-from metapac.evaluation.rows import read_table, write_table
+from metapac.fewshot import paper_methods, run_study
+from metapac.fewshot.study.draws import Draw
+from metapac.fewshot.study.rows import Rows, read_table, write_table
+from metapac.fewshot.study.run import read_guarantee, read_rows
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 NAMES = ("PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
@@ -31,7 +26,7 @@ AGAIN = ("Meta-CP", "Meta-PS even", "Meta-PS tight")
 
 def test_rows_are_selected_by_method() -> None:
     methods = paper_methods(GUARANTEE, second_delta=0.1)
-    rows = evaluate(SmallStudy(), guarantee=GUARANTEE, methods=methods, draws=2)
+    rows = run_study(SmallStudy(), guarantee=GUARANTEE, methods=methods, draws=2)
     assert len(rows) == 2 * 4 * (len(NAMES) + len(AGAIN))
     assert set(rows.select("Meta-CP").delta.tolist()) == {0.2}
     assert set(rows.select("Meta-CP", 0.1).delta.tolist()) == {0.1}
@@ -46,7 +41,7 @@ DRAWS = 4
 
 def run(folder: Path, study: SmallStudy | None = None, **changes: Any) -> Rows:
     settings: dict[str, Any] = {"guarantee": GUARANTEE, "draws": DRAWS, "folder": folder}
-    return evaluate(study or SmallStudy(), **(settings | changes))
+    return run_study(study or SmallStudy(), **(settings | changes))
 
 
 def draw_files(folder: Path) -> list[Path]:
@@ -103,7 +98,7 @@ def test_every_truncation_and_any_other_damage_is_noticed(tmp_path: Path) -> Non
             read_table(path)
     for i in range(10, len(whole), 7):  # the first ten are gzip's header, which we do not check
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
-        with pytest.raises(BadArtefact, match="Call evaluate again with the same settings and fol"):
+        with pytest.raises(BadArtefact, match="Call run_study again with the same settings"):
             read_table(path)
     assert same_rows(run(tmp_path, Counting()), rows)
     assert len(COUNTED) == 1
@@ -145,7 +140,7 @@ def test_a_table_from_before_the_last_columns_is_read(tmp_path: Path, missing: l
 
 
 def test_unusual_names_survive_a_round_trip(tmp_path: Path) -> None:
-    rows = evaluate(SmallStudy(), guarantee=GUARANTEE, draws=1)
+    rows = run_study(SmallStudy(), guarantee=GUARANTEE, draws=1)
     names = rows.method.astype("U20")
     names[0] = 'a, "b"\n\N{SNOWMAN}'
     odd = replace(rows, method=names)

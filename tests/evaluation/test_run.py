@@ -12,29 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Guarantee
-from metapac.evaluation import (
-    Chosen,
-    Draw,
-    Method,
-    Rows,
-    Rule,
-    evaluate,
-    paper_methods,
-)
-from metapac.evaluation.methods import PS
-from metapac.evaluation.rows import evaluate_draw
-from metapac.exceptions import InvalidInput
+from metapac import Guarantee, InvalidInput
+from metapac.fewshot import Method, Rule, paper_methods, run_study
+from metapac.fewshot.study.draws import Draw
+from metapac.fewshot.study.methods import PS, Chosen
+from metapac.fewshot.study.rows import Rows, evaluate_draw
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 NAMES = ("PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
 
 
 def test_draw_i_is_the_same_alone_and_in_a_batch() -> None:
-    five = evaluate(SmallStudy(), guarantee=GUARANTEE, draws=5, rng=3)
+    five = run_study(SmallStudy(), guarantee=GUARANTEE, draws=5, rng=3)
     assert five.draw.tolist() == np.repeat(np.arange(5), 4 * len(NAMES)).tolist()
     assert same_rows(
-        five.take(five.draw < 2), evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2, rng=3)
+        five.take(five.draw < 2), run_study(SmallStudy(), guarantee=GUARANTEE, draws=2, rng=3)
     )
     for i, seed in enumerate(np.random.SeedSequence(3).spawn(5)):
         draw = SmallStudy().draw(np.random.default_rng(seed))
@@ -50,19 +42,19 @@ def test_draw_i_is_the_same_alone_and_in_a_batch() -> None:
         )
         == 5
     )
-    other = evaluate(SmallStudy(), guarantee=GUARANTEE, draws=5, rng=4)
+    other = run_study(SmallStudy(), guarantee=GUARANTEE, draws=5, rng=4)
     assert not np.array_equal(other.threshold, five.threshold)
 
 
 def test_a_generator_or_no_seed_will_do() -> None:
     one, two = (
-        evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2, rng=np.random.default_rng(5))
+        run_study(SmallStudy(), guarantee=GUARANTEE, draws=2, rng=np.random.default_rng(5))
         for _ in range(2)
     )
     assert same_rows(one, two)
     shared = np.random.default_rng(5)
     first, second = (
-        evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2, rng=shared) for _ in range(2)
+        run_study(SmallStudy(), guarantee=GUARANTEE, draws=2, rng=shared) for _ in range(2)
     )
     assert same_rows(first, one)
     assert not same_rows(second, one)
@@ -71,7 +63,7 @@ def test_a_generator_or_no_seed_will_do() -> None:
         1, SmallStudy().draw(np.random.default_rng(seed)), paper_methods(GUARANTEE)
     )
     assert same_rows(one.take(one.draw == 1), alone)
-    free = [evaluate(SmallStudy(), guarantee=GUARANTEE, draws=1, rng=None) for _ in range(2)]
+    free = [run_study(SmallStudy(), guarantee=GUARANTEE, draws=1, rng=None) for _ in range(2)]
     assert not same_rows(*free)
 
 
@@ -87,13 +79,13 @@ class Failing(SmallStudy):
 
 def test_a_draw_that_fails_is_named() -> None:
     with pytest.raises(RuntimeError, match="no data") as caught:
-        evaluate(Failing(), guarantee=GUARANTEE, draws=3)
+        run_study(Failing(), guarantee=GUARANTEE, draws=3)
     assert caught.value.__notes__ == ["This was draw 1."]
 
 
 def test_progress_counts_finished_draws() -> None:
     calls: list[tuple[Any, ...]] = []
-    evaluate(SmallStudy(), guarantee=GUARANTEE, draws=3, progress=lambda *call: calls.append(call))
+    run_study(SmallStudy(), guarantee=GUARANTEE, draws=3, progress=lambda *call: calls.append(call))
     assert calls == [("draws", i, 3) for i in (1, 2, 3)]
 
 
@@ -107,7 +99,7 @@ WITH_PROCESS = (*paper_methods(GUARANTEE), Method("process", Rule(process_id, st
 
 def evaluate_in_processes(**options: Any) -> tuple[Rows, set[int]]:
     """Return the rows of five draws, and the processes that drew them."""
-    rows = evaluate(SmallStudy(), guarantee=GUARANTEE, methods=WITH_PROCESS, draws=5, **options)
+    rows = run_study(SmallStudy(), guarantee=GUARANTEE, methods=WITH_PROCESS, draws=5, **options)
     return rows.take(rows.method != "process"), set(rows.select("process").threshold.tolist())
 
 
@@ -117,7 +109,7 @@ def test_the_rows_are_the_same_from_other_processes(backend: str | None) -> None
     result, processes = evaluate_in_processes(
         n_jobs=2, backend=backend, progress=lambda _, count, __: done.append(count)
     )
-    assert same_rows(result, evaluate(SmallStudy(), guarantee=GUARANTEE, draws=5))
+    assert same_rows(result, run_study(SmallStudy(), guarantee=GUARANTEE, draws=5))
     assert done == [1, 2, 3, 4, 5]
     assert os.getpid() not in processes
 
@@ -132,7 +124,7 @@ class Threaded(SmallStudy):
 def test_a_study_may_prefer_threads() -> None:
     options: dict[str, Any] = {"guarantee": GUARANTEE, "methods": WITH_PROCESS, "draws": 3}
     for backend, is_here in ((None, True), ("loky", False)):
-        rows = evaluate(Threaded(), **options, n_jobs=2, backend=backend)
+        rows = run_study(Threaded(), **options, n_jobs=2, backend=backend)
         assert (set(rows.select("process").threshold) == {os.getpid()}) == is_here
 
 
@@ -150,7 +142,7 @@ def cluster() -> Iterator[Any]:
 
 def test_the_rows_are_the_same_from_a_dask_cluster(cluster: Any) -> None:
     result, processes = evaluate_in_processes(n_jobs=-1, backend="dask")
-    assert same_rows(result, evaluate(SmallStudy(), guarantee=GUARANTEE, draws=5))
+    assert same_rows(result, run_study(SmallStudy(), guarantee=GUARANTEE, draws=5))
     assert processes <= set(cluster.run(os.getpid).values())
 
 
@@ -170,7 +162,7 @@ def test_dask_is_sent_the_study_once_however_many_draws(cluster: Any) -> None:
     counts = []
     for draws in (2, 6):
         SENT.clear()
-        evaluate(Counted(), guarantee=GUARANTEE, draws=draws, n_jobs=-1, backend="dask")
+        run_study(Counted(), guarantee=GUARANTEE, draws=draws, n_jobs=-1, backend="dask")
         counts.append(len(SENT))
     assert counts[0] == counts[1] > 0
 
@@ -191,7 +183,7 @@ def test_dask_is_sent_the_study_once_however_many_draws(cluster: Any) -> None:
 )
 def test_what_cannot_be_run_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        evaluate(SmallStudy(), guarantee=GUARANTEE, **changes)
+        run_study(SmallStudy(), guarantee=GUARANTEE, **changes)
 
 
 def test_a_missing_joblib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,15 +192,15 @@ def test_a_missing_joblib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ModuleNotFoundError,
         match=r"workers needs joblib. Install it with: pip install 'metapac\[parallel\]'",
     ):
-        evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2, n_jobs=2)
-    evaluate(SmallStudy(), guarantee=GUARANTEE, draws=2)
+        run_study(SmallStudy(), guarantee=GUARANTEE, draws=2, n_jobs=2)
+    run_study(SmallStudy(), guarantee=GUARANTEE, draws=2)
 
 
 @pytest.mark.parametrize("made", [0.5, None, Chosen(np.array(0.5), np.array(True))])
 def test_a_rule_that_returns_something_else_is_told_what_to_return(made: Any) -> None:
     method = Method("mine", Rule(lambda draw, g: made), GUARANTEE)
     with pytest.raises(InvalidInput, match=r"rule of method 'mine' must return Chosen\(thresh"):
-        evaluate(SmallStudy(), guarantee=GUARANTEE, methods=[method], draws=1)
+        run_study(SmallStudy(), guarantee=GUARANTEE, methods=[method], draws=1)
 
 
 def test_a_function_is_not_a_method() -> None:
@@ -218,4 +210,4 @@ def test_a_function_is_not_a_method() -> None:
     bare: Any = choose
     for wrong in (bare, Method("mine", bare, GUARANTEE)):
         with pytest.raises(InvalidInput, match=r"must hold Method\(name, Rule\(choose\), guar"):
-            evaluate(SmallStudy(), guarantee=GUARANTEE, methods=[wrong], draws=1)
+            run_study(SmallStudy(), guarantee=GUARANTEE, methods=[wrong], draws=1)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.evaluation import Draw, Summary, evaluate, evaluate_seeds, read_seeds, summarise
-from metapac.evaluation.seeds import check_seeds, find_seeds
+from metapac.fewshot import run_seeds, run_study, summarise
+from metapac.fewshot.study.draws import Draw
+from metapac.fewshot.study.run import check_seeds, find_seeds, read_seeds
+from metapac.fewshot.study.summary import Summary
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 MADE: list[int] = []
@@ -48,7 +50,7 @@ def _nothing_made() -> None:
 
 
 def run(folder: Path | None = None, **options: Any) -> Summary:
-    return evaluate_seeds(make, guarantee=GUARANTEE, folder=folder, **({"draws": 3} | options))
+    return run_seeds(make, guarantee=GUARANTEE, folder=folder, **({"draws": 3} | options))
 
 
 def same(one: Summary, other: Summary) -> bool:
@@ -60,7 +62,7 @@ def test_each_seed_has_its_own_study_and_its_own_draws() -> None:
     summary = run(seeds=3, rng=5)
     assert MADE == [5, 6, 7]
     for seed, rows in zip(MADE, summary.rows, strict=True):
-        alone = evaluate(Trained(seed=seed), guarantee=GUARANTEE, draws=3, rng=seed)
+        alone = run_study(Trained(seed=seed), guarantee=GUARANTEE, draws=3, rng=seed)
         assert same_rows(rows, alone)
     assert summary.lines == summarise(summary.rows, GUARANTEE).lines
     assert not np.array_equal(summary.rows[0].threshold, summary.rows[1].threshold)
@@ -119,7 +121,7 @@ def test_numbers_are_checked(changes: dict[str, Any], name: str) -> None:
 def test_other_folders_are_explained(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no evaluation is here"):
         read_seeds(tmp_path)
-    evaluate(SmallStudy(), guarantee=GUARANTEE, draws=1, folder=tmp_path)
+    run_study(SmallStudy(), guarantee=GUARANTEE, draws=1, folder=tmp_path)
     with pytest.raises(ValueError, match="holds the evaluation of a single study. Read it with"):
         read_seeds(tmp_path)
 

@@ -17,18 +17,12 @@ import pytest
 import scipy
 
 import metapac
-from metapac import BadArtefact, Guarantee, _document
-from metapac.evaluation import (
-    Chosen,
-    Draw,
-    Method,
-    Rows,
-    Rule,
-    evaluate,
-    paper_methods,
-    read_rows,
-    read_settings,
-)
+from metapac import BadArtefact, Guarantee, artefact
+from metapac.fewshot import Method, Rule, paper_methods, run_study
+from metapac.fewshot.study.draws import Draw
+from metapac.fewshot.study.methods import Chosen
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.run import read_rows, read_settings
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 DRAWS = 4
@@ -36,7 +30,7 @@ DRAWS = 4
 
 def run(folder: Path, study: SmallStudy | None = None, **changes: Any) -> Rows:
     settings: dict[str, Any] = {"guarantee": GUARANTEE, "draws": DRAWS, "folder": folder}
-    return evaluate(study or SmallStudy(), **(settings | changes))
+    return run_study(study or SmallStudy(), **(settings | changes))
 
 
 def draw_files(folder: Path) -> list[Path]:
@@ -61,7 +55,7 @@ def _nothing_counted() -> None:
 
 
 def test_a_folder_changes_nothing(tmp_path: Path) -> None:
-    assert same_rows(run(tmp_path), evaluate(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS))
+    assert same_rows(run(tmp_path), run_study(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS))
 
 
 def test_the_settings_say_all_that_the_rows_depend_on(tmp_path: Path) -> None:
@@ -99,7 +93,7 @@ def test_more_draws_resume_from_fewer(tmp_path: Path) -> None:
     run(tmp_path, Counting())
     rows = run(tmp_path, Counting(), draws=DRAWS + 2)
     assert len(COUNTED) == DRAWS + 2
-    assert same_rows(rows, evaluate(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS + 2))
+    assert same_rows(rows, run_study(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS + 2))
     assert read_settings(tmp_path)["draws"] == DRAWS + 2
 
 
@@ -126,7 +120,7 @@ def test_a_failure_loses_no_finished_draw(tmp_path: Path) -> None:
         run(tmp_path, progress=stop)
     assert len(draw_files(tmp_path)) == 2
     assert same_rows(
-        run(tmp_path, Counting()), evaluate(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS)
+        run(tmp_path, Counting()), run_study(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS)
     )
     assert len(COUNTED) == DRAWS - 2
 
@@ -134,7 +128,7 @@ def test_a_failure_loses_no_finished_draw(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from tests.helpers.studies import GUARANTEE, SmallStudy
-from metapac.evaluation import evaluate
+from metapac.fewshot import run_study
 
 def killed_at(owner, name, call):
     calls, before = [], getattr(owner, name)
@@ -146,7 +140,7 @@ def killed_at(owner, name, call):
     setattr(owner, name, counted)
 
 {kill}
-evaluate(SmallStudy(), guarantee=GUARANTEE, draws=4, folder=sys.argv[1])
+run_study(SmallStudy(), guarantee=GUARANTEE, draws=4, folder=sys.argv[1])
 """
 
 
@@ -168,7 +162,7 @@ def test_a_killed_evaluation_resumes_to_the_same_rows(tmp_path: Path, kill: str)
         "00000.csv.gz",
         "00001.csv.gz",
     ]
-    with pytest.raises(FileNotFoundError, match="the evaluation is not finished; call evaluate ag"):
+    with pytest.raises(FileNotFoundError, match="evaluation is not finished; call run_study"):
         read_rows(tmp_path)
     rows = run(tmp_path, Counting())
     assert len(COUNTED) == 2
@@ -257,7 +251,7 @@ def as_before_versions(folder: Path) -> None:
     settings["study"]["notes"] = ["In other words."]
     forge(folder, **settings)
     settings.pop("draws")
-    next(folder.glob("draws-*")).rename(folder / f"draws-{_document.checksum(settings)[7:19]}")
+    next(folder.glob("draws-*")).rename(folder / f"draws-{artefact.checksum(settings)[7:19]}")
 
 
 def test_methods_of_the_library_resume_an_evaluation_of_0_2_0(tmp_path: Path) -> None:
@@ -265,7 +259,7 @@ def test_methods_of_the_library_resume_an_evaluation_of_0_2_0(tmp_path: Path) ->
     as_before_versions(tmp_path)
     rows = run(tmp_path, Counting(), draws=DRAWS + 1)
     assert len(COUNTED) == 1
-    assert same_rows(rows, evaluate(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS + 1))
+    assert same_rows(rows, run_study(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS + 1))
     newer = [replace(m, rule=replace(m.rule, version="2")) for m in paper_methods(GUARANTEE)]
     with pytest.raises(ValueError, match="of method 'PS', .* has version 2, and before"):
         run(tmp_path, methods=newer)
@@ -286,7 +280,7 @@ def test_draws_of_lost_settings_are_never_reused(tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").unlink()
     rows = run(tmp_path, Counting(), rng=2)
     assert len(COUNTED) == DRAWS
-    assert same_rows(rows, evaluate(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS, rng=2))
+    assert same_rows(rows, run_study(SmallStudy(), guarantee=GUARANTEE, draws=DRAWS, rng=2))
 
 
 def forge(folder: Path, **changes: Any) -> None:
@@ -294,7 +288,7 @@ def forge(folder: Path, **changes: Any) -> None:
     path = folder / "evaluation.json"
     document = json.loads(path.read_text()) | changes
     document.pop("checksum")
-    path.write_text(json.dumps({**document, "checksum": _document.checksum(document)}))
+    path.write_text(json.dumps({**document, "checksum": artefact.checksum(document)}))
 
 
 def test_edited_settings_are_refused(tmp_path: Path) -> None:
@@ -305,7 +299,9 @@ def test_edited_settings_are_refused(tmp_path: Path) -> None:
     for changed in bad:
         path.write_text(changed)
         for attempt in (read_rows, run):
-            with pytest.raises(BadArtefact, match="or evaluate into another folder|written by ev"):
+            with pytest.raises(
+                BadArtefact, match="run the study into another folder|written by run_"
+            ):
                 attempt(tmp_path)
     path.write_text(text)
     forge(tmp_path, format="something else")

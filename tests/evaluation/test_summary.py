@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee, judge
-from metapac.evaluation import Draw, Rows, ScoredTask, SyntheticStudy, evaluate, summarise
-from metapac.evaluation.intervals import mean_interval, share_interval
+from metapac.fewshot import SyntheticStudy, run_study, summarise
+from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import mean_interval, share_interval
 from tests.helpers.studies import method_rows as table
 
 G = Guarantee(epsilon=0.1, alpha=0.2, delta=0.05)
@@ -70,7 +72,7 @@ def test_the_quantile_is_that_of_the_guarantee() -> None:
 def test_a_kept_guarantee_at_another_alpha_is_not_judged_by_the_90th_percentile() -> None:
     guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=1e-3)
     study = SyntheticStudy(tasks=400, examples=500, tests=100)
-    summary = summarise(evaluate(study, guarantee=guarantee, draws=3), guarantee)
+    summary = summarise(run_study(study, guarantee=guarantee, draws=3), guarantee)
     line = summary["Meta-PS tight"]
     assert line.tasks_within > 0.7
     assert line.error_quantile <= 0.1
@@ -94,7 +96,7 @@ class SameTasks:
 
 def test_noise_alone_violates_no_guarantee() -> None:
     guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
-    rows = evaluate(SameTasks(), guarantee=guarantee, draws=10)
+    rows = run_study(SameTasks(), guarantee=guarantee, draws=10)
     line = summarise(rows, guarantee)["PS"]
     assert rows.select("PS").threshold.max() < 0.1  # so is every miss rate
     assert line.error_quantile > 0.1  # and yet many tasks are seen above epsilon

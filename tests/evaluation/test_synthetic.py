@@ -10,17 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import Guarantee
-from metapac.evaluation import (
-    MethodSummary,
-    Rows,
-    compare_sizes,
-    evaluate,
-    paper_methods,
-    summarise,
-)
-from metapac.evaluation.synthetic import KnownTask, SyntheticStudy
-from metapac.reproduce.claims import check_claims
-from metapac.tasks.synthetic import NormalFamily
+from metapac.fewshot import paper_methods, run_study, summarise
+from metapac.fewshot.reproduce.claims import check_claims
+from metapac.fewshot.study.draws import KnownTask, SyntheticStudy
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.summary import MethodSummary, compare_sizes
+from metapac.fewshot.synthetic import NormalFamily
 from tests.helpers.oracles import FALSE_ALARM, too_many
 
 KNOWN = Guarantee(epsilon=0.2, alpha=0.2, delta=0.1)
@@ -33,7 +28,7 @@ MANY = 200
 def known() -> Rows:
     """Many draws of tasks whose error at any threshold is a number."""
     study = SyntheticStudy(NormalFamily(), tasks=60, examples=40, tests=10)
-    return evaluate(study, guarantee=KNOWN, draws=MANY, rng=0)
+    return run_study(study, guarantee=KNOWN, draws=MANY, rng=0)
 
 
 def violating_draws(rows: Rows, method: str, delta: float = KNOWN.failure_probability) -> int:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac import Guarantee, MetaPS
-from metapac.evidence import Evidence, collect_evidence
-from metapac.task_ranks import ranks_within
+from metapac.evidence import Evidence, collect_evidence, ranks_within
 
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 

@@ -6,9 +6,7 @@ from html.parser import HTMLParser
 
 from metapac import Guarantee
 from metapac.context import Context
-from metapac.explanation.cards import render_card, render_text
-from metapac.explanation.paragraphs import explain_guarantee
-from metapac.explanation.rules import Rule
+from metapac.words import Rule, explain_guarantee, render_card, render_text
 
 EVIL = '<script>alert(1)</script>&"\x1b[2J\n- forged\n\nforged'
 HOSPITALS = Context(unit="hospital", example="patient")

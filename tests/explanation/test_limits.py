@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from metapac import Context, Guarantee
-from metapac.explanation.limits import (
+from metapac.words import (
+    Rule,
+    Words,
     find_limits,
     find_pooled_limits,
     list_limits,
     summarise_limits,
 )
-from metapac.explanation.rules import Rule
-from metapac.explanation.words import Words
 
 HOSPITALS = Context(unit="hospital", example="patient")
 WORDS = Words.from_context(HOSPITALS)

@@ -11,13 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import PS, Guarantee, MetaCP, MetaPS
+from metapac import PS, Guarantee, MetaPS
 from metapac.context import Context
-from metapac.explanation.limits import summarise_limits
-from metapac.explanation.paragraphs import explain_average, explain_examples, explain_guarantee
-from metapac.explanation.rules import Rule
-from metapac.explanation.words import round_down
-from metapac.sentences import percent
+from metapac.fewshot import MetaCP
+from metapac.guarantee import percent
+from metapac.words import (
+    Rule,
+    explain_average,
+    explain_examples,
+    explain_guarantee,
+    round_down,
+    summarise_limits,
+)
 
 HOSPITALS = Context(unit="hospital", example="patient")
 

@@ -10,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import Context, Guarantee
-from metapac.evidence import collect_evidence
-from metapac.explanation.rules import (
+from metapac.evidence import UNKNOWN, collect_evidence
+from metapac.words import (
     Rule,
+    Words,
     describe_class,
     describe_interval,
     describe_intervals,
     describe_lists,
 )
-from metapac.explanation.words import Words
-from metapac.outcome import UNKNOWN
 
 PATIENTS = Words.from_context(Context(unit="hospital", example="patient"))
 START = "For each new patient it gives a list of labels: "

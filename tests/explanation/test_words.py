@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.explanation.words import inflect, round_down
+from metapac.words import inflect, round_down
 
 thresholds = st.floats(allow_nan=False, allow_infinity=False)
 

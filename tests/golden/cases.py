@@ -30,13 +30,17 @@ from metapac import (
     Context,
     Guarantee,
     InfeasibleGuarantee,
-    MetaCP,
     MetaPS,
     Monitor,
     allowed_errors,
     answers,
+    bound_threshold,
     clopper_pearson_upper,
+    combine_sites,
+    compare_scores,
+    count_liars,
     evaluate,
+    failure_probability,
     judge,
     label_lists,
     load,
@@ -45,32 +49,32 @@ from metapac import (
     summarise_sets,
     threshold,
 )
-from metapac.estimators import MetaPSClassifier, MetaPSRegressor
-from metapac.evaluation import (
-    PoolStudy,
-    SyntheticStudy,
-    compare_sizes,
-    neighbour_methods,
-    paper_methods,
-    summarise,
-)
-from metapac.evaluation import evaluate as run_study
-from metapac.learners import LogisticLearner, PrototypeLearner, RidgeLearner
-from metapac.monitoring import compare_scores
-from metapac.report import report
-from metapac.robustness import bound_threshold, count_liars, failure_probability
-from metapac.scoring import fit_temperature, score_examples, score_tasks
-from metapac.sites import combine_sites
-from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
-from metapac.tasks import (
+from metapac.fewshot import (
     ClassPool,
     DomainPool,
     GroupPool,
+    LogisticLearner,
+    MetaCP,
+    PoolStudy,
+    PrototypeLearner,
+    RidgeLearner,
+    SyntheticStudy,
     Task,
+    fit_temperature,
+    paper_methods,
+    score_examples,
+    score_tasks,
     split_classes,
     split_domains,
     split_groups,
+    summarise,
 )
+from metapac.fewshot import run_study as run_study
+from metapac.fewshot.study.methods import neighbour_methods
+from metapac.fewshot.study.summary import compare_sizes
+from metapac.report import report
+from metapac.sklearn import MetaPSClassifier, MetaPSRegressor
+from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.verdict import judge_classes
 from tests.helpers.commands import metapac
 
@@ -1268,7 +1272,7 @@ def temperature(folder: Path) -> Any:
 
 @case("scoring")
 def small_network(folder: Path) -> Any:
-    from metapac.learners import MLP, ProtoNet
+    from metapac.fewshot import MLP, ProtoNet
 
     scores, names = score_tasks(ProtoNet(MLP(4, width=3, rng=0)), drawn_tasks())
     # In single precision, the order of sums changes the last digits.

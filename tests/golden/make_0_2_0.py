@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from metapac.learners import MAML, MLP, ProtoNet, save_weights, train
+from metapac.scoring import Stored
+from metapac.tasks import split_classes
 from typer.testing import CliRunner
 
 import metapac
 from metapac import PS, MetaCP, MetaPS
 from metapac.cli.app import app
-from metapac.learners import MAML, MLP, ProtoNet, save_weights, train
-from metapac.scoring import Stored
-from metapac.tasks import split_classes
 
 LEVELS = ["--epsilon", "0.2", "--alpha", "0.3", "--delta", "0.1"]
 CLASSES = ["--label", "y", "--columns", "p_*"]

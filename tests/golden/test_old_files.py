@@ -13,14 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metapac import PS, MetaCP, MetaPS, Monitor, load
-from metapac.datasets import heart_groups, load_pools
-from metapac.evaluation import read_guarantee, read_rows, read_settings
-from metapac.learners import MLP, ProtoNet, load_learner, load_weights, train
-from metapac.pilot import read_pilot
-from metapac.scoring import read_provenance, read_stored
-from metapac.sites import combine_sites, read_site
-from metapac.tasks import split_classes
+from metapac import PS, MetaPS, Monitor, combine_sites, load, read_pilot, read_provenance, read_site
+from metapac.fewshot import (
+    MLP,
+    MetaCP,
+    ProtoNet,
+    heart_groups,
+    load_learner,
+    load_pools,
+    split_classes,
+    train,
+)
+from metapac.fewshot.scoring import read_stored
+from metapac.fewshot.study.run import read_guarantee, read_rows, read_settings
+from metapac.fewshot.training.checkpoints import load_weights
 from tests.helpers.commands import metapac
 
 SOURCE = Path(__file__).parent / "0.2.0"

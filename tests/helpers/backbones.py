@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.learners import MLP, Conv4, ResNet12, ResNet50, SentenceCNN
-from metapac.learners.networks.base import Backbone
+from metapac.fewshot import MLP, Conv4, ResNet12, ResNet50, SentenceCNN
+from metapac.fewshot.learners.networks import Backbone
 
 WORDS = np.random.default_rng(0).normal(size=(11, 4)).astype(np.float16)
 

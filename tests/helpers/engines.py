@@ -17,8 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac.tables import connect
-from metapac.tables.search import ranks, sample, survey
+from metapac.tables import connect, search
 
 ENGINES = ("duckdb", "sqlite", "postgres", "spark")
 POSTGRES = "METAPAC_POSTGRES"
@@ -69,9 +68,8 @@ def as_if_large(worth_sorting: int = 12) -> Iterator[None]:
     """Search small tables as if they were too large to sort."""
     few: dict[str, Any] = {"_ROWS": 512, "_FEW_ROWS": 64, "_EVERY": 2, "_STRATA": 2, "_ENOUGH": 8}
     with (
-        mock.patch.object(survey, "_SMALL", 0),
-        mock.patch.multiple(ranks, _SMALL=0, _WORTH_SORTING=worth_sorting),
-        mock.patch.multiple(sample, **few),
+        mock.patch.multiple(search, _FETCH_ALL=0, _FEW_SCORES=0, _WORTH_SORTING=worth_sorting),
+        mock.patch.multiple(search, **few),
     ):
         yield
 

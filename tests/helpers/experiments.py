@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.datasets.pools import LoadedPools
-from metapac.learners import ProtoNet, Recipe
-from metapac.learners.training import strong
-from metapac.reproduce import learner, seed
-from metapac.reproduce.experiments import Experiment, Training
-from metapac.tasks.pools import ClassPool, GroupPool, Pools
+from metapac.fewshot import ProtoNet
+from metapac.fewshot.datasets.pools import LoadedPools
+from metapac.fewshot.pools import ClassPool, GroupPool, Pools
+from metapac.fewshot.reproduce import seed
+from metapac.fewshot.reproduce.experiments import Experiment, Training
+from metapac.fewshot.training import strong
+from metapac.fewshot.training.strong import Recipe
 
 TINY = Training(
     lr=1e-3, episodes_per_epoch=4, epochs=1, episodes_per_step=2, validation_tasks=4, queries=2
@@ -88,10 +89,10 @@ def class_pools(transform: Callable[..., Any] | None = None) -> LoadedPools:
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Measure learners and train Meta-CP's predictor on few tasks, and train strongly for short."""
-    patch.setattr(learner, "ACCURACY_TASKS", 10)
-    patch.setattr(learner, "QUANTILE_TASKS", 8)
-    patch.setattr(learner, "RANKED_TASKS", 20)
-    patch.setattr(learner, "VALIDATION_TASKS", 4)
+    patch.setattr(seed, "ACCURACY_TASKS", 10)
+    patch.setattr(seed, "QUANTILE_TASKS", 8)
+    patch.setattr(seed, "RANKED_TASKS", 20)
+    patch.setattr(seed, "VALIDATION_TASKS", 4)
     recipe = Recipe(epochs=2, batch=16, tuning_steps=4, episodes_per_step=2)
     patch.setattr(seed, "recipe_for", lambda backbone: recipe)
     patch.setattr(strong, "recipe_for", lambda backbone: recipe)

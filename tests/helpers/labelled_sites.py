@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from metapac import MetaPS, evaluate
-from metapac.assessment.evaluation import Evaluation
+from metapac.evaluation import Evaluation
 
 CLASSES = ["cat", "dog", "owl"]
 

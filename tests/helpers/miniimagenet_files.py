@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from metapac.datasets.store.images import Pixels
+from metapac.fewshot.datasets.images import Pixels
 
 CLASSES = {
     "train": [f"n0{i}" for i in range(6)],

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from metapac import Guarantee, plan
-from metapac.demands import Demand
-from metapac.planning import Plan
+from metapac import Guarantee, Plan, plan
+from metapac.sample_size import Demand
 
 
 def make_plan(**asked: Any) -> Plan:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from metapac.fewshot.synthetic import NormalFamily
 from metapac.tables import site_table
-from metapac.tasks.synthetic import NormalFamily
 from tests.helpers.engines import connection
 
 GUARANTEE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}

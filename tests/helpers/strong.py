@@ -10,8 +10,10 @@ import pytest
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from metapac.learners import MLP, History, ProtoNet, Recipe, Sphere, train_strong
-from metapac.tasks import ClassPool, Pools, split_classes
+from metapac.fewshot import MLP, ClassPool, ProtoNet, Sphere, split_classes, train_strong
+from metapac.fewshot.pools import Pools
+from metapac.fewshot.training.history import History
+from metapac.fewshot.training.strong import Recipe
 
 RECIPE = Recipe(epochs=3, batch=20, warmup=5, lr=0.05, tuning_steps=120, averaged=0.5)
 

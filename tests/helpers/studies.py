@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac import Guarantee
-from metapac.evaluation import Draw, Rows, ScoredTask
-from metapac.tasks.synthetic import NormalFamily
+from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.synthetic import NormalFamily
 
 GUARANTEE = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2)
 FAMILY = NormalFamily(classes=3)

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metapac.learners import MLP, Epoch, History, ProtoNet
-from metapac.tasks import ClassPool, GroupPool
+from metapac.fewshot import MLP, ClassPool, GroupPool, ProtoNet
+from metapac.fewshot.training.history import Epoch, History
 
 ROOT = Path(__file__).parents[2]
 

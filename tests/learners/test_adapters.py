@@ -23,10 +23,17 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from metapac import InvalidInput
-from metapac.learners import MAML, MLP, CallableLearner, FixedModel, ProtoNet, SklearnLearner
-from metapac.learners.protocols import Learner
-from metapac.scoring import score_tasks
-from metapac.tasks import GroupPool
+from metapac.adaptation import Learner
+from metapac.fewshot import (
+    MAML,
+    MLP,
+    CallableLearner,
+    FixedModel,
+    GroupPool,
+    ProtoNet,
+    SklearnLearner,
+    score_tasks,
+)
 
 Array = NDArray[Any]
 X = np.random.default_rng(0).normal(size=(30, 4))

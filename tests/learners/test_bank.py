@@ -12,20 +12,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import bank as bank_module
-from metapac.learners._inference import worst_case_scores
-from metapac.learners.bank import (
+from metapac import InvalidInput
+from metapac.fewshot import ClassPool
+from metapac.fewshot.learners import protonet
+from metapac.fewshot.learners.protonet import (
+    ProtoNet,
     PrototypeBank,
+    PrototypeScorer,
     gram_logits,
     gram_matrix,
     leave_one_out_probabilities,
+    prototype_logits,
+    worst_case_logits,
+    worst_case_scores,
 )
-from metapac.learners.protonet import ProtoNet, PrototypeScorer
-from metapac.learners.prototypes import prototype_logits, worst_case_logits
-from metapac.tasks import ClassPool
-from metapac.tasks.batch import batches
-from metapac.tasks.task import Task
+from metapac.fewshot.tasks import Task, batches
 
 
 def random_task(rng: np.random.Generator, x: Any, support: int, query: int, classes: int) -> Task:
@@ -296,7 +297,7 @@ def test_few_columns_are_looked_up_and_give_the_same_bits() -> None:
     arguments = gram, support, labels, query, 4
     logits = []
     for few in (0, 4, 10**9):
-        with mock.patch.object(bank_module, "_FEW", few):
+        with mock.patch.object(protonet, "_FEW", few):
             logits.append(gram_logits(*arguments))
     assert logits[0].isinf().any()
     assert torch.equal(logits[0], logits[1])

@@ -11,22 +11,21 @@ import pytest
 import torch
 from scipy import sparse
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import _checks
+from metapac import InvalidInput, adaptation
 
-as_probabilities = partial(_checks.as_outputs, kind="probabilities")
+as_probabilities = partial(adaptation.as_outputs, kind="probabilities")
 
 
 def test_support_labels_are_int64_and_counted() -> None:
-    labels, classes = _checks.as_support_set(np.zeros((3, 2)), torch.tensor([2, 0, 0]), None)
+    labels, classes = adaptation.as_support_set(np.zeros((3, 2)), torch.tensor([2, 0, 0]), None)
     assert labels.dtype == np.int64
     assert (labels.tolist(), classes) == ([2, 0, 0], 3)
-    assert _checks.as_support_set([[0]], [True], 5)[1] == 5
+    assert adaptation.as_support_set([[0]], [True], 5)[1] == 5
 
 
 def test_a_task_needs_a_support_example() -> None:
     with pytest.raises(InvalidInput, match="at least one labelled example to adapt to"):
-        _checks.as_support_set(np.zeros((0, 2)), np.zeros(0, int), 2)
+        adaptation.as_support_set(np.zeros((0, 2)), np.zeros(0, int), 2)
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
@@ -49,32 +48,32 @@ def test_the_expected_shape_is_named(columns: tuple[int, int | None], expected: 
 
 
 def test_labels_of_a_fitted_model_must_be_those_of_the_task() -> None:
-    assert _checks.count_known_labels(np.array([0, 3]), None) == 4
-    assert _checks.count_known_labels(np.array([0, 3]), 6) == 6
+    assert adaptation.count_known_labels(np.array([0, 3]), None) == 4
+    assert adaptation.count_known_labels(np.array([0, 3]), 6) == 6
     for labels, classes in ((np.array([0, 3]), 3), (np.array([-1, 0]), None), (np.array("a"), 1)):
         with pytest.raises(InvalidInput, match="the model was fitted on labels"):
-            _checks.count_known_labels(np.atleast_1d(labels), classes)
+            adaptation.count_known_labels(np.atleast_1d(labels), classes)
 
 
 def test_examples_are_counted_in_any_container() -> None:
     table = np.zeros((3, 2))
     kinds = (table, torch.zeros(3, 2), pd.DataFrame(table), sparse.csr_matrix(table), ["a"] * 3)
-    assert [_checks.count_examples(x) for x in kinds] == [3] * 5
+    assert [adaptation.count_examples(x) for x in kinds] == [3] * 5
 
 
 def test_embeddings_must_be_finite() -> None:
     z = torch.zeros(4, 2)
-    _checks.check_finite_embeddings(z)
+    adaptation.check_finite_embeddings(z)
     z[1, 0] = torch.nan
     with pytest.raises(InvalidInput, match=r"1 of 4 .* \(first at position 1\)\. Check x for NaN"):
-        _checks.check_finite_embeddings(z)
+        adaptation.check_finite_embeddings(z)
 
 
 def test_logits_that_look_like_probabilities_are_pointed_out() -> None:
     def read(values: Any) -> Any:
         rows, columns = np.shape(values)
         shape = {"rows": rows, "min_columns": columns, "max_columns": columns}
-        return _checks.as_outputs("f", np.array(values, float), kind="logits", **shape)
+        return adaptation.as_outputs("f", np.array(values, float), kind="logits", **shape)
 
     with pytest.warns(UserWarning, match="taken for logits. If they are probabilities, say"):
         read([[0.3, 0.7], [1.0, 0.0]] * 4)

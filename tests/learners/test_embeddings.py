@@ -16,9 +16,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch import nn
 
 from metapac import InvalidInput
-from metapac.learners import LogisticLearner, ProtoNet, PrototypeLearner, RidgeLearner
-from metapac.scoring import score_tasks
-from metapac.tasks import ClassPool, Task
+from metapac.fewshot import (
+    ClassPool,
+    LogisticLearner,
+    ProtoNet,
+    PrototypeLearner,
+    RidgeLearner,
+    Task,
+    score_tasks,
+)
 
 LEARNERS = [
     PrototypeLearner(),
@@ -229,8 +235,8 @@ def test_bad_input_is_named(action: Any, message: str) -> None:
 
 def test_torch_is_not_imported() -> None:
     code = (
-        "import sys, numpy as np; from metapac.learners import PrototypeLearner, accuracy; "
-        "from metapac.scoring import score_tasks; from metapac.tasks import ClassPool; "
+        "import sys, numpy as np; "
+        "from metapac.fewshot import ClassPool, PrototypeLearner, accuracy, score_tasks; "
         "pool = ClassPool(np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 6); "
         "score_tasks(PrototypeLearner(), pool.tasks(3, ways=3, shots=2, queries=2, rng=0)); "
         "accuracy(PrototypeLearner(), pool, tasks=4); print('torch' in sys.modules)"

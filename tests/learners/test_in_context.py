@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from metapac import InvalidInput
-from metapac.learners import CallableLearner, InContextLearner
-from metapac.scoring import score_tasks
-from metapac.tasks import Task
+from metapac.fewshot import CallableLearner, InContextLearner, Task, score_tasks
 
 NAMES = ["refund", "delivery", "other"]
 SUPPORT = ["my money back", "where is my parcel", "hello there"]

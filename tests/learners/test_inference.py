@@ -15,9 +15,10 @@ import pytest
 import torch
 from torch import nn
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import MAML, MLP, Conv4, Learner, ProtoNet, _inference
-from metapac.learners._inference import check_example_type
+from metapac import InvalidInput
+from metapac.fewshot import MAML, MLP, Conv4, Learner, ProtoNet
+from metapac.fewshot.learners import protonet
+from metapac.fewshot.learners.protonet import check_example_type
 
 
 class Net(nn.Module):
@@ -56,9 +57,9 @@ def test_a_gpu_computes_with_all_digits_unless_told_otherwise(
         return torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
 
     on_gpu = SimpleNamespace(device=torch.device("cuda"))
-    monkeypatch.setattr(_inference, "_reference_tensor", lambda module: on_gpu)
+    monkeypatch.setattr(protonet, "_reference_tensor", lambda module: on_gpu)
     before = settings()
-    with _inference.eval_mode(nn.Linear(1, 1), fast=fast):
+    with protonet.eval_mode(nn.Linear(1, 1), fast=fast):
         assert settings() == (fast, precision)
     assert settings() == before
 
@@ -71,7 +72,7 @@ def test_a_learner_embeds_fast_only_if_told_to(fast: bool, monkeypatch: pytest.M
         chosen.append((precision, flags["allow_tf32"]))
         return nullcontext()
 
-    monkeypatch.setattr(_inference, "cuda_math", watched)
+    monkeypatch.setattr(protonet, "cuda_math", watched)
     learner = ProtoNet(MLP(2, rng=0))
     learner.embed(np.eye(2), fast=fast)
     learner.adapt(np.eye(2), [0, 1])

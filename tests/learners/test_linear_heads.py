@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.learners.linear_heads import (
+from metapac.fewshot.learners.vectors import (
     SupportSets,
     fit_cosine,
     fit_euclidean,

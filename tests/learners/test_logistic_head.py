@@ -9,9 +9,8 @@ import pytest
 from scipy.optimize import check_grad
 
 from metapac import InvalidInput
-from metapac.learners import logistic_head
-from metapac.learners.linear_heads import SupportSets
-from metapac.learners.logistic_head import Objective, fit_logistic
+from metapac.fewshot.learners import vectors
+from metapac.fewshot.learners.vectors import Objective, SupportSets, fit_logistic
 
 
 def draw(seed: int, scale: float = 1.0, size: int = 12, width: int = 5) -> tuple[Any, Any]:
@@ -50,8 +49,8 @@ def test_a_worse_optimum_is_within_its_bound(monkeypatch: pytest.MonkeyPatch, re
     # Without Newton steps the gradient is larger, and so is the bound; both contain the optimum.
     support, one_hot = draw(2)
     exact = fit_logistic(SupportSets(support[None], one_hot[None]), 0.1)
-    monkeypatch.setattr(logistic_head, "_NEWTON_STEPS", 0)
-    monkeypatch.setattr(logistic_head, "_CONVERGED", 1.0)
+    monkeypatch.setattr(vectors, "_NEWTON_STEPS", 0)
+    monkeypatch.setattr(vectors, "_CONVERGED", 1.0)
     rough = fit_logistic(SupportSets(support[None], one_hot[None]), 0.1)
     queries = reach * np.random.default_rng(3).normal(size=(1, 50, 5))
     (first, small), (second, large) = exact.logits(queries), rough.logits(queries)

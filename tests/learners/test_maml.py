@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from metapac.learners import MAML, MLP, Conv4
-from metapac.learners.maml import AdaptedModel, Classifier
+from metapac.fewshot import MAML, MLP, Conv4
+from metapac.fewshot.learners.maml import AdaptedModel, Classifier
 
 
 class Tiny(nn.Sequential):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.exceptions import InvalidInput
-from metapac.learners.protocols import adapt_learner, lower_scores
+from metapac import InvalidInput
+from metapac.adaptation import adapt_learner, lower_scores
 
 
 @given(

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metapac.learners import MLP, Conv4, ProtoNet, protonet
+from metapac.fewshot import MLP, Conv4, ProtoNet
+from metapac.fewshot.learners import protonet
 from tests.learners.test_prototypes import slow_logits
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metapac.learners.prototypes import (
+from metapac.fewshot.learners.protonet import (
     distance_error,
     norms,
     prototype_logits,

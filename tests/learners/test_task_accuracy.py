@@ -12,18 +12,19 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from metapac import InvalidInput
-from metapac.learners import (
+from metapac.fewshot import (
     MAML,
     MLP,
-    Accuracy,
     CallableLearner,
+    ClassPool,
     FixedModel,
+    GroupPool,
     ProtoNet,
     PrototypeLearner,
     SklearnLearner,
     accuracy,
 )
-from metapac.tasks import ClassPool, GroupPool
+from metapac.fewshot.learners.accuracy import Accuracy
 
 RNG = np.random.default_rng(0)
 Y = np.repeat(np.arange(8), 12)

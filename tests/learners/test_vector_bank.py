@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput
-from metapac.learners import LogisticLearner, PrototypeLearner, RidgeLearner, vector_bank
-from metapac.learners.vector_bank import one_hot_labels, softmax
-from metapac.tasks import ClassPool, GroupPool, Task
+from metapac.fewshot import (
+    ClassPool,
+    GroupPool,
+    LogisticLearner,
+    PrototypeLearner,
+    RidgeLearner,
+    Task,
+)
+from metapac.fewshot.learners import vectors
+from metapac.fewshot.learners.vectors import one_hot_labels, softmax
 
 RNG = np.random.default_rng(0)
 Y = np.repeat(np.arange(10), 12)
@@ -40,7 +47,7 @@ def mixed_tasks() -> list[Task]:
 def test_a_bank_gives_what_adapting_gives(
     learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_bank, "_WORK", work)
+    monkeypatch.setattr(vectors, "_WORK", work)
     tasks = mixed_tasks()
     bank = learner.bank(tasks[0].x)
     scores = np.split(bank.scores(tasks), np.cumsum([len(t.query) for t in tasks])[:-1])
@@ -72,7 +79,7 @@ def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(learner: Any) -> None:
 def test_leaving_one_out_equals_a_plain_loop(
     learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_bank, "_WORK", work)
+    monkeypatch.setattr(vectors, "_WORK", work)
     groups = np.arange(120) % 4
     pool = GroupPool(X, Y % 3, groups)
     tasks = list(pool.tasks(5, shots=6, queries=2, rng=0))

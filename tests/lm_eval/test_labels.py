@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.lm_eval._labels import check_lengths, find_labels, normalise_lengths
-from metapac.lm_eval._log import Question
+from metapac.fewshot.prompts import Question, check_lengths, find_labels, normalise_lengths
 
 LOG = Path("law.jsonl")
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.lm_eval import _log
-from metapac.lm_eval._log import Question, find_logs, read_model, read_questions, task_of_file
+from metapac.fewshot import prompts
+from metapac.fewshot.prompts import Question, find_logs, read_model, read_questions, task_of_file
 from tests.helpers.sample_logs import NAME, REAL_LINE, sample, write_log
 
 shares_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -162,7 +162,7 @@ def test_nesting_that_is_too_deep_is_refused(tmp_path: Path) -> None:
 def test_a_line_that_is_too_long_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_log, "MAX_LINE", 100)
+    monkeypatch.setattr(prompts, "MAX_LINE", 100)
     with pytest.raises(InvalidInput, match="line 1: is longer than 100 bytes"):
         read_bytes(tmp_path, REAL_LINE.encode())
 

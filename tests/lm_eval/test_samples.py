@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metapac import PS, Context, InvalidInput, MetaPS, answers
-from metapac.lm_eval import Samples, read_samples
+from metapac.fewshot import read_samples
+from metapac.fewshot.prompts import Samples
 from tests.helpers.sample_logs import sample, write_log
 
 OTHER = "samples_mmlu_art_2026-01-31T12-34-56.789012.jsonl"

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import InvalidInput
-from metapac.meaning import checks
-from metapac.meaning.checks import check_examples, warn_of_scale
-from metapac.meaning.findings import CHECKS, CheckWarning
+from metapac import InvalidInput, data_checks
+from metapac.data_checks import check_examples, warn_of_scale
+from metapac.findings import CHECKS, CheckWarning
 from tests.helpers.honest_scores import SITES, draw_honest
 
 
@@ -49,10 +48,10 @@ def test_arrays_with_copies_missing_scores_and_mixed_scales() -> None:
 def test_large_arrays_are_sampled_so_that_copies_stay_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checks, "MAX_ROWS", 5000)
+    monkeypatch.setattr(data_checks, "MAX_ROWS", 5000)
     labels, scores = draw_honest(np.random.default_rng(0))
     check_examples(range(60), SITES, scores, labels)
-    chosen = checks._sample_by_value(scores[:, 0], 5000)
+    chosen = data_checks._sample_by_value(scores[:, 0], 5000)
     assert 4000 < len(chosen) < 6000
     twice = np.tile(np.arange(len(labels)), 2)
     with pytest.raises(InvalidInput, match="every row occurs 2 times"):

@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import InvalidInput, MetaPS
-from metapac.meaning import CheckWarning
-from metapac.meaning.checks import check_examples
-from metapac.meaning.direction import count_swaps, judge_best, judge_chance, judge_direction
-from metapac.meaning.findings import FALSE_ALARM
+from metapac import CheckWarning, InvalidInput, MetaPS
+from metapac.data_checks import (
+    check_examples,
+    count_swaps,
+    judge_best,
+    judge_chance,
+    judge_direction,
+)
+from metapac.findings import FALSE_ALARM
 from metapac.tables import calibrate_table
 from tests.helpers.honest_scores import CHILDREN, SITES, draw_communes, draw_honest
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.meaning import duplicates
-from metapac.meaning.duplicates import Repeats, count_repeats, judge_duplicates
-from metapac.meaning.findings import FALSE_ALARM
+from metapac import copies
+from metapac.copies import Repeats, count_repeats, judge_duplicates
+from metapac.findings import FALSE_ALARM
 from tests.helpers.honest_scores import SITES, draw_honest
 
 
@@ -54,7 +54,7 @@ def test_the_false_alarm_rate_of_copies_is_computed() -> None:
         if (
             weight > 1e-12
             and b
-            and duplicates._is_excess({(60, k - 1): a, (60, k): b, (60, k + 1): c}, k)
+            and copies._is_excess({(60, k - 1): a, (60, k): b, (60, k + 1): c}, k)
         ):
             total += weight
     assert total <= FALSE_ALARM

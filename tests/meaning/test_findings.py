@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from metapac import InvalidInput
-from metapac.exceptions import Message
-from metapac.meaning.findings import CHECKS, CheckWarning, Finding, report
+from metapac.errors import Message
+from metapac.findings import CHECKS, CheckWarning, Finding, report
 
 ERROR, WARNING = (Finding("levels", is_error, Message("seen.")) for is_error in (True, False))
 

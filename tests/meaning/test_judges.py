@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.meaning.findings import report
-from metapac.meaning.judges import (
+from metapac.data_checks import (
     judge_levels,
     judge_percentages,
     judge_rare_classes,
@@ -20,6 +19,7 @@ from metapac.meaning.judges import (
     judge_task_column,
     judge_task_names,
 )
+from metapac.findings import report
 
 
 @pytest.mark.parametrize(

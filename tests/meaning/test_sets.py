@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import PS, MetaPS, load
-from metapac._document import checksum
-from metapac.exceptions import BadArtefact
-from metapac.meaning import CheckWarning, checks
-from metapac.meaning.sets import Sample, SetCounts, count_sets, judge_sets, warn_of_sets
+from metapac import PS, BadArtefact, CheckWarning, MetaPS, data_checks, load
+from metapac.artefact import checksum
+from metapac.data_checks import Sample, SetCounts, count_sets, judge_sets, warn_of_sets
 from metapac.tables import calibrate_table, predict_table
 from tests.helpers.honest_scores import CHILDREN, draw_communes
 
@@ -170,7 +168,7 @@ def test_rows_that_alternate_by_class_are_counted_as_others(seed: int) -> None:
 
 
 def test_large_arrays_are_counted_in_a_random_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "MAX_ROWS", 2000)
+    monkeypatch.setattr(data_checks, "MAX_ROWS", 2000)
     rng = np.random.default_rng(0)
     labels = np.arange(4000) % 2
     ill = 1 / (1 + np.exp(-2 * (2 * labels - 1) - rng.normal(size=4000)))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac._types import Counts
-from metapac.meta_cp import corrections
-from metapac.meta_cp.corrections import Split
+from metapac._common import Counts
+from metapac.fewshot import meta_cp
+from metapac.fewshot.meta_cp import Split
 
 rates = st.floats(0.01, 0.99)
 deltas = st.sampled_from([0.9, 0.5, 0.1, 1e-5, 1e-12])
@@ -32,7 +32,7 @@ def divergence(t: mpmath.mpf, p: mpmath.mpf) -> mpmath.mpf:
 @settings(max_examples=60)
 @given(epsilon=rates, delta=deltas, tasks=st.integers(1, 2000))
 def test_over_tasks_solves_hoeffdings_inequality(epsilon: float, delta: float, tasks: int) -> None:
-    result, split = corrections.over_tasks(epsilon, delta, tasks)
+    result, split = meta_cp.over_tasks(epsilon, delta, tasks)
     assert split == Split(delta, 0.0)
     with mpmath.workdps(40):
         covered, goal = 1 - mpmath.mpf(epsilon), -mpmath.log(delta) / tasks
@@ -48,8 +48,8 @@ def test_over_tasks_solves_hoeffdings_inequality(epsilon: float, delta: float, t
 
 def test_over_tasks_in_the_experiments_of_the_paper() -> None:
     # Hoeffding's better known bound, sqrt(log(1 / delta) / 2N), would use up all of epsilon.
-    assert corrections.over_tasks(0.1, 1e-5, 500).amount == pytest.approx(0.0576010, abs=1e-7)
-    assert corrections.over_tasks(0.1, 1e-5, 250).amount == pytest.approx(0.0767740, abs=1e-7)
+    assert meta_cp.over_tasks(0.1, 1e-5, 500).amount == pytest.approx(0.0576010, abs=1e-7)
+    assert meta_cp.over_tasks(0.1, 1e-5, 250).amount == pytest.approx(0.0767740, abs=1e-7)
     assert math.sqrt(math.log(1e5) / 1000) > 0.1
 
 
@@ -58,7 +58,7 @@ def test_over_tasks_in_the_experiments_of_the_paper() -> None:
 def test_over_examples_is_the_best_division_of_the_slow_reference(
     epsilon: float, delta: float, sizes: list[int]
 ) -> None:
-    result, split = corrections.over_examples(epsilon, delta, *kinds(sizes))
+    result, split = meta_cp.over_examples(epsilon, delta, *kinds(sizes))
     tried = {}
     for twentieth in range(1, 20):
         across, within = delta * (1 - twentieth / 20), delta * twentieth / 20
@@ -81,7 +81,7 @@ def width(epsilon: float, level: float, n: int) -> float:
 def test_no_interval_is_wider_than_that_of_dvoretzky_kiefer_and_wolfowitz(
     epsilon: float, level: float, n: int
 ) -> None:
-    (result,) = corrections.interval_widths(epsilon, level, np.array([n]))
+    (result,) = meta_cp.interval_widths(epsilon, level, np.array([n]))
     assert result <= 2 * math.sqrt(math.log(2 / level) / (2 * n)) * (1 + 1e-9)
 
 
@@ -92,7 +92,7 @@ def test_over_examples_is_never_below_what_its_proof_needs(
 ) -> None:
     # Hoeffding's inequality on all examples, each of weight 1 / (N n_i), with all of delta.
     direct = math.sqrt(sum(1 / n for n in sizes) * math.log(1 / delta) / 2) / len(sizes)
-    assert corrections.over_examples(epsilon, delta, *kinds(sizes)).amount >= direct
+    assert meta_cp.over_examples(epsilon, delta, *kinds(sizes)).amount >= direct
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.2, 0.5])
@@ -103,7 +103,7 @@ def test_tasks_that_are_all_right_or_all_wrong_rarely_violate_the_guarantee(
     # Each task covers all of its examples or none, all with probability just below 1 - epsilon.
     # The guarantee fails if enough tasks are covered: a binomial tail.
     tasks = np.unique(np.geomspace(1, 1500, 150).astype(int))
-    amounts = np.array([corrections.over_tasks(epsilon, delta, n).amount for n in tasks])
+    amounts = np.array([meta_cp.over_tasks(epsilon, delta, n).amount for n in tasks])
     chance = chance_to_reach(tasks, 1 - epsilon, (tasks + 1) * (1 - epsilon + amounts))
     assert chance.max() <= delta
     assert chance.max() > delta / 40  # Hoeffding's inequality loses no more than a polynomial in N
@@ -118,7 +118,7 @@ def test_examples_of_identical_tasks_rarely_violate_the_guarantee(tasks: int, de
     epsilon, sizes = 0.3, np.unique(np.geomspace(1, 300, 40).astype(int))
     amounts = np.array(
         [
-            corrections.over_examples(epsilon, delta, np.array([n]), np.array([tasks])).amount
+            meta_cp.over_examples(epsilon, delta, np.array([n]), np.array([tasks])).amount
             for n in sizes
         ]
     )
@@ -133,13 +133,11 @@ def chance_to_reach(n: Any, p: float, need: Any) -> Any:
     return stats.binom.sf(np.ceil(need - 1e-9) - 1, n, p)
 
 
-@pytest.mark.parametrize("over", corrections.OVER)
+@pytest.mark.parametrize("over", meta_cp.OVER)
 def test_a_feasible_guarantee_stays_feasible_with_more_data(over: str) -> None:
     def works(epsilon: float = 0.2, delta: float = 0.01, tasks: int = 40, size: int = 30) -> bool:
         counts = np.array([size]), np.array([tasks])
-        return corrections.find_correction(over, epsilon, delta, *counts).leaves_room(
-            epsilon, tasks
-        )
+        return meta_cp.find_correction(over, epsilon, delta, *counts).leaves_room(epsilon, tasks)
 
     grids: dict[str, Any] = {
         "epsilon": np.linspace(0.01, 0.99, 99),

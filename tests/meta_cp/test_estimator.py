@@ -17,14 +17,13 @@ from scipy import special, stats
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-from metapac import InfeasibleGuarantee, MetaCP, NotCalibrated, load
-from metapac._types import Array
+from metapac import InfeasibleGuarantee, NotCalibrated, load
+from metapac._common import Array
 from metapac.cli.app import app
+from metapac.fewshot import MetaCP, meta_cp
+from metapac.fewshot.meta_cp import Correction, Split, _smallest_offset
+from metapac.fewshot.synthetic import NormalFamily
 from metapac.grouping import group
-from metapac.meta_cp import corrections, estimator
-from metapac.meta_cp.corrections import Correction, Split
-from metapac.meta_cp.estimator import _smallest_offset
-from metapac.tasks.synthetic import NormalFamily
 from tests.helpers.oracles import too_many
 
 OVER = st.sampled_from(["tasks", "examples"])
@@ -42,7 +41,7 @@ def slow_lambda(
     for task, score in examples:
         by_task.setdefault(task, []).append(-score)
     sizes = np.array([len(values) for values in by_task.values()])
-    taken, _ = corrections.find_correction(
+    taken, _ = meta_cp.find_correction(
         method.over, method.epsilon, method.delta, *np.unique(sizes, return_counts=True)
     )
     candidates = {v - quantiles[task] for task, values in by_task.items() for v in values}
@@ -408,7 +407,7 @@ def test_the_closed_forms_of_the_simulation() -> None:
 
 
 def test_a_missing_correction_is_caught() -> None:
-    with mock.patch.object(estimator, "find_correction", nothing_taken_off):
+    with mock.patch.object(meta_cp, "find_correction", nothing_taken_off):
         methods = methods_over_tasks(rng=0)
     assert too_many(count(methods, average_error), DRAWS, DELTA)
 
@@ -428,7 +427,7 @@ def broken_over_examples(draws: int, rng: int) -> int:
 
 def test_over_examples_the_guarantee_holds_for_any_tasks() -> None:
     assert not too_many(broken_over_examples(200, rng=0), 200, DELTA)
-    with mock.patch.object(estimator, "find_correction", nothing_taken_off):
+    with mock.patch.object(meta_cp, "find_correction", nothing_taken_off):
         assert too_many(broken_over_examples(200, rng=0), 200, DELTA)
 
 

@@ -14,11 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import MetaCP
-from metapac.learners import CallableLearner, FixedModel, ProtoNet, SklearnLearner
-from metapac.meta_cp.quantiles import QuantilePredictor, _DeepSet, _train, leave_one_out
-from metapac.tasks.pools import GroupPool
-from metapac.tasks.task import Task
+from metapac.fewshot import CallableLearner, FixedModel, MetaCP, ProtoNet, SklearnLearner
+from metapac.fewshot.pools import GroupPool
+from metapac.fewshot.quantile_predictor import QuantilePredictor, _DeepSet, _train, leave_one_out
+from metapac.fewshot.tasks import Task
 
 
 def task_of(support_y: list[int], rng: int = 0, classes: int = 4) -> Task:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metapac.meta_cp.wording import describe_guarantee, explain_shortage
+from metapac.fewshot.meta_cp import describe_guarantee, explain_shortage
 
 
 def test_the_sentence_over_tasks() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metapac import MetaPS, Monitor, evaluate
-from metapac.monitoring.arrays import judge_tasks
+from metapac.monitoring import judge_tasks
 from tests.monitoring.conftest import LEVELS, draw, names
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from metapac.monitoring.betting import FRACTIONS, STAKES, Bets, Watch, exceeds, is_within, reaches
+from metapac.betting import FRACTIONS, STAKES, Bets, Watch, exceeds, is_within, reaches
 from tests.helpers import oracles
 
 # What a task can show at four levels: a task shown at one level is shown at all larger ones.

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from metapac import InvalidInput
-from metapac.monitoring.drift import Drift, Pool, Shift, compare_pools, compare_scores
+from metapac.drift import Drift, Pool, Shift, compare_pools, compare_scores
 from tests.helpers import oracles
 
 

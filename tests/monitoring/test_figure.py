@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from metapac import MetaPS, Monitor
-from metapac.monitoring.figure import draw_monitor
+from metapac.plots import draw_monitor
 from tests.monitoring.conftest import draw
 
 

@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 
 from metapac import InvalidInput, MetaPS, Monitor
-from metapac.monitoring.betting import Bets, exceeds, reaches
-from metapac.monitoring.intake import select_new
-from metapac.monitoring.state import Counted
+from metapac.betting import Bets, exceeds, reaches
+from metapac.monitoring import Counted, select_new
 from tests.helpers import oracles
 from tests.monitoring.conftest import draw
 

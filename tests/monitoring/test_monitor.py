@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import PS, InvalidInput, MetaCP, MetaPS, Monitor, NotCalibrated, evaluate
-from metapac.monitoring.betting import Watch
+from metapac import PS, InvalidInput, MetaPS, Monitor, NotCalibrated, evaluate
+from metapac.betting import Watch
+from metapac.fewshot import MetaCP
 from tests.monitoring.conftest import LEVELS, draw, names
 
 GOOD, BAD = 1.0, 2.0  # powers of scores: about 5% and 22% are missed

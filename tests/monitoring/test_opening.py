@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from metapac import InvalidInput, MetaPS, Monitor
-from metapac.monitoring import open_monitor
+from metapac import InvalidInput, MetaPS, Monitor, open_monitor
 from tests.monitoring.conftest import LEVELS, draw, names
 
 

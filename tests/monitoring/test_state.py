@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metapac import BadArtefact, InvalidInput, MetaPS, Monitor, _document, _locks
-from metapac.monitoring.state import FORMAT, locking
+from metapac import BadArtefact, InvalidInput, MetaPS, Monitor, artefact
+from metapac.monitoring import FORMAT, locking
 from tests.monitoring.conftest import draw
 
 
@@ -35,7 +35,7 @@ def document(promise: MetaPS, by_class: MetaPS, tmp_path_factory: Any) -> dict[s
 def write(path: Path, document: dict[str, Any]) -> Path:
     """Write a document with the right checksum."""
     body = {k: v for k, v in document.items() if k != "checksum"}
-    path.write_text(json.dumps(body | {"checksum": _document.checksum(body)}))
+    path.write_text(json.dumps(body | {"checksum": artefact.checksum(body)}))
     return path
 
 
@@ -184,7 +184,7 @@ def test_a_lock_that_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> Non
 
 
 def test_without_locks_nothing_is_locked(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(_locks, "AVAILABLE", False)
+    monkeypatch.setattr(artefact, "AVAILABLE", False)
     with locking(tmp_path / "monitor.json"):
         assert [*tmp_path.iterdir()] == []
     with pytest.raises(FileNotFoundError), locking(tmp_path / "missing" / "monitor.json"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from metapac import MetaPS, Monitor
-from metapac.verdict.verdict import judge
+from metapac.verdict import judge
 from tests.monitoring.conftest import draw
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metapac import Context, MetaPS, load
-from metapac.monitoring.terms import Terms
+from metapac.monitoring import Terms
 from tests.monitoring.conftest import LEVELS, draw
 
 

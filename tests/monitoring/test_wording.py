@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS, Monitor
-from metapac.monitoring.betting import Watch, exceeds, is_within
-from metapac.monitoring.wording import format_wealth
+from metapac.betting import Watch, exceeds, is_within
+from metapac.monitoring import format_wealth
 from tests.monitoring.conftest import LEVELS, draw
 
 SHARE = "If it has been the same throughout, the share of new clinics above 10% is"

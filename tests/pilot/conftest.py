@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from metapac.pilot import Cell, Estimate, Exploration
+from metapac import Exploration
+from metapac.exploration import Cell, Estimate
 
 
 @pytest.fixture

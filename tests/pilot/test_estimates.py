@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metapac.pilot import Cell, Estimate, Exploration
+from metapac import Exploration
+from metapac.exploration import Cell, Estimate
 
 
 def test_a_mean_over_tasks_has_students_interval() -> None:

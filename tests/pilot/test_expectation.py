@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee, plan
-from metapac.pilot import expected_thresholds, least_tasks
+from metapac.exploration import expected_thresholds, least_tasks
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=30), st.integers(10, 80))

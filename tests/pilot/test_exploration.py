@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from metapac import BadArtefact
-from metapac.pilot import Exploration, least_tasks, read_pilot
+from metapac import BadArtefact, Exploration, read_pilot
+from metapac.exploration import least_tasks
 
 
 def test_what_is_saved_is_read(pilot: Exploration, tmp_path: Path) -> None:

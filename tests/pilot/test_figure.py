@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from metapac import plots
-from metapac.pilot import Exploration
-from metapac.pilot.figure import draw_pilot
+from metapac import Exploration, plots
+from metapac.plots import draw_pilot
 
 
 def test_a_figure_is_written(pilot: Exploration, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from metapac import Guarantee, plan
-from metapac.demands import Demand
 from metapac.planning import OFFERED_ALPHAS, OFFERED_DELTAS, Offer
+from metapac.sample_size import Demand
 
 
 def test_offers_are_the_smallest_epsilon() -> None:

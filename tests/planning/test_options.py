@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from metapac import Guarantee
 from metapac.binomial import allowed_errors
-from metapac.demands import Demand
-from metapac.sample_size import min_sample_size
+from metapac.sample_size import Demand, min_sample_size
 from tests.helpers.plans import make_plan
 
 

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from metapac import MetaPS, evaluate, plots
-from metapac.assessment.counts import ClassMisses
-from metapac.assessment.evaluation import Evaluation
+from metapac.evaluation import ClassMisses, Evaluation
 
 
 def assess(tasks: int, classes: int, *, per_class: bool = False) -> Evaluation:

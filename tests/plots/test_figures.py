@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metapac import plots
-from metapac.exceptions import MissingExtra
+from metapac import MissingExtra, plots
 
 
 def save_figure(path: Path) -> bytes:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metapac import plan, plots
-from metapac.planning import Plan
+from metapac import Plan, plan, plots
 
 
 @pytest.mark.parametrize("parameter", ["alpha", "delta", "split"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metapac import Context, MetaPS
-from metapac._types import Array, ignore_progress
+from metapac._common import Array, ignore_progress
 from metapac.report import Scored
 from metapac.report.data import Data
 from metapac.report.levels import Trial, try_epsilons

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from metapac import MetaPS, evaluate
-from metapac.monitoring import Monitor
+from metapac import MetaPS, Monitor, evaluate
 from metapac.report import Scored, report
 from tests.report.conftest import CLASSES, LEVELS, calibrate, draw_scores
 

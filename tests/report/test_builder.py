@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, InvalidInput, MetaCP, MetaPS, MissingExtra, evaluate
-from metapac.monitoring import Monitor
+from metapac import PS, InvalidInput, MetaPS, MissingExtra, Monitor, evaluate
+from metapac.fewshot import MetaCP
 from metapac.report import Scored, report
 from tests.report.conftest import draw_scores
 

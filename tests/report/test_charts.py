@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from metapac import judge
-from metapac.assessment.counts import ClassMisses
-from metapac.explanation.words import Words
+from metapac.evaluation import ClassMisses
 from metapac.report import charts
-from metapac.verdict.intervals import clopper_pearson_interval
+from metapac.verdict import clopper_pearson_interval
+from metapac.words import Words
 
 WORDS = Words("hospital", "hospitals", "patient", "patients", "the model")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from metapac import Context, MetaPS
-from metapac.explanation.words import Words
-from metapac.monitoring import Monitor
-from metapac.report.course import read_course
+from metapac import Context, MetaPS, Monitor
+from metapac.report.findings import read_course
+from metapac.words import Words
 
 
 def watch(power: float, batches: int = 3) -> tuple[Monitor, Words]:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from metapac.report.curves import draw_course, draw_curves
+from metapac.report.charts import draw_course, draw_curves
 
 
 def test_each_panel_has_a_point_for_each_number() -> None:

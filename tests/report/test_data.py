@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS
-from metapac.report.data import Data, Example, change_epsilon, find_cluster_seed
-from metapac.report.scored import Scored
+from metapac.report.data import Data, Example, Scored, change_epsilon, find_cluster_seed
 from metapac.report.tables import Tabled
 from tests.report.conftest import LEVELS
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from metapac import MetaPS, evaluate
 from metapac.report import Scored
 from metapac.report.data import Example
-from metapac.report.examples import choose_tasks, has_above, pick_examples, rank_tasks
+from metapac.report.findings import choose_tasks, has_above, pick_examples, rank_tasks
 
 SETS = {"empty": (), "missed": ("b",), "single": ("a",), "several": ("a", "b")}
 

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from metapac import Context, MetaPS, evaluate
-from metapac.assessment.evaluation import Evaluation
-from metapac.explanation.words import Words
+from metapac.evaluation import Evaluation
+from metapac.guarantee import format_share
 from metapac.report import Scored
-from metapac.report.findings import LISTED, WORST, Findings, find
-from metapac.sentences import format_share
+from metapac.report.findings import LISTED, WORST, Findings, find_findings
+from metapac.words import Words
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))
 
 
 def judge(data: Scored, promise: MetaPS) -> tuple[Evaluation, Findings]:
     evaluation = data.evaluate(promise, false_alarm=0.05, allow=())
-    return evaluation, find(evaluation, WORDS, data.examples(promise, ["new 1"]))
+    return evaluation, find_findings(evaluation, WORDS, data.examples(promise, ["new 1"]))
 
 
 def test_tables_have_the_numbers_of_the_evaluation(labelled: Scored, promise: MetaPS) -> None:
@@ -76,7 +76,7 @@ def test_a_neglected_class_is_a_warning() -> None:
         rare = rng.random(6000) < share
         new, labels = [f"new {task}" for task in tasks], np.where(rare, "yes", "no")
         judged = evaluate(promise, np.where(rare, 0.1, 0.9 + scores / 100), new, labels)
-        return find(judged, WORDS, [])
+        return find_findings(judged, WORDS, [])
 
     found = find_at(0.02)
     assert len(found.warnings) == 1
@@ -115,8 +115,10 @@ def test_the_summary_has_the_share_of_each_class(labelled: Scored, per_class: Me
 
 def test_the_order_of_the_worst_is_said(promise: MetaPS) -> None:
     tasks = np.repeat(["new 1", "new 2"], 100)
-    assert find(evaluate(promise, np.ones(200), tasks), WORDS, []).order.startswith("By the share")
-    assert "few patients" in find(evaluate(promise, np.zeros(200), tasks), WORDS, []).order
+    assert find_findings(evaluate(promise, np.ones(200), tasks), WORDS, []).order.startswith(
+        "By the share"
+    )
+    assert "few patients" in find_findings(evaluate(promise, np.zeros(200), tasks), WORDS, []).order
 
 
 def test_tasks_that_are_not_new_are_named(
@@ -136,13 +138,13 @@ def test_tasks_that_are_not_new_are_named(
 def test_the_caption_fits_the_chart(tasks: int, promise: MetaPS) -> None:
     scores = np.random.default_rng(0).random(tasks * 20) / 2 + 0.5
     names = [f"new {i}" for i in np.repeat(np.arange(tasks), 20)]
-    found = find(evaluate(promise, scores, names), WORDS, [])
+    found = find_findings(evaluate(promise, scores, names), WORDS, [])
     assert ("Clopper-Pearson" in found.errors[0].caption) == (tasks == 60)
 
 
 def test_of_very_many_tasks_the_worst_are_listed(promise: MetaPS) -> None:
     tasks = np.repeat(np.arange(LISTED + 7), 5)
     scores = np.random.default_rng(0).random(len(tasks))
-    found = find(evaluate(promise, scores, tasks), WORDS, [])
+    found = find_findings(evaluate(promise, scores, tasks), WORDS, [])
     assert len(found.tasks.rows) == LISTED
     assert found.number == LISTED + 7

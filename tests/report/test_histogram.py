@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.report.histogram import count_between, draw_histogram, find_edges
+from metapac.report.charts import count_between, draw_histogram, find_edges
 
 RATES = st.sampled_from([0.001, 0.01, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5])
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metapac import BadArtefact, Context, InvalidInput, MetaCP, MetaPS
-from metapac.explanation.words import Words
-from metapac.monitoring import Monitor
+from metapac import BadArtefact, Context, InvalidInput, MetaPS, Monitor
+from metapac.fewshot import MetaCP
 from metapac.report import Scored, report
-from metapac.report.inputs import open_data, open_monitor, open_promise
+from metapac.report.builder import open_data, open_monitor, open_promise
 from metapac.report.tables import Tabled
+from metapac.words import Words
 from tests.report.conftest import calibrate, draw_scores
 
 

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, Context, MetaPS
-from metapac.explanation.words import Words, round_down
-from metapac.monitoring import Monitor
+from metapac import PS, Context, MetaPS, Monitor
+from metapac.guarantee import format_share
 from metapac.report import Scored
-from metapac.report.course import read_course
-from metapac.report.key_figures import find_figures
-from metapac.sentences import format_share
+from metapac.report.findings import find_figures, read_course
+from metapac.words import Words, round_down
 from tests.report.conftest import draw_scores
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metapac import PS, InvalidInput, MetaPS, evaluate
-from metapac._types import ignore_progress
+from metapac._common import ignore_progress
 from metapac.report import Scored
 from metapac.report.levels import Trial, explain_why_not, try_epsilons
 from tests.report.conftest import CLASSES, calibrate, draw_scores

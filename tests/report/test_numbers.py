@@ -7,7 +7,7 @@ import pytest
 
 from metapac import MetaPS
 from metapac.report import Scored
-from metapac.report.numbers import count_within, format_size, format_width
+from metapac.report.data import count_within, format_size, format_width
 
 
 def test_a_task_at_the_limit_is_within_it() -> None:

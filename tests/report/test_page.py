@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from metapac import PS, MetaPS
-from metapac.explanation.words import round_down
 from metapac.report.levels import Trial
 from metapac.report.page import build_page
 from metapac.report.tables import Tabled
 from metapac.tables import calibrate_table
-from metapac.tables.io.sources import open_source
+from metapac.tables.sources import open_source
+from metapac.words import round_down
 from tests.report.conftest import attempt
 
 

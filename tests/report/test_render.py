@@ -15,7 +15,7 @@ import pytest
 
 from metapac import MetaPS, MissingExtra
 from metapac.report import Scored, report
-from metapac.report.render import render
+from metapac.report.page import render
 from tests.report.conftest import ODD
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metapac import MetaPS, evaluate
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS, evaluate
 from metapac.report import Scored, report
 from tests.report.conftest import CLASSES, calibrate
 

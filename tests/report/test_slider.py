@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from metapac import Context, MetaPS
-from metapac.explanation.words import Words, round_down
+from metapac.guarantee import format_share
 from metapac.report import Scored
-from metapac.report.levels import Trial
-from metapac.report.slider import build_slider
-from metapac.sentences import format_share
+from metapac.report.levels import Trial, build_slider
+from metapac.words import Words, round_down
 from tests.report.conftest import attempt
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))

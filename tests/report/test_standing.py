@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from metapac import Context
-from metapac.explanation.words import Words
-from metapac.report.course import Course
-from metapac.report.drawing import Chart
-from metapac.report.standing import BAD, CAUTION, GOOD, QUIET, find_standing
+from metapac.report.charts import Chart
+from metapac.report.findings import BAD, CAUTION, GOOD, QUIET, Course, find_standing
+from metapac.words import Words
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))
 ALERT = "Monitor: alarm after 90 hospitals (March). This guarantee can no longer be relied on."

@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS
 from metapac.report import Scored
 from metapac.report.tables import Tabled
 from metapac.tables import calibrate_table
-from metapac.tables.io.sources import Source, open_source
+from metapac.tables.sources import Source, open_source
 from tests.report.conftest import CLASSES, LEVELS
 
 NAMES = ["p_cat", "p_dog", "p_owl"]

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from metapac import Context, MetaPS
-from metapac.assessment.counts import ClassMisses
-from metapac.explanation.words import Words
+from metapac.evaluation import ClassMisses
 from metapac.report import Scored
 from metapac.report.data import Example
-from metapac.report.examples import rank_tasks
-from metapac.report.task_tables import list_classes, list_examples, list_tasks
+from metapac.report.findings import list_classes, list_examples, list_tasks, rank_tasks
+from metapac.words import Words
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))
 

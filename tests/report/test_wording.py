@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, Context, MetaCP, MetaPS
-from metapac.explanation.words import Words
+from metapac import PS, Context, MetaPS
+from metapac.fewshot import MetaCP
 from metapac.report.wording import NOT_ON_RECORD, list_assumptions, split_explanation
+from metapac.words import Words
 
 
 def predictors() -> list[Any]:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee
-from metapac.evaluation import Rows
-from metapac.reproduce.claims import SOURCES, Claim, check_claims
-from metapac.reproduce.experiments import EXPERIMENTS
+from metapac.fewshot.reproduce.claims import SOURCES, Claim, check_claims
+from metapac.fewshot.reproduce.experiments import EXPERIMENTS
+from metapac.fewshot.study.rows import Rows
 from tests.helpers.studies import method_rows as table
 
 G = Guarantee(epsilon=0.1, alpha=0.2, delta=0.05)

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from metapac.reproduce.controls import DRAWS, list_controls
-from metapac.reproduce.experiments import EXPERIMENTS, Experiment
-from metapac.reproduce.methods import main_methods, meta_cp_methods, split_methods
+from metapac.fewshot.reproduce.experiments import (
+    DRAWS,
+    EXPERIMENTS,
+    Experiment,
+    list_controls,
+    main_methods,
+    meta_cp_methods,
+    split_methods,
+)
 
 SMALL_TASKS = ["n-75", "n-150", "n-300"]
 NAMES = {

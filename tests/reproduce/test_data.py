@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metapac.reproduce.data import load
-from metapac.reproduce.experiments import EXPERIMENTS
+from metapac.fewshot.reproduce.experiments import EXPERIMENTS
+from metapac.fewshot.reproduce.run import load
 
 
 def test_every_experiment_has_a_loader() -> None:

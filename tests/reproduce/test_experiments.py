@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from metapac.reproduce.experiments import (
+from metapac.fewshot.reproduce.experiments import (
     EXPERIMENTS,
     Experiment,
     Published,

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from metapac.evaluation import Rows, evaluate, paper_methods
+from metapac.fewshot import paper_methods, run_study
+from metapac.fewshot.reproduce import figures
+from metapac.fewshot.study.rows import Rows
 from metapac.plots import INK, LIMIT
-from metapac.reproduce import figures
 from tests.helpers.studies import GUARANTEE, SmallStudy
 
 STRICT = replace(GUARANTEE, epsilon=0.1, delta=1e-5)
@@ -23,7 +24,7 @@ STRICT = replace(GUARANTEE, epsilon=0.1, delta=1e-5)
 @pytest.fixture(scope="module")
 def rows() -> Rows:
     methods = paper_methods(GUARANTEE, second_delta=0.1)
-    return evaluate(SmallStudy(tests=6), guarantee=GUARANTEE, methods=methods, draws=22)
+    return run_study(SmallStudy(tests=6), guarantee=GUARANTEE, methods=methods, draws=22)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_size_whiskers_end_at_smallest_and_largest(rows: Rows, drawn: list[Any])
 
 
 def test_a_violated_guarantee_is_red(drawn: list[Any]) -> None:
-    rows = evaluate(SmallStudy(tests=6), guarantee=GUARANTEE, draws=2)
+    rows = run_study(SmallStudy(tests=6), guarantee=GUARANTEE, draws=2)
     violating = replace(rows, error=np.where(rows.method == "PS", 0.9, 0.0))
     figures.draw_error(violating, GUARANTEE, title="", path="error.png")
     colours = {text.get_text(): text.get_color() for text in drawn[0].axes[0].texts}
@@ -146,7 +147,7 @@ def test_errors_per_delta_are_those_of_each_delta(rows: Rows, drawn: list[Any]) 
 
 
 def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
-    rows = evaluate(SmallStudy(), guarantee=STRICT, draws=2)
+    rows = run_study(SmallStudy(), guarantee=STRICT, draws=2)
     for draw in (figures.draw_error, figures.draw_size):
         draw(rows, STRICT, title="", path="some.png")
         result = texts(drawn.pop().axes[0])
@@ -163,7 +164,7 @@ def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
 
 def test_what_a_method_needs_is_written_within_the_axes(drawn: list[Any]) -> None:
     guarantee = replace(STRICT, alpha=0.01)
-    rows = evaluate(SmallStudy(), guarantee=guarantee, draws=2)
+    rows = run_study(SmallStudy(), guarantee=guarantee, draws=2)
     figures.draw_error_and_size(rows, guarantee, title="", path="some.png")
     drawn[0].draw_without_rendering()
     for axes in drawn[0].axes:
@@ -186,7 +187,7 @@ def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:
 
 
 def test_without_meta_cp_meta_ps_stands_alone(drawn: list[Any]) -> None:
-    rows = evaluate(SmallStudy(quantiles=False), guarantee=GUARANTEE, draws=2)
+    rows = run_study(SmallStudy(quantiles=False), guarantee=GUARANTEE, draws=2)
     figures.draw_error_per_set(rows, GUARANTEE, title="", path="sets.png")
     assert [legend(axes) for axes in drawn[0].axes] == [[name] for name in SPLITS]
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.learners import ProtoNet, Sphere
-from metapac.reproduce import learner as learning
-from metapac.reproduce.learner import (
+from metapac.fewshot import ProtoNet, Sphere
+from metapac.fewshot.pools import GroupPool
+from metapac.fewshot.reproduce import seed
+from metapac.fewshot.reproduce.seed import (
+    RunScores,
     build_learner,
     embed_tasks,
     measure_quality,
@@ -20,9 +22,7 @@ from metapac.reproduce.learner import (
     train_learner,
     train_predictor,
 )
-from metapac.reproduce.stored import RunScores
-from metapac.scoring.stored import read_stored
-from metapac.tasks.pools import GroupPool
+from metapac.fewshot.scoring import read_stored
 from tests.helpers.experiments import (
     CLASSES,
     GROUPS,
@@ -43,9 +43,9 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_area_under_the_curve() -> None:
     scores, labels = np.array([0.1, 0.4, 0.4, 0.8]), np.array([0, 0, 1, 1])
-    assert learning._auroc(scores, labels) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
-    assert learning._auroc(-scores, labels) == pytest.approx(0.5 / 4)
-    assert np.isnan(learning._auroc(scores, np.zeros(4, int)))
+    assert seed._auroc(scores, labels) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
+    assert seed._auroc(-scores, labels) == pytest.approx(0.5 / 4)
+    assert np.isnan(seed._auroc(scores, np.zeros(4, int)))
 
 
 def test_a_strong_learner_is_on_a_sphere() -> None:
@@ -126,7 +126,7 @@ def test_the_predictor_learns_the_quantiles_of_its_pool(
     assert embedded == []
     first, second = (each.predict(-file.embeddings) for each in (predictor, again))
     np.testing.assert_array_equal(first, second)
-    monkeypatch.setattr(learning, "QUANTILE_TASKS", 9)  # other settings are scored anew
+    monkeypatch.setattr(seed, "QUANTILE_TASKS", 9)  # other settings are scored anew
     train_predictor(e, learner, DATA, stored)
     assert embedded == [180]
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee
-from metapac.evaluation import Draw, Method, evaluate, summarise
-from metapac.evaluation.methods import META_PS, SECOND_DELTA
-from metapac.reproduce import methods
-from metapac.reproduce.methods import (
+from metapac.fewshot import Method, run_study, summarise
+from metapac.fewshot.reproduce import experiments
+from metapac.fewshot.reproduce.experiments import (
     GRID,
     GRID_NAME,
     STEP,
@@ -27,6 +26,8 @@ from metapac.reproduce.methods import (
     search_grid,
     split_methods,
 )
+from metapac.fewshot.study.draws import Draw
+from metapac.fewshot.study.methods import META_PS, SECOND_DELTA
 from tests.helpers.studies import GUARANTEE, SmallStudy, scored_task
 
 TEST = scored_task([[0.7, 0.3]], [0])
@@ -64,7 +65,7 @@ def test_the_largest_certified_step_is_found(
         chances = stats.binom.cdf(np.arange(len(sample)), len(sample), epsilon)
         assume(not np.isclose(chances, delta, rtol=1e-9).any())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(methods, "STEP", COARSE)
+        patch.setattr(experiments, "STEP", COARSE)
         found = search_grid([np.sort(sample) for sample in samples], epsilon, delta)
     expected = [search_slowly(sample, epsilon, delta, COARSE) for sample in samples]
     np.testing.assert_array_equal(found, expected)
@@ -139,7 +140,7 @@ def test_too_few_tasks_or_examples_keep_every_label() -> None:
 
 def test_all_methods_run_on_the_same_draws() -> None:
     chosen = all_methods(GUARANTEE)
-    rows = evaluate(SmallStudy(tests=2), guarantee=GUARANTEE, methods=chosen, draws=2)
+    rows = run_study(SmallStudy(tests=2), guarantee=GUARANTEE, methods=chosen, draws=2)
     assert rows.methods() == [(method.name, method.guarantee.delta) for method in chosen]
     assert len(summarise(rows, GUARANTEE)) == len(chosen) == 17
     names = dict.fromkeys(method.name for method in chosen)

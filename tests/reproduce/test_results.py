@@ -17,12 +17,10 @@ from experiments.results_page import research_code
 from experiments.results_page.assemble import page
 from experiments.results_page.markdown import anchor
 from experiments.results_page.stored import RESULTS, ROOT, Result, read_methods, read_results
-from metapac.evaluation import read_rows
-from metapac.learners.training.recipes import recipe_for
-from metapac.reproduce.controls import list_controls
-from metapac.reproduce.experiments import EXPERIMENTS
-from metapac.reproduce.learner import ACCURACY_TASKS, build_backbone
-from metapac.reproduce.methods import STEP, all_methods
+from metapac.fewshot.reproduce.experiments import EXPERIMENTS, STEP, all_methods, list_controls
+from metapac.fewshot.reproduce.seed import ACCURACY_TASKS, build_backbone
+from metapac.fewshot.study.run import read_rows
+from metapac.fewshot.training.strong import recipe_for
 from tests.helpers.experiments import class_pools
 
 DOCS = ROOT / "docs"

@@ -35,10 +35,15 @@ from experiments.results_page.markdown import (
 from experiments.results_page.sampling_noise import remove_noise
 from experiments.results_page.splits import EVEN, JOINT, TIGHT
 from experiments.results_page.stored import Evaluation, Result, find_tasks
-from metapac.evaluation import Rows
-from metapac.evaluation.neighbours import PROMISES
-from metapac.reproduce.experiments import EXPERIMENTS, Published
-from metapac.reproduce.methods import GRID_NAME, STEP, all_methods
+from metapac.fewshot.reproduce.experiments import (
+    EXPERIMENTS,
+    GRID_NAME,
+    STEP,
+    Published,
+    all_methods,
+)
+from metapac.fewshot.study.methods import PROMISES
+from metapac.fewshot.study.rows import Rows
 from tests.helpers.studies import method_rows
 
 LOW, HIGH = 0.05, 0.3  # errors, with epsilon 0.1

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from metapac.evaluation import Summary, evaluate, read_rows, read_seeds, summarise
-from metapac.learners import ProtoNet
-from metapac.reproduce import data, run, seed
-from metapac.reproduce import learner as learning
-from metapac.reproduce.claims import check_claims
-from metapac.reproduce.experiments import find_experiment
+from metapac.fewshot import ProtoNet, run_study, summarise
+from metapac.fewshot.reproduce import run, seed
+from metapac.fewshot.reproduce.claims import check_claims
+from metapac.fewshot.reproduce.experiments import find_experiment
+from metapac.fewshot.study.run import read_rows, read_seeds
+from metapac.fewshot.study.summary import Summary
 from tests.helpers.commands import metapac
 from tests.helpers.experiments import (
     CLASSES,
@@ -35,7 +35,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     shrink(monkeypatch)
     pools = {"sites": group_pools(), "points": class_pools()}
     monkeypatch.setattr(run, "load", lambda experiment, home: pools[experiment.data])
-    monkeypatch.setattr("metapac.reproduce.controls.SMALL", (4,))
+    monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4,))
     return monkeypatch
 
 
@@ -43,7 +43,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def trained(tiny: pytest.MonkeyPatch) -> list[int]:
     """The seeds that were trained."""
     made: list[int] = []
-    train = learning.train_learner
+    train = seed.train_learner
 
     def counted(*parts: Any, **options: Any) -> Any:
         made.append(options["rng"])
@@ -157,7 +157,7 @@ def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path, trained: li
 
 
 def test_a_study_of_something_else_is_not_mixed_in(tmp_path: Path, trained: list[int]) -> None:
-    evaluate(SmallStudy(), guarantee=GUARANTEE, draws=1, folder=tmp_path / "seed-0")
+    run_study(SmallStudy(), guarantee=GUARANTEE, draws=1, folder=tmp_path / "seed-0")
     with pytest.raises(ValueError, match=r"experiment\.name=None.*experiment\.name='points'"):
         run.reproduce(CLASSES, tmp_path, device="cpu")
     assert trained == []
@@ -214,8 +214,8 @@ def glyphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The experiment on glyphs, run from the command line with fewer characters and draws."""
     folder = tmp_path_factory.mktemp("glyphs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "_CHARACTERS", (50, 10, 30, 30))
-        patch.setattr(learning, "QUANTILE_TASKS", 100)
+        patch.setattr(run, "_CHARACTERS", (50, 10, 30, 30))
+        patch.setattr(seed, "QUANTILE_TASKS", 100)
         result = metapac(
             "reproduce", "glyphs", "--draws", 3, "--device", "cpu", "-o", folder, "--json"
         )

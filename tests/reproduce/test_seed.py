@@ -14,23 +14,22 @@ import numpy as np
 import pytest
 import torch
 
-from metapac.datasets.pools import LoadedPools
-from metapac.evaluation import read_rows, read_settings
-from metapac.exceptions import BadArtefact
-from metapac.learners import ProtoNet, Recipe, Sphere, save_weights
-from metapac.learners.training import strong
-from metapac.reproduce import learner as learning
-from metapac.reproduce import seed
-from metapac.reproduce.controls import list_controls
-from metapac.reproduce.experiments import Experiment
-from metapac.reproduce.learner import build_learner
-from metapac.reproduce.seed import (
+from metapac import BadArtefact
+from metapac.fewshot import ProtoNet, Sphere, save_weights
+from metapac.fewshot.datasets.pools import LoadedPools
+from metapac.fewshot.reproduce import seed
+from metapac.fewshot.reproduce.experiments import Experiment, list_controls
+from metapac.fewshot.reproduce.seed import (
     SeedRun,
+    build_learner,
     control_folder,
     make_study,
     read_learner,
     weights_checksum,
 )
+from metapac.fewshot.study.run import read_rows, read_settings
+from metapac.fewshot.training import strong
+from metapac.fewshot.training.strong import Recipe
 from tests.helpers.experiments import (
     CLASSES,
     GROUPS,
@@ -57,7 +56,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seeds of the trainings that were run."""
     made: list[int] = []
-    train = learning.train_learner
+    train = seed.train_learner
 
     def counted(*parts: Any, **options: Any) -> Any:
         made.append(options["rng"])
@@ -241,7 +240,7 @@ def test_other_weights_do_not_replace_those_of_an_evaluation(tmp_path: Path) -> 
     (tmp_path / "model.safetensors").unlink()
     described = (tmp_path / "learner.json").read_bytes()
     with pytest.MonkeyPatch.context() as patch:  # as on another device, where results differ
-        train = learning.train_learner
+        train = seed.train_learner
         patch.setattr(seed, "train_learner", lambda *parts, rng, **o: train(*parts, rng=9, **o))
         with pytest.raises(ValueError, match="holds an evaluation with weights='sha256:"):
             run(tmp_path).train("cpu")
@@ -253,7 +252,7 @@ def test_other_weights_do_not_replace_those_of_an_evaluation(tmp_path: Path) -> 
 
 
 def test_a_control_embeds_no_pool_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metapac.reproduce.controls.SMALL", (4, 6))
+    monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4, 6))
     own = run(tmp_path)
     learner = own.train("cpu")
     embedded = count_embedded(monkeypatch)
@@ -279,9 +278,9 @@ def test_a_control_embeds_no_pool_again(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_predictor_is_fitted_once_and_only_for_draws_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.reproduce.controls.SMALL", (4, 6))
+    monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4, 6))
     fitted: list[str] = []
-    fit = learning.train_predictor
+    fit = seed.train_predictor
 
     def counted(experiment: Experiment, *parts: Any) -> Any:
         fitted.append(experiment.predictor)
@@ -330,7 +329,7 @@ def test_another_predictor_is_not_shared(tmp_path: Path, change: dict[str, Any])
 def test_a_control_differs_in_what_it_controls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.reproduce.controls.SMALL", (4,))
+    monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4,))
     own = run(tmp_path)
     learner = own.train("cpu")
     controls: dict[str, Any] = {

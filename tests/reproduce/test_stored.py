@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metapac.learners import ProtoNet
-from metapac.reproduce.stored import RunScores
-from metapac.scoring.stored import Stored
-from metapac.tasks import ClassPool
+from metapac.fewshot import ClassPool, ProtoNet
+from metapac.fewshot.reproduce.seed import RunScores
+from metapac.fewshot.scoring import Stored
 
 CALLS: list[int] = []
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from metapac.evaluation.draws import ScoredTask
-from metapac.reproduce.experiments import Experiment, Training
-from metapac.reproduce.studies import BankStudy, LazyStudy
+from metapac.fewshot.reproduce.experiments import Experiment, Training
+from metapac.fewshot.reproduce.seed import BankStudy, LazyStudy
+from metapac.fewshot.study.draws import ScoredTask
 
 EXPERIMENT = Experiment(
     name="sites",

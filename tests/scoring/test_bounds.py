@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.scoring._bounds import LOWER, cumulate, finite, highest_other, log_sum, take
+from metapac.score_functions import LOWER, cumulate, finite, highest_other, log_sum, take
 
 odds = st.lists(st.floats(-6, 6), min_size=1, max_size=4)
 

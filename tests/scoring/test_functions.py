@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.scoring.functions import KINDS, NAMES, ScoreFunction, as_score_function
+from metapac.score_functions import KINDS, NAMES, ScoreFunction, as_score_function
 
 PROBABILISTIC = [name for name in NAMES if name != "raw"]
 

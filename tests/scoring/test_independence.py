@@ -15,20 +15,21 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from metapac import InvalidInput
-from metapac.learners import (
+from metapac.fewshot import (
     MAML,
     MLP,
     CallableLearner,
+    ClassPool,
     FixedModel,
     LogisticLearner,
     ProtoNet,
     PrototypeLearner,
     RidgeLearner,
     SklearnLearner,
+    Task,
+    score_tasks,
 )
-from metapac.scoring import score_tasks
-from metapac.scoring.independence import check_independence
-from metapac.tasks import ClassPool, Task
+from metapac.fewshot.scoring import check_independence
 
 RNG = np.random.default_rng(0)
 Y = np.repeat(np.arange(8), 15)

@@ -10,10 +10,18 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from metapac import InvalidInput
-from metapac.learners import MLP, CallableLearner, ProtoNet, PrototypeLearner, SklearnLearner
-from metapac.scoring import score_tasks
-from metapac.scoring.labels import tabulate
-from metapac.tasks import ClassPool, GroupPool, Task
+from metapac.fewshot import (
+    MLP,
+    CallableLearner,
+    ClassPool,
+    GroupPool,
+    ProtoNet,
+    PrototypeLearner,
+    SklearnLearner,
+    Task,
+    score_tasks,
+)
+from metapac.fewshot.scoring import tabulate
 
 RNG = np.random.default_rng(0)
 NAMES = np.array([f"class {i}" for i in range(12)])

@@ -13,19 +13,26 @@ from hypothesis import strategies as st
 from torch import nn
 
 from metapac import InvalidInput
-from metapac.learners import (
+from metapac.fewshot import (
     MAML,
     MLP,
     CallableLearner,
+    ClassPool,
     FixedModel,
     LogisticLearner,
     ProtoNet,
     PrototypeLearner,
+    Task,
+    score_tasks,
 )
-from metapac.scoring import score_matrix, score_tasks
-from metapac.scoring.functions import ScoreFunction
-from metapac.scoring.outputs import Outputs, adapted_outputs, bank_outputs, output_kind
-from metapac.tasks import ClassPool, Task
+from metapac.fewshot.scoring import (
+    Outputs,
+    adapted_outputs,
+    bank_outputs,
+    output_kind,
+    score_matrix,
+)
+from metapac.score_functions import ScoreFunction
 
 ONE = np.array([1])
 PROBABILISTIC = ["probability", "log_probability", "margin", "cumulative"]

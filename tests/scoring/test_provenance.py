@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metapac import BadArtefact, InvalidInput, _document, _schema
-from metapac.scoring.provenance import (
+from metapac import BadArtefact, InvalidInput, artefact
+from metapac.provenance import (
     FORMAT,
     Provenance,
     differing_options,
@@ -40,8 +40,8 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     assert parquet.read_table(path).to_pydict() == TABLE
     assert read_provenance(write(path, table=pa.table(TABLE))) == ONE
     document = json.loads(parquet.read_schema(path).metadata[b"metapac"])
-    schema = _schema.load_schema("provenance")
-    _schema.check(document, schema)
+    schema = artefact.load_schema("provenance")
+    artefact.check(document, schema)
     jsonschema.validate(document, json.loads(json.dumps(schema)))
 
 
@@ -95,7 +95,7 @@ def rewrite(path: Path, table: pa.Table, *, is_old: bool = False, **options: Any
     if is_old:
         document = json.loads(table.schema.metadata[b"metapac"])
         body = {name: document[name] for name in ("model", "score", "columns", "details")}
-        signed = json.dumps(_document.sign(body, FORMAT))
+        signed = json.dumps(artefact.sign(body, FORMAT))
         table = table.replace_schema_metadata({"metapac": signed})
     parquet.write_table(table, path, **options)
     return path

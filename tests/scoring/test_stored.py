@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import BadArtefact, InvalidInput, _document, scoring
-from metapac.scoring.stored import FORMAT, Stored, read_stored
+from metapac import BadArtefact, InvalidInput, artefact
+from metapac.fewshot.scoring import FORMAT, Stored, read_stored
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any, message: str) ->
 )
 def test_a_forged_file_is_refused(tmp_path: Path, body: dict[str, Any]) -> None:
     path, tensors = tmp_path / "scores.safetensors", {"tasks": np.array([0, 1])}
-    _document.write_tensors(path, tensors, body, FORMAT)
+    artefact.write_tensors(path, tensors, body, FORMAT)
     with pytest.raises(BadArtefact, match="is not a valid metapac scores file: .* Score the"):
         read_stored(path)
 
@@ -61,9 +61,3 @@ def test_provenance_comes_back_as_json_holds_it(tmp_path: Path) -> None:
     message = "provenance must hold only values that JSON can store .* Use"
     with pytest.raises(InvalidInput, match=message):
         Stored(scores=np.zeros(1), provenance={"rng": np.random.default_rng(0)}).save(path)
-
-
-def test_the_module_of_scores_exports_its_own_names_alone() -> None:
-    names = {*scoring.__all__}
-    assert {"Stored", "read_stored", "score_tasks", "store"} <= names
-    assert not {"BadArtefact", "InvalidInput", "replacing", "Task"} & names

@@ -16,25 +16,21 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from metapac import Context, InvalidInput, MetaPS
-from metapac.learners import (
+from metapac.adaptation import lower_scores
+from metapac.fewshot import (
     CallableLearner,
+    ClassPool,
     FixedModel,
+    GroupPool,
     ProtoNet,
     PrototypeLearner,
     SklearnLearner,
-)
-from metapac.learners.bank import PrototypeBank
-from metapac.learners.protocols import lower_scores
-from metapac.learners.protonet import PrototypeScorer
-from metapac.scoring import (
-    Stored,
-    read_stored,
+    Task,
     score_examples,
-    score_matrix,
     score_tasks,
-    store,
 )
-from metapac.tasks import ClassPool, GroupPool, Task
+from metapac.fewshot.learners.protonet import PrototypeBank, PrototypeScorer
+from metapac.fewshot.scoring import Stored, read_stored, score_matrix, store
 
 RNG = np.random.default_rng(0)
 CENTRES = RNG.normal(size=(12, 6)) * 2

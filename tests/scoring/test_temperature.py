@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 
 from metapac import Context, InvalidInput
-from metapac.learners import CallableLearner, LogisticLearner, PrototypeLearner
-from metapac.scoring import fit_temperature, score_matrix, score_tasks
-from metapac.scoring.functions import ScoreFunction, as_score_function
-from metapac.scoring.temperature import fingerprint
-from metapac.tasks import ClassPool, GroupPool, Task
+from metapac.fewshot import (
+    CallableLearner,
+    ClassPool,
+    GroupPool,
+    LogisticLearner,
+    PrototypeLearner,
+    Task,
+    fit_temperature,
+    score_tasks,
+)
+from metapac.fewshot.scoring import fingerprint, score_matrix
+from metapac.score_functions import ScoreFunction, as_score_function
 
 RNG = np.random.default_rng(0)
 Y = np.repeat(np.arange(12), 15)

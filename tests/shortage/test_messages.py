@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Guarantee, InfeasibleGuarantee, MetaPS, shortage
-from metapac.demands import Demand
-from metapac.exceptions import Parameter
+from metapac import Guarantee, InfeasibleGuarantee, MetaPS, planning
+from metapac.errors import Parameter
+from metapac.sample_size import Demand
 
 ASKED: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 
@@ -24,7 +24,7 @@ def test_delta_is_that_of_all_classes() -> None:
 
 @pytest.mark.parametrize("n", [1, 5, 28])
 def test_examples_of_one_distribution(n: int) -> None:
-    text = str(shortage.explain_too_few_examples(0.1, 0.05, n))
+    text = str(planning.explain_too_few_examples(0.1, 0.05, n))
     assert f"this takes 29 examples, but there are {n}. Options: add {29 - n} exa" in text
 
 
@@ -46,7 +46,7 @@ def test_every_parameter_in_a_message_can_be_rendered(
     changes: dict[str, Any], sizes: list[int], options: list[str]
 ) -> None:
     g = Guarantee(**ASKED | changes)
-    message = shortage.explain_too_few_tasks([Demand.from_sizes(g, sizes)])
+    message = planning.explain_too_few_tasks([Demand.from_sizes(g, sizes)])
     text = message.render(as_option)
     options += ["pass --on-infeasible trivial to keep", f"--epsilon {g.epsilon}, --alpha"]
     assert [option for option in options if option not in text] == []

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Guarantee, InfeasibleGuarantee, MetaPS, shortage
-from metapac.demands import Demand
+from metapac import Guarantee, InfeasibleGuarantee, MetaPS, planning
+from metapac.sample_size import Demand
 
 ASKED: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 
@@ -83,7 +83,7 @@ def infeasible_cases(split: Any, count: int) -> Any:
         demand = Demand.from_sizes(g, sizes)
         if demand.tasks and not demand.is_feasible():
             result += 1
-            yield g, sizes, str(shortage.explain_too_few_tasks([demand]))
+            yield g, sizes, str(planning.explain_too_few_tasks([demand]))
 
 
 def act(g: Guarantee, sizes: Any, text: str) -> set[str]:
@@ -197,14 +197,14 @@ def test_a_value_that_is_shown_works_as_it_is_shown() -> None:
     # With several levels a larger alpha may be infeasible where a smaller one is not: .3926 is
     # feasible, and .393, as it would be shown, is not.
     g = Guarantee(epsilon=0.02, alpha=0.05, delta=1e-3, min_examples=30)
-    text = str(shortage.explain_too_few_tasks([Demand.from_sizes(g, [52] * 26)]))
+    text = str(planning.explain_too_few_tasks([Demand.from_sizes(g, [52] * 26)]))
     assert act(g, np.full(26, 52), text) >= {"alpha"}
 
 
 def test_a_split_that_gives_the_same_guarantee_is_named_first() -> None:
     # Sixty tasks of 12 examples: too small for tight, but numerous enough for a higher level.
     g = Guarantee(epsilon=0.2, alpha=0.2, delta=0.01, split="tight")
-    text = str(shortage.explain_too_few_tasks([Demand.from_sizes(g, [9] * 60)]))
+    text = str(planning.explain_too_few_tasks([Demand.from_sizes(g, [9] * 60)]))
     assert "Options: use split='joint', which gives the same guarantee; or" in text
     assert works(g, np.full(60, 9), split="joint")
 
@@ -212,11 +212,11 @@ def test_a_split_that_gives_the_same_guarantee_is_named_first() -> None:
 def test_a_numeric_split_is_suggested_where_joint_is_infeasible() -> None:
     # 15 examples reach level .9 ** 15 = .206; the next of the joint split is .25, at 155 tasks.
     g = Guarantee(**ASKED)
-    text = str(shortage.explain_too_few_tasks([Demand.from_sizes(g, [15] * 145)]))
+    text = str(planning.explain_too_few_tasks([Demand.from_sizes(g, [15] * 145)]))
     assert "use split=0.206, which gives the same guarantee" in text
     assert works(g, np.full(145, 15), split=0.206)
     assert "use split" not in str(
-        shortage.explain_too_few_tasks([Demand.from_sizes(g, [15] * 130)])
+        planning.explain_too_few_tasks([Demand.from_sizes(g, [15] * 130)])
     )
 
 
@@ -262,7 +262,7 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
         cases += 1
         demands = demands_of(g, sizes)
         lacking = [each.label for each in demands if not each.is_feasible()]
-        text = str(shortage.explain_too_few_tasks(demands))
+        text = str(planning.explain_too_few_tasks(demands))
         head, ways = text.split("Options: ", 1)
         assert (
             f"for {len(lacking)} of {sizes.shape[1]} classes: class {lacking[0]} (epsilon=" in head

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from metapac.shortage import _words
+from metapac import planning
 
 
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "are 0 tasks"), (1, "is 1 task"), (2, "are 2 tasks")]
 )
 def test_tasks_are_counted(count: int, text: str) -> None:
-    assert _words.are_tasks(count) == text
-    assert text.endswith(_words.count_tasks(count))
+    assert planning.are_tasks(count) == text
+    assert text.endswith(planning.count_tasks(count))
 
 
 def test_a_level_is_shown_without_the_errors_of_its_arithmetic() -> None:
-    shown = _words.rounded("alpha", 0.1 + 0.2)
+    shown = planning.rounded("alpha", 0.1 + 0.2)
     assert (shown.name, shown.value) == ("alpha", 0.3)

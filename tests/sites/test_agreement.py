@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Guarantee, InvalidInput, load
-from metapac.meaning.findings import CheckWarning
-from metapac.sites import Site, combine_sites
+from metapac import Guarantee, InvalidInput, Site, combine_sites, load
+from metapac.findings import CheckWarning
 from metapac.tables import site_table
 from tests.helpers.sites import GUARANTEE, draw_scores, labelled_sites, send_site
 

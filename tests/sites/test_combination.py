@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InfeasibleGuarantee, MetaPS, load
-from metapac.meaning.findings import CheckWarning
-from metapac.sites import combine_sites, read_site
+from metapac import InfeasibleGuarantee, MetaPS, combine_sites, load, read_site
+from metapac.findings import CheckWarning
 from metapac.tables import calibrate_table, site_table
 from tests.helpers.engines import connection
 from tests.helpers.sites import GUARANTEE, draw_scores, labelled_sites, send_site

@@ -11,10 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import BadArtefact, Guarantee, MetaPS, _document, _schema, load
-from metapac.exceptions import InvalidInput
-from metapac.sites import Site, combine_sites, read_site
-from metapac.sites.site import FORMAT
+from metapac import (
+    BadArtefact,
+    Guarantee,
+    InvalidInput,
+    MetaPS,
+    Site,
+    artefact,
+    combine_sites,
+    load,
+    read_site,
+)
+from metapac.federated import FORMAT
 from metapac.tables import site_table
 from tests.helpers.sites import GUARANTEE, draw_scores, send_site
 
@@ -73,7 +81,7 @@ def test_the_file_holds_a_number_for_each_level_and_no_scores(
 
 
 def test_a_site_file_describes_columns_as_a_promise_file_does() -> None:
-    site, promise = (_schema.load_schema(name)["properties"] for name in ("site", "promise"))
+    site, promise = (artefact.load_schema(name)["properties"] for name in ("site", "promise"))
     expected = dict(promise["columns"]["properties"])
     del expected["cluster"]  # a site is one task
     assert site["columns"]["properties"] == expected
@@ -90,7 +98,7 @@ def test_a_file_of_an_older_version_has_no_columns(tmp_path: Path) -> None:
 def forge(path: Path, **changes: Any) -> None:
     document = json.loads(path.read_text()) | changes
     document.pop("checksum")
-    document["checksum"] = _document.checksum(document)
+    document["checksum"] = artefact.checksum(document)
     path.write_text(json.dumps(document))
 
 
@@ -154,8 +162,8 @@ def test_thresholds_of_predicted_numbers_are_never_positive(tmp_path: Path) -> N
         replace(good, thresholds=((0.0,) * 12 + (0.25,),))
     positive = replace(good, thresholds=((0.25,) * 13,), columns=None)
     positive.save(tmp_path / "ohio.json")
-    body = _document.read(tmp_path / "ohio.json", FORMAT)
+    body = artefact.read(tmp_path / "ohio.json", FORMAT)
     own = {k: v for k, v in body.items() if k not in {"format", "schema", "metapac", "checksum"}}
-    _document.write(tmp_path / "ohio.json", own | {"columns": names}, FORMAT)
+    artefact.write(tmp_path / "ohio.json", own | {"columns": names}, FORMAT)
     with pytest.raises(BadArtefact, match=r"ohio\.json .*at most 0, got 0\.25"):
         combine_sites([tmp_path / "ohio.json"])

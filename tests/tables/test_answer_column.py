@@ -13,7 +13,7 @@ import pytest
 
 from metapac import InvalidInput, MetaPS, answers, residual_scores
 from metapac.tables import predict_table
-from metapac.tables.class_scores import FEW_CLASSES
+from metapac.tables.scores import FEW_CLASSES
 from tests.helpers.engines import ENGINES, put
 
 MANY = FEW_CLASSES + 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metapac.tables import _checks, calibrate_table
+from metapac.tables import calibrate_table, errors
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 
@@ -40,7 +40,7 @@ def test_columns_are_named_by_strings_and_typos_are_recognised() -> None:
 
 
 def test_counts_have_the_right_noun() -> None:
-    assert [_checks.pluralize(count, "row") for count in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert [errors.pluralize(count, "row") for count in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from metapac.tables import calibrate_table
-from metapac.tables.class_scores import find_class_scores
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import open_source
+from metapac.tables.scores import find_class_scores
+from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Context, MetaPS, evaluate, load
-from metapac.exceptions import InvalidInput
+from metapac import Context, InvalidInput, MetaPS, evaluate, load
 from metapac.tables import calibrate_table, evaluate_table, predict_table
 from tests.helpers import engines
 from tests.test_clusters import PROMISE, made

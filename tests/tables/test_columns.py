@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaCP, MetaPS, load
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS, load
+from metapac.fewshot import MetaCP
 from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.tables.columns import Columns, resolve_columns
 

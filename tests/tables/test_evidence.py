@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput
 from metapac.guarantee import Guarantee
+from metapac.tables.calibration import collect_evidence
 from metapac.tables.columns import Columns
-from metapac.tables.evidence import collect_evidence
-from metapac.tables.io.sources import open_source
+from metapac.tables.sources import open_source
 from tests.helpers.engines import as_if_large, connection
 
 TABLE = pa.table(

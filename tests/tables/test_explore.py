@@ -66,7 +66,7 @@ def test_a_few_cells_at_a_time_give_the_same(
     frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = explore_table(frame, task="site", label="y", **LEVELS)
-    monkeypatch.setattr("metapac.tables.explore._COMPARISONS", 1)
+    monkeypatch.setattr("metapac.tables.exploration._COMPARISONS", 1)
     assert explore_table(frame, task="site", label="y", **LEVELS).to_json() == whole.to_json()
 
 

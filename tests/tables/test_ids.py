@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS, _ids
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS, inputs
 from metapac.tables import calibrate_table, evaluate_table, predict_table
-from metapac.tables.ids import get_id_column
-from metapac.tables.io.sources import open_source
-from metapac.tables.sizes import count_by_class, count_examples
+from metapac.tables.columns import get_id_column
+from metapac.tables.scores import count_by_class, count_examples
+from metapac.tables.sources import open_source
 from tests.helpers import engines
 
 PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.2}
@@ -48,17 +47,17 @@ def read_names(engine: str, values: Any) -> list[Any]:
 
 @pytest.mark.parametrize("engine", engines.ENGINES)
 def test_timestamps_and_dates_are_named_as_in_arrays(engine: str) -> None:
-    assert _ids.as_task_ids(INSTANTS).tolist() == NAMES
+    assert inputs.as_task_ids(INSTANTS).tolist() == NAMES
     assert sorted(read_names(engine, INSTANTS)) == sorted(NAMES)
     days = [datetime.date(2024, 1, 31), datetime.date(987, 5, 6)]
-    assert sorted(read_names(engine, days)) == sorted(_ids.as_task_ids(days).tolist())
+    assert sorted(read_names(engine, days)) == sorted(inputs.as_task_ids(days).tolist())
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "postgres"])
 def test_a_time_zone_is_named_in_utc_whatever_the_session_is_in(engine: str) -> None:
     there = pd.Series(INSTANTS[[0, 1, 2]].tz_localize("Europe/Berlin"))
     names = ["2024-01-30T23:00:00", "2024-01-31T09:20:30", "2024-02-01T22:59:59.12"]
-    assert _ids.as_task_ids(there).tolist() == names
+    assert inputs.as_task_ids(there).tolist() == names
     assert sorted(read_names(engine, there)) == names
     engines.run(engine, "SET TimeZone = 'Asia/Tokyo'")
     try:
@@ -70,7 +69,7 @@ def test_a_time_zone_is_named_in_utc_whatever_the_session_is_in(engine: str) -> 
 @pytest.mark.parametrize("engine", engines.ENGINES)
 def test_booleans_are_named_as_pandas_names_them(engine: str) -> None:
     assert sorted(read_names(engine, [True, False, True])) == ["False", "True", "True"]
-    assert _ids.as_task_ids([True, False]).tolist() == ["True", "False"]
+    assert inputs.as_task_ids([True, False]).tolist() == ["True", "False"]
 
 
 @pytest.mark.parametrize("engine", engines.ENGINES)

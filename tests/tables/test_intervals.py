@@ -12,12 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from metapac import PS, MetaPS
-from metapac.exceptions import InvalidInput
+from metapac import PS, InvalidInput, MetaPS
 from metapac.tables import calibrate_table, predict_table
-from metapac.tables.intervals import IntervalSummary, find_ends, summarise_intervals
-from metapac.tables.io.sources import open_source
-from metapac.tables.residuals import Residuals
+from metapac.tables.scores import Residuals
+from metapac.tables.sets import IntervalSummary, find_ends, summarise_intervals
+from metapac.tables.sources import open_source
 from tests.helpers import engines
 from tests.tables.test_residuals import COLUMNS, PROMISE, make_sites
 

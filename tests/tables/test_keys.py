@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac.tables.keys import Keys
+from metapac.tables.columns import Keys
 
 
 @pytest.mark.parametrize("integer_tasks", [True, False])

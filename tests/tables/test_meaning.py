@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS, Monitor, evaluate
-from metapac.meaning.findings import CHECKS, CheckWarning
+from metapac.findings import CHECKS, CheckWarning
 from metapac.tables import (
     calibrate_table,
+    data_checks,
     evaluate_table,
     monitor_table,
     predict_table,
     site_table,
 )
-from metapac.tables import meaning as table_meaning
 from tests.helpers.engines import ENGINES, as_if_large, put
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
@@ -56,7 +56,7 @@ def promise(frame: pd.DataFrame) -> MetaPS:
 def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Judge small tables at once, and then as if they were large."""
     if request.param == "in the engine":
-        monkeypatch.setattr(table_meaning, "_is_small", lambda *_: False)
+        monkeypatch.setattr(data_checks, "_is_small", lambda *_: False)
     return str(request.param)
 
 
@@ -93,7 +93,7 @@ def test_scores_near_the_ranks_show_whether_rows_are_counted(
         calibrate_table(twice, **used)
     with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(120 rows"):
         calibrate_table(few, **used)  # whose tasks are too small for any rank
-    monkeypatch.setattr(table_meaning, "_judge_copies", lambda *_: pytest.fail("not needed"))
+    monkeypatch.setattr(data_checks, "_judge_copies", lambda *_: pytest.fail("not needed"))
     calibrate_table(frame, **used)
     with as_if_large():
         calibrate_table(frame, **used)
@@ -297,8 +297,8 @@ def test_a_site_is_one_task(frame: pd.DataFrame) -> None:
 
 
 def test_large_tables_are_sampled(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_meaning, "MAX_ROWS", 2000)
-    monkeypatch.setattr(table_meaning, "MAX_GROUPED", 1500)
+    monkeypatch.setattr(data_checks, "MAX_ROWS", 2000)
+    monkeypatch.setattr(data_checks, "MAX_GROUPED", 1500)
     calibrate_table(frame, **USED)
     with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(1400 rows, 700 distinct"):
         calibrate_table(pd.concat([frame, frame]), **USED)
@@ -309,7 +309,7 @@ def test_large_tables_are_sampled(frame: pd.DataFrame, monkeypatch: pytest.Monke
 
 
 def test_a_sample_is_drawn_whatever_the_values_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_meaning, "MAX_ROWS", 3000)
+    monkeypatch.setattr(data_checks, "MAX_ROWS", 3000)
     table = patients(size=400).round({"p_no": 1, "p_yes": 1})
     sets = calibrate_table(table, **USED)._sets
     assert sets is not None

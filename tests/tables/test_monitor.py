@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InvalidInput, MetaPS, Monitor
-from metapac.monitoring import compare_scores
+from metapac import InvalidInput, MetaPS, Monitor, compare_scores
 from metapac.tables import calibrate_table, compare_tables, monitor_table
 from tests.helpers.engines import ENGINES, put
 from tests.tables.test_residuals import make_sites

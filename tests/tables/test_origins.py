@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import Context, InvalidInput, MetaPS, Monitor, load
-from metapac.meaning.findings import CheckWarning
+from metapac import Context, InvalidInput, MetaPS, Monitor, Site, combine_sites, load, read_site
+from metapac.findings import CheckWarning
+from metapac.provenance import Provenance, write_scores
 from metapac.report import report
-from metapac.scoring.provenance import Provenance, write_scores
-from metapac.sites import Site, combine_sites, read_site
 from metapac.tables import (
     calibrate_table,
     compare_tables,
@@ -23,8 +22,7 @@ from metapac.tables import (
     predict_table,
     site_table,
 )
-from metapac.tables.io.sources import open_source
-from metapac.tables.origins import add_origin, check_origin, read_origin
+from metapac.tables.sources import add_origin, check_origin, open_source, read_origin
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 FITTED = "margin; fitted_on=0a+1b"

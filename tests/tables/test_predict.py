@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from metapac import MetaPS, label_lists, load
 from metapac.tables import predict_table
-from metapac.tables.predict import write_sets
+from metapac.tables.prediction import write_sets
 from tests.helpers.engines import ENGINES, put
 
 TWO = {"p_a": [1.0], "p_b": [1.0]}

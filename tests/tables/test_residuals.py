@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import PS, MetaPS, evaluate, load, residual_scores
-from metapac.exceptions import InvalidInput
-from metapac.sites import combine_sites
+from metapac import PS, InvalidInput, MetaPS, combine_sites, evaluate, load, residual_scores
 from metapac.tables import (
     calibrate_table,
     evaluate_table,

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS, load
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS, load
 from metapac.tables import (
     calibrate_table,
     evaluate_table,

@@ -12,8 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac import MetaPS, load
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS, load
 from metapac.tables import (
     calibrate_table,
     evaluate_table,
@@ -23,8 +22,8 @@ from metapac.tables import (
     summarise_sets,
 )
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import open_source
-from metapac.tables.meaning import check_rare_classes
+from metapac.tables.data_checks import check_rare_classes
+from metapac.tables.sources import open_source
 from tests.helpers import engines
 
 PROMISE: dict[str, Any] = {"epsilon": 0.15, "alpha": 0.2, "delta": 0.1}

@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from metapac.exceptions import InvalidInput
-from metapac.tables import calibrate_table, evaluate_table
-from metapac.tables import scores as scores_module
+from metapac import InvalidInput
+from metapac.tables import calibrate_table, evaluate_table, scores
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
@@ -96,7 +95,7 @@ def test_invalid_labels_and_classes_are_rejected(
 
 
 def test_a_column_with_too_many_values_is_not_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores_module, "_MAX_CLASSES", 5)
+    monkeypatch.setattr(scores, "_MAX_CLASSES", 5)
     table = pa.table({"g": ["a"] * 6, "id": [f"row {i}" for i in range(6)], "s": [1.0] * 6})
     with pytest.raises(
         ValueError, match="column 'id' holds more than 5 different labels. Pass the"

@@ -12,7 +12,7 @@ import pytest
 from metapac import PS, InvalidInput, MetaPS, summarise_sets
 from metapac.tables import predict_table
 from metapac.tables import summarise_sets as summarise_table
-from metapac.tables.class_scores import FEW_CLASSES
+from metapac.tables.scores import FEW_CLASSES
 from tests.helpers.engines import ENGINES, put
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS
-from metapac.exceptions import InvalidInput
+from metapac import InvalidInput, MetaPS
 from metapac.tables import calibrate_table, site_table
 from tests.helpers.engines import ENGINES, put
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac.exceptions import InvalidInput
-from metapac.tables.sizes import count_by_class, count_examples
+from metapac import InvalidInput
+from metapac.tables.scores import count_by_class, count_examples
 from tests.helpers.engines import ENGINES, put
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.tasks import ClassPool, GroupPool, Task
-from metapac.tasks.batch import TaskBatch, batches, query_sizes
+from metapac.fewshot import ClassPool, GroupPool, Task
+from metapac.fewshot.tasks import TaskBatch, batches, query_sizes
 
 FIELDS = ("support", "support_y", "query", "query_y")
 POOL = ClassPool(np.arange(70.0)[:, None], np.repeat([f"class {i}" for i in range(7)], 10))

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.learners import CallableLearner
-from metapac.scoring import score_tasks
-from metapac.tasks import ClassPool, Task
-from metapac.tasks.batch import TaskBatch
+from metapac.fewshot import CallableLearner, ClassPool, Task, score_tasks
+from metapac.fewshot.tasks import TaskBatch
 from tests.tasks.test_pools import pool_of, same
 
 EQUAL = np.repeat(np.arange(7), 9)

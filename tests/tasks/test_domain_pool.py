@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.tasks import DomainPool, GroupPool, Pools, Task, split_domains
+from metapac.fewshot import DomainPool, GroupPool, Task, split_domains
+from metapac.fewshot.pools import Pools
 from tests.tasks.test_pools import same
 
 FALSE_ALARM = 1e-6

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.tasks.drawing import (
+from metapac.fewshot.drawing import (
     DrawnTasks,
+    LazyArray,
     assign,
     count_noun,
     draw_all,
@@ -19,7 +20,6 @@ from metapac.tasks.drawing import (
     positions_by_id,
     select_rows,
 )
-from metapac.tasks.lazy import LazyArray
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=30))

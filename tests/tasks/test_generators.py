@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.tasks import generators
-from metapac.tasks.generators import spawn_rngs
-from metapac.tasks.seeds import spawn_rng, spawn_seed
+from metapac.fewshot import drawing
+from metapac.fewshot.drawing import spawn_rng, spawn_rngs, spawn_seed
 
 numbers = st.integers(0, 2**32) | st.integers(0, 2**200)
 
@@ -19,7 +18,7 @@ numbers = st.integers(0, 2**32) | st.integers(0, 2**200)
 @given(numbers, st.lists(numbers, max_size=4), st.integers(0, 5))
 def test_states_are_those_of_numpy(entropy: int, key: list[int], count: int) -> None:
     seed = np.random.SeedSequence(entropy, spawn_key=key)
-    with mock.patch.object(generators, "spawn_rng", wraps=spawn_rng) as alone:
+    with mock.patch.object(drawing, "spawn_rng", wraps=spawn_rng) as alone:
         rngs = spawn_rngs(seed, count)
     assert alone.call_count == min(count, 1)  # the last is compared, and none is made again
     assert [rng.bit_generator.state for rng in rngs] == [
@@ -49,6 +48,6 @@ def test_if_numpy_hashed_otherwise_its_own_generators_would_be_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seed = spawn_seed(0)
-    monkeypatch.setattr(generators, "_RIGHT", np.uint32(1))
+    monkeypatch.setattr(drawing, "_RIGHT", np.uint32(1))
     rngs = spawn_rngs(seed, 3)
     assert [rng.random() for rng in rngs] == [spawn_rng(seed, i).random() for i in range(3)]

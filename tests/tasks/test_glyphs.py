@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metapac.tasks import ClassPool, glyphs
+from metapac.fewshot import ClassPool, glyphs
 
-module: Any = sys.modules["metapac.tasks.glyphs"]
+module: Any = sys.modules["metapac.fewshot.datasets.glyphs"]
 
 Array = NDArray[Any]
 Shapes = tuple[list[str], Array, Array]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.tasks import GroupPool
-from metapac.tasks.group_pool import name_task
+from metapac.fewshot import GroupPool
+from metapac.fewshot.pools import name_task
 from tests.tasks.test_class_pool import EQUAL, checksum
 from tests.tasks.test_pools import groups_of, same
 

@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import MetaPS
-from metapac.scoring import score_tasks
-from metapac.tasks import ClassPool, DomainPool, GroupPool, LazyArray, split_classes, split_domains
+from metapac.fewshot import (
+    ClassPool,
+    DomainPool,
+    GroupPool,
+    LazyArray,
+    score_tasks,
+    split_classes,
+    split_domains,
+)
 
 X = np.random.default_rng(0).normal(size=(60, 3, 2))
 
@@ -112,7 +119,7 @@ def test_a_split_of_lazy_data_reads_nothing() -> None:
 
 
 def test_rows_are_saved_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metapac.tasks.lazy._BLOCK", 25)
+    monkeypatch.setattr("metapac.fewshot.drawing._BLOCK", 25)
     reader = Reader()
     seen: list[tuple[str, int, int | None]] = []
     saved = reader.lazy().save(tmp_path / "x.npy", progress=lambda *call: seen.append(call))
@@ -154,7 +161,7 @@ def test_a_dataset_becomes_an_array() -> None:
 
 def test_a_dataset_is_read_when_tasks_need_it_and_gives_the_same_scores() -> None:
     torch = pytest.importorskip("torch")
-    from metapac.learners import ProtoNet
+    from metapac.fewshot import ProtoNet
 
     data = Pairs()
     y = np.arange(60) % 4
@@ -172,7 +179,7 @@ def test_a_dataset_is_read_when_tasks_need_it_and_gives_the_same_scores() -> Non
 
 def test_a_bank_embeds_a_batch_at_a_time() -> None:
     torch = pytest.importorskip("torch")
-    from metapac.learners import ProtoNet
+    from metapac.fewshot import ProtoNet
 
     reader = Reader()
     ProtoNet(torch.nn.Flatten()).embed(reader.lazy(), 16)
@@ -181,7 +188,7 @@ def test_a_bank_embeds_a_batch_at_a_time() -> None:
 
 def test_training_reads_the_rows_of_its_episodes() -> None:
     pytest.importorskip("torch")
-    from metapac.learners import EpisodeSampler
+    from metapac.fewshot.training.episodes import EpisodeSampler
 
     reader, y = Reader(), np.arange(60) % 4
     sampler = EpisodeSampler(ClassPool(reader.lazy(), y), "cpu", ways=2, shots=1, queries=3)

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.tasks import ClassPool, GroupPool, Pools, Task, split_classes, split_groups
+from metapac.fewshot import ClassPool, GroupPool, Task, split_classes, split_groups
+from metapac.fewshot.pools import Pools
 
 FALSE_ALARM = 1e-6
 NAMES = ("train", "validation", "calibration", "test")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.tasks import ClassPool, ClassReuse, DomainPool, GroupPool, Task, class_reuse
+from metapac.fewshot import ClassPool, DomainPool, GroupPool, Task, class_reuse
+from metapac.fewshot.tasks import ClassReuse
 
 
 def task_of(name: str, classes: tuple[str, ...], domain: str | None = None) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac.tasks.seeds import spawn_rng, spawn_seed
+from metapac.fewshot.drawing import spawn_rng, spawn_seed
 
 
 def test_an_integer_gives_one_sequence_and_a_generator_a_new_one_at_each_call() -> None:

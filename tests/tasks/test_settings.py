@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metapac.exceptions import InvalidInput
-from metapac.tasks.settings import Settings, as_choices, draw_one
+from metapac import InvalidInput
+from metapac.fewshot.drawing import Settings, as_choices, draw_one
 
 FALSE_ALARM = 1e-6
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from metapac import Guarantee, MetaPS
-from metapac.task_ranks import ranks_within
-from metapac.tasks.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
+from metapac.evidence import ranks_within
+from metapac.fewshot.synthetic import Family, NormalFamily, TiedFamily, TwoPointFamily
 from tests.helpers.oracles import FALSE_ALARM
 
 FAMILIES: list[tuple[Family, float]] = [

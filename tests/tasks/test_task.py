@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from metapac.tasks import Task
+from metapac.fewshot import Task
 
 X = np.arange(20.0).reshape(10, 2)
 
@@ -91,6 +91,6 @@ def test_from_arrays_rejects_arrays_that_do_not_match() -> None:
 
 
 def test_tasks_import_neither_torch_nor_matplotlib() -> None:
-    code = "import sys, metapac.tasks as t; t.glyphs; print(*sys.modules)"
+    code = "import sys; from metapac.fewshot import Task, glyphs; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "matplotlib", "pandas"} & set(done.stdout.split())

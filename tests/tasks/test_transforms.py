@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.tasks import ClassPool
-from metapac.tasks.transforms import apply_transform, transform_name
+from metapac.fewshot import ClassPool
+from metapac.fewshot.drawing import apply_transform, transform_name
 from tests.tasks.test_pools import pool_of, same
 
 

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from metapac import judge
+from metapac import verdict as module
 from metapac.guarantee import JOINT_LEVELS
-from metapac.verdict import _evidence as module
 from tests.helpers.enumeration import outcomes
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 0.05}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from metapac.verdict.intervals import clopper_pearson_interval
+from metapac.verdict import clopper_pearson_interval
 
 
 def test_intervals_are_those_of_clopper_and_pearson() -> None:

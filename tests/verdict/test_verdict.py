@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from metapac import InvalidInput, judge
-from metapac.verdict.verdict import judge_classes
+from metapac.verdict import judge_classes
 from tests.helpers.enumeration import outcomes
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 0.05}

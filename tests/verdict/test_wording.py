@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from metapac import judge
-from metapac.verdict.verdict import Verdict
+from metapac.verdict import Verdict
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 0.05}
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from metapac.cli import exits  # isort: skip (first, since it handles signals)
-
 import sys
+
+from metapac.cli import exits
 
 
 def main() -> None:
-    """Run the command line and exit.
-
-    Raises
-    ------
-    SystemExit
-        Always, with an `ExitCode <metapac.cli.exits.ExitCode>`.
-    """
+    """Run the command line and exit."""
     exits.run(_run)
 
 
@@ -32,7 +26,7 @@ def _run() -> None:
 
         import_module("rich")  # which every command and the help import later
     except ModuleNotFoundError as error:
-        from metapac._optional import missing
+        from metapac._common import missing
 
         print(missing(error, extra="cli", purpose="The command line"), file=sys.stderr)
         sys.exit(exits.ExitCode.BAD_INPUT)

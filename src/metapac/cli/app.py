@@ -1,4 +1,4 @@
-"""The group of all commands, each imported only when it is needed."""
+"""The application: a table of commands, each imported when it is run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from metapac._version import __version__
-from metapac.cli.help_text import PlainGroup
+from metapac.cli.help import PlainGroup
 
 # In the order in which people need them. Each repeats the first line of the command's help, so
 # that the list of commands can be printed without importing any of them.
@@ -33,6 +33,17 @@ SUMMARIES = {
     "reproduce": "Run an experiment of the paper: train, calibrate, evaluate, draw the figures.",
     "demo": "See what a guarantee says, and what it does not, in a table and in figures.",
     "doctor": "Print versions, extras, engines, GPU and cache folder.",
+}
+
+# Commands that have no module of their name here; those of the few-shot wing are looked up by name,
+# as the core never imports it.
+_MODULES = {
+    "site": "metapac.cli.sites",
+    "combine": "metapac.cli.sites",
+    **{
+        name: f"metapac.fewshot.cli.{name}"
+        for name in ("data", "train", "score", "study", "reproduce", "demo")
+    },
 }
 
 _START = """\
@@ -97,7 +108,8 @@ class _Group(PlainGroup):
             return None
         from metapac.cli.commands import build_command
 
-        return build_command(getattr(import_module(f"metapac.cli.{cmd_name}"), cmd_name), cmd_name)
+        module = import_module(_MODULES.get(cmd_name, f"metapac.cli.{cmd_name}"))
+        return build_command(getattr(module, cmd_name), cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help of the group from the placeholders, without importing any command."""

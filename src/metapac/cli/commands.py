@@ -1,10 +1,13 @@
-"""Commands made from functions: options that belong together, help texts, errors."""
+"""From a function to a command: bundles of options, and errors on one line."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import shlex
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -13,9 +16,104 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from metapac._masking import mask
-from metapac.cli.errors import report_errors
-from metapac.cli.help_text import PlainHelp
+from metapac._text import mask
+from metapac.cli import console, exits
+from metapac.cli.exits import ExitCode
+from metapac.cli.help import PlainHelp
+from metapac.cli.options import GuaranteeOptions
+from metapac.errors import InfeasibleGuarantee, MetapacError, Parameter
+from metapac.findings import CheckWarning
+
+OK, INFEASIBLE, BAD_INPUT = ExitCode.OK, ExitCode.INFEASIBLE, ExitCode.BAD_INPUT
+VIOLATED, BUG = ExitCode.VIOLATED, ExitCode.BUG
+
+_RESUMABLE = ("fetch", "train", "reproduce")
+_GUARANTEE = {field.name for field in fields(GuaranteeOptions)}
+
+
+@contextmanager
+def report_errors(context: typer.Context) -> Iterator[None]:
+    """Print an error in one line and exit with its code; print warnings in one line too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _make_warning_printer(make_renderer(context))
+            yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except BaseException as error:
+        special = isinstance(error, BrokenPipeError | MemoryError) or exits.is_full(error)
+        if special or exits.has_signal():
+            resumable = context.command.name in _RESUMABLE
+            hint = "Run the same command again to resume." if resumable else ""
+            raise typer.Exit(exits.end(error, hint)) from error
+        message = _describe(error, make_renderer(context))
+        if message is None:  # a bug: see exits
+            raise
+        console.print_error(message)
+        code = INFEASIBLE if isinstance(error, InfeasibleGuarantee) else BAD_INPUT
+        raise typer.Exit(code) from error
+
+
+def _describe(error: BaseException, show: Callable[[Parameter], str]) -> str | None:
+    """Return the message of an error that has a cause outside metapac; None for others."""
+    if isinstance(error, MetapacError):
+        return error.render(show)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{mask(str(error.filename))}: {error.strerror}"
+    if isinstance(error, UnicodeEncodeError):
+        return (
+            f"the terminal's encoding, {error.encoding}, lacks a character of the output. Set "
+            "PYTHONUTF8=1, or write to a file."
+        )
+    return str(error) if isinstance(error, OSError | ValueError | ModuleNotFoundError) else None
+
+
+def make_renderer(context: typer.Context) -> Callable[[Parameter], str]:
+    """Return the function that writes a parameter as it is typed in this command.
+
+    Parameters of the guarantee are always written as options, since other commands have them.
+    Other parameters are written as in Python if this command does not have them.
+    """
+    declared: dict[str | None, Any] = {option.name: option for option in context.command.params}
+
+    def show(parameter: Parameter) -> str:
+        option = declared.get(parameter.name)
+        if option is None and parameter.name not in _GUARANTEE:
+            return str(parameter)
+        if option is not None and option.param_type_name == "argument":
+            return parameter.name.upper()
+        flags = [f"--{parameter.name.replace('_', '-')}"] if option is None else option.opts
+        return _option_text(max(flags, key=len), parameter)
+
+    return show
+
+
+def _option_text(flag: str, parameter: Parameter) -> str:
+    """Return an option as it is typed, such as ``--delta none``."""
+    if not parameter.has_value or parameter.value is True:
+        return flag
+    value = parameter.value
+    if isinstance(value, Mapping):
+        return " ".join(f"{flag} {shlex.quote(f'{name}={x}')}" for name, x in value.items())
+    if value is False:
+        return f"no {flag}"
+    if isinstance(value, list | tuple):
+        return f"{flag} {shlex.quote(','.join(map(str, value)))}"
+    return f"{flag} {'none' if value is None else shlex.quote(str(value))}"
+
+
+def _make_warning_printer(show: Callable[[Parameter], str]) -> Callable[..., None]:
+    """Return the function that prints a warning, with options for parameters."""
+
+    def print_warning(message: Warning | str, *_where: Any, **_more: Any) -> None:
+        if isinstance(message, DeprecationWarning):
+            return  # for the authors of a library: Matplotlib gets such from Pyparsing
+        text = message.message.render(show) if isinstance(message, CheckWarning) else str(message)
+        console.print_error(f"warning: {text}")
+
+    return print_warning
+
 
 # How the help shows the value of an option, by its type.
 _METAVARS = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
@@ -25,37 +123,13 @@ class Command(PlainHelp, TyperCommand):
     """A command that reports errors and warnings in one line each."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command.
-
-        Parameters
-        ----------
-        ctx : click.Context
-            The context of the call.
-
-        Returns
-        -------
-        object
-            What the function of the command returns.
-        """
+        """Run the command."""
         with report_errors(ctx):
             return super().invoke(ctx)
 
 
 def build_command(source: Callable[..., None] | typer.Typer, name: str) -> Any:
-    """Return the command that runs a function, or a group of commands.
-
-    Parameters
-    ----------
-    source : callable or typer.Typer
-        The function, whose docstring is the help text; or the group.
-    name : str
-        Name of the command.
-
-    Returns
-    -------
-    click.Command
-        The command.
-    """
+    """Return the command that runs a function, or a group of commands."""
     if not isinstance(source, typer.Typer):
         single = typer.Typer(add_completion=False)
         add_command(single, source, name)
@@ -67,15 +141,6 @@ def add_command(group: typer.Typer, function: Callable[..., None], name: str) ->
     """Add a function to a group of commands.
 
     A parameter whose type is a dataclass becomes an option for each of its fields.
-
-    Parameters
-    ----------
-    group : typer.Typer
-        The group.
-    function : callable
-        The function, whose docstring is the help text.
-    name : str
-        Name of the command.
     """
     help_text = _reflow(inspect.getdoc(function) or "")
     group.command(name, cls=Command, help=help_text)(_expand_bundles(function))

@@ -1,20 +1,23 @@
-"""Printing: results to standard output, messages and progress to standard error."""
+"""The terminal: lines, tables, JSON and progress bars."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import IO, Any, cast
 
 import typer
+from rich import progress as rich_progress
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from metapac._masking import scrub_line
-from metapac._visible import visible
+from metapac._common import Progress
+from metapac._text import scrub_line, visible
+from metapac._text import visible as make_visible
 
 
 class SafeConsole(Console):
@@ -23,20 +26,7 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Return the segments of what is printed, their control characters made visible.
-
-        Parameters
-        ----------
-        renderable : object
-            What is printed.
-        options : rich.console.ConsoleOptions, optional
-            How to print it.
-
-        Returns
-        -------
-        iterable of rich.segment.Segment
-            The segments. Those of rich itself, such as a move of the cursor, are left alone.
-        """
+        """Return the segments of what is printed, their control characters made visible."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -49,40 +39,17 @@ stderr = SafeConsole(stderr=True, highlight=False)
 
 
 def visible_lines(text: str) -> str:
-    """Return text whose control characters, other than line feeds, are visible.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-
-    Returns
-    -------
-    str
-        The text as it may be shown on a terminal.
-    """
+    """Return text whose control characters, other than line feeds, are visible."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def print_line(text: str) -> None:
-    """Print text in one line as it is: no markup, no wrapping, control characters visible.
-
-    Parameters
-    ----------
-    text : str
-        What to print.
-    """
+    """Print text in one line as it is: no markup, no wrapping, control characters visible."""
     stdout.print(visible(text), markup=False, soft_wrap=True)
 
 
 def print_text(text: str) -> None:
-    """Print paragraphs, wrapped at the width of the terminal.
-
-    Parameters
-    ----------
-    text : str
-        What to print; each line is a paragraph. Lines that start with "- " are indented.
-    """
+    """Print paragraphs, wrapped at the width of the terminal."""
     for line in text.split("\n"):
         if line.startswith("- "):
             grid = Table.grid(padding=(0, 1, 0, 0))
@@ -93,58 +60,23 @@ def print_text(text: str) -> None:
 
 
 def make_cell(value: object) -> Text:
-    """Return a value from the data as a cell of a table: no markup, control characters visible.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-
-    Returns
-    -------
-    rich.text.Text
-        The cell.
-    """
+    """Return a value from the data as a cell of a table: no markup, control characters visible."""
     return Text(visible(str(value)), overflow="fold")
 
 
 def open_data_output() -> IO[str]:
-    """Return where data such as CSV are printed.
-
-    Returns
-    -------
-    file
-        Standard output. A pipe gets the data as they are; on a terminal, control characters are
-        visible.
-    """
+    """Return where data such as CSV are printed."""
     return cast("IO[str]", VisibleText(sys.stdout)) if sys.stdout.isatty() else sys.stdout
 
 
 class VisibleText:
-    """A stream for text that goes to a terminal, such as CSV: control characters are visible.
-
-    Parameters
-    ----------
-    stream : file
-        Where to write.
-    """
+    """A stream for text that goes to a terminal, such as CSV: control characters are visible."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write text.
-
-        Parameters
-        ----------
-        text : str
-            What to write.
-
-        Returns
-        -------
-        int
-            Number of characters of ``text``.
-        """
+        """Write text."""
         self.stream.write(visible_lines(text))
         return len(text)
 
@@ -153,22 +85,7 @@ class VisibleText:
 
 
 def make_table(left: Sequence[str], right: Sequence[str], title: str | None = None) -> Table:
-    """Return an empty table.
-
-    Parameters
-    ----------
-    left : sequence of str
-        Names of the first columns, aligned to the left.
-    right : sequence of str
-        Names of the other columns, aligned to the right.
-    title : str, optional
-        Title of the table.
-
-    Returns
-    -------
-    rich.table.Table
-        The table.
-    """
+    """Return an empty table."""
     table = Table(*left, title=title, title_justify="left")
     for name in right:
         table.add_column(name, justify="right", overflow="fold")
@@ -176,42 +93,50 @@ def make_table(left: Sequence[str], right: Sequence[str], title: str | None = No
 
 
 def format_count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, such as "1 task" or "3 classes".
-
-    Parameters
-    ----------
-    number : int
-        How many.
-    noun : str
-        The noun in the singular.
-    plural : str, optional
-        The noun in the plural; by default with an s.
-
-    Returns
-    -------
-    str
-        The number and the noun.
-    """
+    """Return a number with its noun, such as "1 task" or "3 classes"."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON in one line.
-
-    Parameters
-    ----------
-    value : object
-        What to print, as ``json.dumps`` takes it.
-    """
+    """Print a value as JSON in one line."""
     typer.echo(json.dumps(value))
 
 
 def print_error(text: str) -> None:
-    """Print a message in one line to standard error, without what looks like a secret.
-
-    Parameters
-    ----------
-    text : str
-        What to print.
-    """
+    """Print a message in one line to standard error, without what looks like a secret."""
     stderr.print(visible(f"metapac: {scrub_line(text)}"), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(
+    counter: rich_progress.ProgressColumn | None = None, *, visible: bool = True
+) -> Iterator[Progress]:
+    """Show a progress bar on the terminal, and yield the callback that moves it.
+
+    The bar starts again at each stage. What follows a comma is not part of the stage: "training,
+    loss 0.31" continues "training, loss 0.35".
+    """
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(),
+        counter or rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TimeRemainingColumn(),
+        console=stderr,
+        transient=True,
+        disable=not (visible and stderr.is_terminal),
+    )
+    # Before rich 14.3, a disabled bar prints an empty line when it stops.
+    with nullcontext() if bar.disable else bar:
+        row = bar.add_task("starting", total=None)
+        current = ""
+
+        def advance(stage: str, done: int, total: int | None) -> None:
+            nonlocal current
+            name = stage.partition(",")[0]
+            if name != current:
+                current = name
+                bar.reset(row)
+            bar.update(row, description=make_visible(stage), completed=done, total=total)
+
+        yield advance

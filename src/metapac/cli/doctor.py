@@ -12,8 +12,9 @@ from typing import Any
 
 from rich.table import Table
 
-from metapac._optional import install_command
+from metapac._common import install_command
 from metapac._version import __version__
+from metapac.artefact import data_home
 from metapac.cli import console
 from metapac.cli.options import AsJson
 
@@ -114,8 +115,6 @@ def _find_gpu() -> dict[str, str]:
 
 def _measure_cache() -> dict[str, str]:
     """Return the folder of the data sets and its size."""
-    from metapac.datasets.store.cache import data_home
-
     folder = data_home()
     size = 0
     for root, _, names in os.walk(folder):  # errors are skipped

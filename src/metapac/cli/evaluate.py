@@ -1,4 +1,4 @@
-"""``metapac evaluate``: the verdict on a guarantee, misses per class and task, set sizes."""
+"""``metapac evaluate``: a guarantee judged on labelled new tasks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from metapac import _optional
-from metapac._checks import listed
-from metapac._document import encode_floats
-from metapac._files import replacing
-from metapac._warnings import warn
-from metapac.assessment.evaluation import describe_neglected
-from metapac.cli import exits, options
-from metapac.cli.bundles import NewColumnOptions, TableOptions
+from metapac._common import listed, require, warn
+from metapac.artefact import encode_floats, replacing
+from metapac.cli import exits
+from metapac.cli.commands import VIOLATED
 from metapac.cli.console import (
     format_count,
     make_cell,
@@ -28,21 +24,30 @@ from metapac.cli.console import (
     print_text,
     stdout,
 )
-from metapac.cli.errors import VIOLATED
-from metapac.cli.parsing import parse_allowed
-from metapac.cli.scored_tables import fill_new
-from metapac.cli.sources import open_table
+from metapac.cli.options import (
+    Allow,
+    AsJson,
+    CalibrationCluster,
+    Id,
+    Model,
+    NewColumnOptions,
+    Promise,
+    Scores,
+    TableOptions,
+    parse_allowed,
+)
+from metapac.cli.sources import fill_new, open_table
 from metapac.context import Context
-from metapac.exceptions import InvalidInput
-from metapac.explanation.paragraphs import describe_pool
-from metapac.explanation.words import Words
-from metapac.loading import load
-from metapac.sentences import format_share, percent
-from metapac.verdict.verdict import Verdict
+from metapac.errors import InvalidInput
+from metapac.evaluation import describe_neglected
+from metapac.guarantee import format_share, percent
+from metapac.predictors import load
+from metapac.verdict import Verdict
+from metapac.words import Words, describe_pool
 
 if TYPE_CHECKING:
-    from metapac.scoring.provenance import Provenance
-    from metapac.tables import Evaluation
+    from metapac.evaluation import Evaluation
+    from metapac.provenance import Provenance
 
 _WORST = 5
 _SHOWN_CLASSES = 10
@@ -51,11 +56,11 @@ _IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(
-    promise: options.Promise,
-    scores: options.Scores,
+    promise: Promise,
+    scores: Scores,
     *,
     columns: NewColumnOptions,
-    cluster: options.CalibrationCluster = None,
+    cluster: CalibrationCluster = None,
     min_examples: Annotated[
         int,
         typer.Option(
@@ -70,9 +75,9 @@ def evaluate(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 3 if the guarantee is violated.")
     ] = False,
-    model: options.Model = None,
-    id: options.Id = None,
-    allow: options.Allow = None,
+    model: Model = None,
+    id: Id = None,
+    allow: Allow = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +88,7 @@ def evaluate(
         Path | None, typer.Option(help="Figure to write: a .png, .svg or .pdf file.")
     ] = None,
     reading: TableOptions,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Judge the guarantee on labelled new tasks, and measure miss rates and set sizes.
 
@@ -100,8 +105,8 @@ def evaluate(
     _check_outputs(output, plot)
     context = predictor.context_
     with open_table(scores, reading, output or plot, inputs=[promise]) as (source, progress):
-        from metapac.tables import evaluate_table
-        from metapac.tables.origins import read_origin
+        from metapac.tables.evaluation import evaluate_table
+        from metapac.tables.sources import read_origin
 
         progress("evaluating the sets of each task", 0, None)
         origin = read_origin(source)
@@ -144,7 +149,7 @@ def _check_outputs(output: Path | None, plot: Path | None) -> None:
     if plot is not None:
         if plot.suffix.lower() not in _IMAGES:
             raise InvalidInput(f"--plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}.")
-        _optional.require("matplotlib.figure", extra="plot", purpose="--plot")
+        require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
 def _verdict(evaluation: Evaluation) -> Verdict:

@@ -86,16 +86,6 @@ def run(program: Callable[[], object]) -> NoReturn:
 
     After a signal, the process ends without Python's own clean-up, in which a second one would
     change the exit code.
-
-    Parameters
-    ----------
-    program : callable
-        The program; it may raise SystemExit.
-
-    Raises
-    ------
-    SystemExit
-        Always.
     """
     try:
         _handle_signals()
@@ -124,21 +114,7 @@ def _call(program: Callable[[], object]) -> int | str | None:
 
 
 def end(error: BaseException, hint: str = "") -> ExitCode:
-    """Report why the program ends early, and return its exit code.
-
-    Parameters
-    ----------
-    error : BaseException
-        What was raised. If a signal has come, it only is a consequence: DuckDB, for one, turns
-        an interrupt into an error of its own.
-    hint : str, optional
-        What the user can do after a signal.
-
-    Returns
-    -------
-    ExitCode
-        The exit code.
-    """
+    """Report why the program ends early, and return its exit code."""
     if not _received and isinstance(error, KeyboardInterrupt):
         _received.append(ExitCode.INTERRUPTED)
     if _received:
@@ -165,52 +141,23 @@ def end(error: BaseException, hint: str = "") -> ExitCode:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether standard output cannot be written, since its disk is full or its limit reached.
-
-    Parameters
-    ----------
-    error : BaseException
-        What was raised.
-
-    Returns
-    -------
-    bool
-        True for such an error; those of other files have a name.
-    """
+    """Whether standard output cannot be written, since its disk is full or its limit reached."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return isinstance(error, OSError) and error.errno in full and error.filename is None
 
 
 def expect(code: ExitCode) -> None:
-    """Set the exit code that a reader who stops reading, such as head, does not change.
-
-    Parameters
-    ----------
-    code : ExitCode
-        The exit code of the result that is about to be printed.
-    """
+    """Set the exit code that a reader who stops reading, such as head, does not change."""
     _expected[:] = [code]
 
 
 def has_signal() -> bool:
-    """Whether a signal is ending the program.
-
-    Returns
-    -------
-    bool
-        True if one has come.
-    """
+    """Whether a signal is ending the program."""
     return bool(_received)
 
 
 def print_line(text: str) -> None:
-    """Print a message in one line to standard error, if that is still possible.
-
-    Parameters
-    ----------
-    text : str
-        What to print.
-    """
+    """Print a message in one line to standard error, if that is still possible."""
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     with suppress(OSError, ValueError, AttributeError):  # closed, or not there
         print(f"metapac: {line}", file=sys.stderr, flush=True)
@@ -279,7 +226,7 @@ def _discard_output() -> None:
 def _describe_bug(error: BaseException) -> str:
     import traceback
 
-    from metapac._masking import scrub_line
+    from metapac._text import scrub_line
 
     summary = scrub_line(traceback.format_exception_only(error)[-1].strip())
     details = scrub_line("".join(traceback.format_exception(error)))

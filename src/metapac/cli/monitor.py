@@ -1,4 +1,4 @@
-"""``metapac monitor``: an alarm from labelled new tasks, a warning from unlabelled ones."""
+"""``metapac monitor``: a guarantee watched while new tasks come in."""
 
 from __future__ import annotations
 
@@ -7,23 +7,220 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from metapac import _files, _optional
+from metapac import artefact
+from metapac._common import listed, require
 from metapac.cli import exits, options
-from metapac.cli.bundles import NewColumnOptions, TableOptions
-from metapac.cli.console import print_error, print_json, print_line
-from metapac.cli.drift import report_drift
-from metapac.cli.errors import VIOLATED
-from metapac.cli.monitored import print_monitor, summarise_monitor
-from metapac.cli.parsing import parse_allowed
-from metapac.cli.scored_tables import fill_new
-from metapac.cli.sources import open_table
-from metapac.exceptions import InvalidInput, Parameter
-from metapac.loading import load
+from metapac.cli.commands import VIOLATED
+from metapac.cli.console import (
+    make_cell,
+    make_table,
+    print_error,
+    print_json,
+    print_line,
+    print_text,
+    stdout,
+)
+from metapac.cli.options import NewColumnOptions, TableOptions, parse_allowed
+from metapac.cli.sources import fill_new, open_table
+from metapac.errors import InvalidInput, Parameter
+from metapac.guarantee import percent
+from metapac.predictors import load
+from metapac.words import Words
 
 if TYPE_CHECKING:
-    from metapac.monitoring import Added, Monitor
-    from metapac.tables.io.sources import Source
+    from metapac.betting import Added, Step
+    from metapac.drift import Drift
+    from metapac.monitoring import Monitor
+    from metapac.tables.sources import Source
+
+_SHOWN = 10  # classes or batches in a table, tasks in a line
+
+
+def summarise_monitor(watched: Monitor, added: Added | None = None) -> dict[str, Any]:
+    """Return the standing of a monitor as JSON can hold it."""
+    steps = [] if added is None else added.steps
+    known, overlap, left_out = ([], (), 0) if added is None else added[1:]
+    terms, (lower, upper) = watched.terms, watched.interval
+    by_class = watched.by_class and [
+        {"class": label} | _figures(steps) for label, steps in watched.by_class.items()
+    ]
+    power = watched.power()
+    return {
+        "status": watched.status,
+        "sentence": watched.sentence(),
+        "alarm": None if watched.alarm is None else watched.alarm._asdict(),
+        "wealth": watched.wealth,
+        "limit": terms.limit,
+        "lower": lower,
+        "upper": upper,
+        "tasks": len(watched.course),
+        "violated": sum(step.violated for step in watched.course),
+        "epsilon": terms.epsilon,
+        "alpha": terms.alpha,
+        "delta": terms.delta,
+        "false_alarm": terms.false_alarm,
+        "min_examples": terms.min_examples,
+        "added": [step._asdict() for step in steps],
+        "known": known,
+        "overlap": [str(name) for name in overlap],
+        "left_out": left_out,
+        "batches": [
+            {"batch": batch} | _figures([s for s in watched.course if s.batch == batch])
+            for batch in watched.batches
+        ],
+        "by_class": by_class,
+        "power": None if power is None else power._asdict() | {"can_tell": power.can_tell},
+    }
+
+
+def _figures(steps: list[Step]) -> dict[str, Any]:
+    """Return the number of tasks, how many are violated, and what is known after the last."""
+    last = {
+        name: getattr(steps[-1], name) if steps else None for name in ("wealth", "lower", "upper")
+    }
+    return {"tasks": len(steps), "violated": sum(step.violated for step in steps)} | last
+
+
+def print_monitor(watched: Monitor, added: Added | None = None) -> None:
+    """Print the standing of a monitor."""
+    words = Words.from_context(watched.terms.context)
+    print_text(watched.sentence())
+    print_line("")
+    if added is not None:
+        _print_added(added, words)
+    if watched.terms.min_examples > 1:
+        least = words.count_examples(watched.terms.min_examples)
+        of_class = "" if watched.by_class is None else " of a class"
+        print_line(f"Watched: {words.units} with at least {least}{of_class}.")
+    _print_violated(watched, words)
+    if watched.by_class is not None:
+        _print_table("class", watched.by_class, words)
+    if len(watched.batches) > 1:
+        groups = {b: [s for s in watched.course if s.batch == b] for b in watched.batches}
+        _print_table("batch", groups, words)
+
+
+def _print_violated(watched: Monitor, words: Words) -> None:
+    """Name the tasks above epsilon, the worst first: of the latest batch, or all after an alarm."""
+    from metapac.monitoring import SHOWN
+
+    steps = watched.course
+    if watched.alarm is None:
+        steps = [step for step in steps if step.batch == steps[-1].batch]
+    violated = [step for step in steps if step.violated]
+    if violated:
+        violated.sort(key=lambda step: -step.missed / step.examples)
+        names = [f"{s.task} ({s.missed} of {s.examples} missed)" for s in violated]
+        limit = "the limit of a class" if watched.terms.classes else percent(watched.terms.rates[0])
+        print_line(f"Above {limit} {SHOWN.format(words.unit)}: {listed(names, shown=_SHOWN)}.")
+
+
+def _print_added(added: Added, words: Words) -> None:
+    counted = words.count_units(len(added.steps))
+    before = f"; {words.count_units(len(added.known))} counted before" if added.known else ""
+    small = f"; {words.count_units(added.left_out)} left out, too few {words.examples}"
+    print_line(f"{counted} counted{before}{small if added.left_out else ''}.")
+    if added.overlap:
+        names = listed([*map(str, added.overlap)])
+        count = words.count_units(len(added.overlap))
+        print_line(
+            f"{count} not new (calibrated or trained on, a pilot, or of a known cluster): {names}."
+        )
+
+
+def _print_table(what: str, groups: Any, words: Words) -> None:
+    from metapac.monitoring import format_wealth
+
+    right = [words.units, "above epsilon", "wealth", "share above epsilon, if constant"]
+    table = make_table([what], right)
+    for name, steps in [*groups.items()][-_SHOWN:]:
+        figures = _figures(steps)
+        if steps:
+            known = [format_wealth(figures["wealth"]), _format_share(**figures)]
+        else:
+            known = ["-", "-"]
+        shown = "-" if name is None else name
+        table.add_row(make_cell(shown), str(figures["tasks"]), str(figures["violated"]), *known)
+    stdout.print(Text(), table, sep="\n")
+
+
+def _format_share(*, lower: float, upper: float, **_more: object) -> str:
+    """Return the bounds of a share; they cross only if it was not constant."""
+    return "has changed" if lower > upper else f"{percent(lower)} to {percent(upper)}"
+
+
+def report_drift(
+    predictor: Any,
+    scores: list[str],
+    reference: Path,
+    given: dict[str, Any],
+    reading: TableOptions,
+    *,
+    model: str | None = None,
+    as_json: bool,
+) -> None:
+    """Compare the scores of new tasks with those of calibration, and print what is unusual."""
+    with open_table(scores, reading) as (source, progress):
+        from metapac.tables.monitoring import compare_tables
+        from metapac.tables.sources import read_origin
+
+        progress("comparing the scores of each task", 0, None)
+        per_class = getattr(predictor, "classes_", None) is not None
+        columns = fill_new(read_origin(source), given, labelled=False, per_class=per_class)
+        drift = compare_tables(
+            predictor, source, reference, model=model, connection=source.connection, **columns
+        )
+    words = Words.from_context(predictor.context_)
+    if as_json:
+        print_json(_summarise(drift, words))
+        return
+    print_text(_describe(drift, words))
+    if drift.unusual:
+        stdout.print(Text(), _table(drift, words), sep="\n")
+
+
+def _describe(drift: Drift, words: Words) -> str:
+    number, total = len(drift.unusual), words.count_units(len(drift.shifts))
+    have = "has" if number == 1 else "have"
+    verdict = "Chance explains that."
+    if len(drift.shifts) == 1:
+        verdict = f"One {words.unit} is too few to tell chance from change."
+    if drift.is_suspicious:
+        verdict = "That is more than chance explains: the scores have changed."
+    return (
+        f"Without labels: {number} of {total} {have} unusual scores, where {drift.expected:.2g} "
+        f"would be expected; a new {words.example} has a higher score than one of calibration in "
+        f"{drift.higher:.0%} of pairs. {verdict} This is a heuristic: scores may change while the "
+        f"sets stay good, and the reverse. To know, label {words.examples} and pass --state."
+    )
+
+
+def _table(drift: Drift, words: Words) -> Any:
+    title = f"Unusual {words.units}"
+    if len(drift.unusual) > _SHOWN:
+        title += f" (the first {_SHOWN} of {len(drift.unusual)})"
+    right = [words.examples, "higher than calibration", "p"]
+    table = make_table([words.unit], right, title)
+    for shift in drift.unusual[:_SHOWN]:
+        share = f"{shift.higher:.0%} of pairs"
+        table.add_row(make_cell(shift.task), str(shift.examples), share, f"{shift.p_value:.2g}")
+    return table
+
+
+def _summarise(drift: Drift, words: Words) -> dict[str, Any]:
+    return {
+        "suspicious": drift.is_suspicious,
+        "sentence": _describe(drift, words),
+        "tasks": len(drift.shifts),
+        "reference": drift.reference,
+        "higher": drift.higher,
+        "unusual": [shift._asdict() for shift in drift.unusual],
+        "expected": drift.expected,
+        "p_common": drift.p_common if len(drift.shifts) > 1 else None,
+    }
+
 
 _IMAGES = (".png", ".svg", ".pdf")
 _UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction")
@@ -123,7 +320,7 @@ def monitor(
             predictor, scores, reference, unlabelled, reading, model=model, as_json=as_json
         )
         return
-    _files.check_not_input(state, [promise])
+    artefact.check_not_input(state, [promise])
     allowed = parse_allowed(allow)
     least = _find_min_examples(predictor, state, min_examples)
     with open_table(scores, reading, state, inputs=[promise]) as (source, progress):
@@ -165,10 +362,10 @@ def _check_plot(plot: Path | None) -> None:
         return
     if plot.suffix.lower() not in _IMAGES:
         raise InvalidInput(f"--plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}.")
-    _files.check_folder(plot.resolve().parent)
+    artefact.check_folder(plot.resolve().parent)
     if plot.is_dir():
         raise InvalidInput(f"--plot must be a file, got the folder {str(plot)!r}.")
-    _optional.require("matplotlib.figure", extra="plot", purpose="--plot")
+    require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
 def _find_min_examples(predictor: Any, state: Path, min_examples: int | None) -> int:
@@ -189,8 +386,8 @@ def _judge(
     allow: Collection[str],
 ) -> tuple[Any, ...]:
     """Return what ``Monitor.add_evaluation`` takes: the misses of the tasks of a table."""
-    from metapac.tables.monitor import judge_tasks
-    from metapac.tables.origins import read_origin
+    from metapac.tables.monitoring import judge_tasks
+    from metapac.tables.sources import read_origin
 
     per_class = predictor.classes_ is not None
     columns = fill_new(read_origin(source), given, labelled=True, per_class=per_class)

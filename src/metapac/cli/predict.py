@@ -1,4 +1,4 @@
-"""``metapac predict``: from a promise file and a table of class scores to prediction sets."""
+"""``metapac predict``: prediction sets for a table of scores."""
 
 from __future__ import annotations
 
@@ -6,34 +6,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metapac._warnings import warn
-from metapac.cli import exits, options
-from metapac.cli.bundles import TableOptions
+from metapac._common import warn
+from metapac.cli import exits
 from metapac.cli.console import format_count, open_data_output, print_json, print_line
-from metapac.cli.parsing import parse_allowed, parse_columns, parse_names
-from metapac.cli.scored_tables import fill_new
-from metapac.cli.sources import open_table
-from metapac.exceptions import InvalidInput
-from metapac.loading import load
-from metapac.sentences import percent
-from metapac.set_summary import SetSummary
+from metapac.cli.options import (
+    Allow,
+    AsJson,
+    CalibrationColumns,
+    Classes,
+    ClassesColumn,
+    Model,
+    Prediction,
+    Promise,
+    Scale,
+    Scores,
+    TableOptions,
+    parse_allowed,
+    parse_columns,
+    parse_names,
+)
+from metapac.cli.sources import fill_new, open_table
+from metapac.errors import InvalidInput
+from metapac.guarantee import percent
+from metapac.predictors import load
+from metapac.sets import SetSummary
 
 if TYPE_CHECKING:
-    from metapac.tables.intervals import IntervalSummary
-    from metapac.tables.predict import Sets
+    from metapac.tables.prediction import Sets
+    from metapac.tables.sets import IntervalSummary
 
 _SHOWN = 6  # of many classes, the most and the least frequent
 
 
 def predict(
-    promise: options.Promise,
-    scores: options.Scores,
+    promise: Promise,
+    scores: Scores,
     *,
-    columns: options.CalibrationColumns = None,
-    classes: options.Classes = None,
-    classes_column: options.ClassesColumn = None,
-    prediction: options.Prediction = None,
-    scale: options.Scale = None,
+    columns: CalibrationColumns = None,
+    classes: Classes = None,
+    classes_column: ClassesColumn = None,
+    prediction: Prediction = None,
+    scale: Scale = None,
     booleans: Annotated[
         bool,
         typer.Option(
@@ -55,8 +68,8 @@ def predict(
             help="Exit with code 3 if sets are unlike those of calibration, or too many are empty.",
         ),
     ] = False,
-    model: options.Model = None,
-    allow: options.Allow = None,
+    model: Model = None,
+    allow: Allow = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +80,7 @@ def predict(
         ),
     ] = None,
     reading: TableOptions,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add a prediction set to each row of a table.
 
@@ -84,8 +97,8 @@ def predict(
         raise InvalidInput("--json describes the file written, so it needs --output.")
     predictor = load(promise)
     with open_table(scores, reading) as (source, progress):
-        from metapac.tables.origins import read_origin
-        from metapac.tables.predict import write_sets
+        from metapac.tables.prediction import write_sets
+        from metapac.tables.sources import read_origin
 
         origin = read_origin(source)
         given = {
@@ -109,7 +122,7 @@ def predict(
             progress=progress,
         )
     if output is not None:
-        from metapac._masking import mask
+        from metapac._text import mask
 
         is_choices = origin is not None and origin.details.get("kind") == "prompts"
         _report(sets, mask(output), as_json=as_json, has_classes=not is_choices)

@@ -1,4 +1,4 @@
-"""``metapac report``: one HTML file about a guarantee, for people who are not statisticians."""
+"""``metapac report``: one HTML file for whoever is responsible for the model."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metapac import _files
-from metapac._types import Progress
-from metapac.cli import options
-from metapac.cli.bundles import NewColumnOptions, TableOptions
-from metapac.cli.console import print_json, print_line
-from metapac.cli.parsing import parse_allowed
-from metapac.cli.progress import progress_bar
-from metapac.cli.scored_tables import fill_new
-from metapac.cli.sources import open_table
-from metapac.loading import load
+from metapac import artefact
+from metapac._common import Progress
+from metapac.cli.console import print_json, print_line, progress_bar
+from metapac.cli.options import (
+    Allow,
+    AsJson,
+    CalibrationCluster,
+    Id,
+    Model,
+    NewColumnOptions,
+    Promise,
+    TableOptions,
+    parse_allowed,
+)
+from metapac.cli.sources import fill_new, open_table
+from metapac.predictors import load
 
 if TYPE_CHECKING:
-    from metapac.tables.io.sources import Source
+    from metapac.tables.sources import Source
 
 
 def report(
-    promise: options.Promise,
+    promise: Promise,
     labelled: Annotated[
         list[str] | None,
         typer.Argument(
@@ -67,12 +73,12 @@ def report(
         float, typer.Option(help="Probability that the verdict is wrong, below 0.5.")
     ] = 0.05,
     columns: NewColumnOptions,
-    cluster: options.CalibrationCluster = None,
-    id: options.Id = None,
-    model: options.Model = None,
-    allow: options.Allow = None,
+    cluster: CalibrationCluster = None,
+    id: Id = None,
+    model: Model = None,
+    allow: Allow = None,
     reading: TableOptions,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a report on a guarantee: what it says, what it rests on, how it fares.
 
@@ -88,10 +94,10 @@ def report(
     predictor = load(promise)
     inputs = [promise, *([] if monitor is None else [monitor])]
     is_replaced = output.is_file()
-    _files.check_not_input(output, inputs)
+    artefact.check_not_input(output, inputs)
     given = columns.parse() | {"cluster": cluster, "id": id}
     with _open_tables(labelled, calibration, reading, output, inputs) as (new, old, progress):
-        from metapac.report import report as write_report
+        from metapac.report.builder import report as write_report
 
         if new is not None:
             given = _fill_columns(new, given, predictor)
@@ -137,14 +143,14 @@ def _open_tables(
             yield source, None, progress
         else:
             with _open_beside(source, calibration, reading) as other:
-                _files.check_not_input(output, other.files)
+                artefact.check_not_input(output, other.files)
                 yield source, other, progress
 
 
 def _open_beside(source: Source, path: str, reading: TableOptions) -> Source:
     """Open another table with the engine of an open one."""
-    from metapac.tables.io.csv_format import CsvFormat
-    from metapac.tables.io.sources import open_source
+    from metapac.tables.csv_text import CsvFormat
+    from metapac.tables.sources import open_source
 
     separator = "\t" if reading.separator == r"\t" else reading.separator
     return open_source(
@@ -158,7 +164,7 @@ def _open_beside(source: Source, path: str, reading: TableOptions) -> Source:
 
 def _fill_columns(source: Source, given: dict[str, Any], predictor: Any) -> dict[str, Any]:
     """Return the columns of the labelled table: those given, or those that it names itself."""
-    from metapac.tables.origins import read_origin
+    from metapac.tables.sources import read_origin
 
     per_class = getattr(predictor, "classes_", None) is not None
     return fill_new(read_origin(source), given, labelled=True, per_class=per_class)

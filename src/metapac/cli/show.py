@@ -1,4 +1,4 @@
-"""``metapac show``: what a promise file says, in plain and in exact words."""
+"""``metapac show``: what a file says."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from metapac import _document, base
-from metapac.calibration import PS, MetaPS
+from metapac import artefact, predictors
 from metapac.cli import console
-from metapac.cli.calibrated import class_rows, without_remarks
-from metapac.cli.monitored import print_monitor, summarise_monitor
+from metapac.cli.calibrate import class_rows, without_remarks
+from metapac.cli.monitor import print_monitor, summarise_monitor
 from metapac.cli.options import AsJson
 from metapac.context import Context
-from metapac.loading import load
-from metapac.sites import read_site
-from metapac.sites.site import FORMAT as SITE_FORMAT
+from metapac.federated import FORMAT as SITE_FORMAT
+from metapac.federated import read_site
+from metapac.predictors import PS, MetaPS, load
 
 _COLUMNS = {"classes": "classes", "columns": "columns of the classes"}
 
@@ -70,7 +69,7 @@ def _format_of(path: Path) -> str:
 
 
 def _show_promise(path: Path, *, as_json: bool) -> None:
-    predictor, body = load(path), _document.read(path, base.FORMAT)
+    predictor, body = load(path), artefact.read(path, predictors.FORMAT)
     facts = _summarise(predictor, body)
     if as_json:
         console.print_json({"file": str(path)} | facts)
@@ -123,11 +122,11 @@ def _rows(predictor: Any) -> list[dict[str, Any]]:
             for row, level, part in zip(class_rows(predictor), levels, sizes, strict=True)
         ]
     if isinstance(predictor, PS):
-        threshold = _document.encode_floats(predictor.threshold_)
+        threshold = artefact.encode_floats(predictor.threshold_)
         return [{"threshold": threshold, "examples": predictor.n_examples_}]
     return [
         {
-            "lambda": _document.encode_floats(predictor.lambda_),
+            "lambda": artefact.encode_floats(predictor.lambda_),
             "correction": predictor.correction_,
             "tasks": len(predictor.tasks_),
             "examples": int(predictor.task_sizes_.sum()),
@@ -177,7 +176,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _describe_site(path: Path) -> tuple[dict[str, Any], str]:
-    site, body = read_site(path), _document.read(path, SITE_FORMAT)
+    site, body = read_site(path), artefact.read(path, SITE_FORMAT)
     agreed = site.guarantee.sentence(columns=site.columns)
     examples = console.format_count(sum(site.examples), "example")
     text = (
@@ -190,9 +189,9 @@ def _describe_site(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:
-    from metapac.pilot.exploration import FORMAT, read_pilot
+    from metapac.exploration import FORMAT, read_pilot
 
-    explored, body = read_pilot(path), _document.read(path, FORMAT)
+    explored, body = read_pilot(path), artefact.read(path, FORMAT)
     tasks = console.format_count(len(explored.tasks), "pilot task")
     examples = console.format_count(explored.examples, "example")
     text = (

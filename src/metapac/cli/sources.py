@@ -1,4 +1,4 @@
-"""Tables opened by an engine, and the progress of its queries."""
+"""Tables that commands read, and what is known of their scores."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import TaskProgressColumn
 
-from metapac._types import Progress
-from metapac.cli.bundles import TableOptions
-from metapac.cli.console import stderr
-from metapac.cli.progress import progress_bar
-from metapac.exceptions import InvalidInput, Parameter
+from metapac._common import Progress
+from metapac.cli.console import progress_bar, stderr
+from metapac.cli.options import TableOptions
+from metapac.errors import InvalidInput, Parameter
+from metapac.provenance import Provenance
 
 if TYPE_CHECKING:
-    from metapac.tables.io.sources import Source
+    from metapac.tables.sources import Source
 
 
 @contextmanager
@@ -30,28 +30,11 @@ def open_table(
     *,
     inputs: Iterable[Path] = (),
 ) -> Iterator[tuple[Source, Progress]]:
-    """Open a table, and check that the output can be written.
-
-    Parameters
-    ----------
-    scores : list of str
-        Files or an address, as typed.
-    options : TableOptions
-        How to read them.
-    output : Path, optional
-        File that the command writes.
-    inputs : iterable of Path, optional
-        Other files that the command reads, which ``output`` must not replace.
-
-    Yields
-    ------
-    tuple of Source and Progress
-        The table, and the callback that moves the progress bar.
-    """
-    from metapac.tables.io.connections import connect
-    from metapac.tables.io.csv_format import CsvFormat
-    from metapac.tables.io.output import check_path
-    from metapac.tables.io.sources import open_source
+    """Open a table, and check that the output can be written."""
+    from metapac.tables.csv_text import CsvFormat
+    from metapac.tables.engines import connect
+    from metapac.tables.output import check_path
+    from metapac.tables.sources import open_source
 
     separator = "\t" if options.separator == r"\t" else options.separator
     csv_format = CsvFormat(separator, options.decimal, options.encoding)
@@ -131,3 +114,51 @@ def _query_progress(connection: Any) -> Iterator[Progress]:
         finally:
             finished.set()
             poller.join()
+
+
+_SCORES = ("score", "label", "columns", "classes", "classes_column", "prediction", "y", "scale")
+
+
+def fill_calibration(
+    origin: Provenance | None, given: dict[str, Any], *, per_class: bool
+) -> dict[str, Any]:
+    """Return the columns to calibrate on: those given, otherwise those that the table names."""
+    columns = {} if origin is None else dict(origin.columns)
+    filled = _fill(given, columns, ("task", "id"))
+    if filled["task"] is None:
+        raise InvalidInput(
+            "Missing option '--task', the column with the task of each example. Only tables that "
+            "'metapac score' wrote name it themselves."
+        )
+    if any(_is_given(name, given[name]) for name in _SCORES):
+        return filled
+    wanted = ["score"]
+    if per_class:
+        wanted += ["label", "classes"]
+    elif "classes_column" in columns:  # stored in the promise, for new tables that do not say
+        wanted += ["columns", "classes_column"]
+    return filled | {name: columns[name] for name in wanted if name in columns}
+
+
+def fill_new(
+    origin: Provenance | None, given: dict[str, Any], *, labelled: bool, per_class: bool
+) -> dict[str, Any]:
+    """Return the columns of new tasks: those given, otherwise those that the table names."""
+    if origin is None:
+        return given
+    columns = dict(origin.columns)
+    filled = _fill(given, columns, ("task", "id"))
+    if any(_is_given(name, given[name]) for name in _SCORES if name in given):
+        return filled
+    wanted = ["columns", *(["label"] if labelled else [])]
+    wanted += [] if per_class else ["classes", "classes_column"]
+    return filled | {name: columns[name] for name in wanted if name in columns}
+
+
+def _fill(given: dict[str, Any], columns: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    missing = [name for name in names if name in given and given[name] is None]
+    return given | {name: columns.get(name) for name in missing}
+
+
+def _is_given(name: str, value: Any) -> bool:
+    return value is not None and not (name == "columns" and value == "p_*")

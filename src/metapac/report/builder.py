@@ -1,26 +1,102 @@
-"""From a promise, labelled data and a monitor to a report."""
+"""``report``: reads its inputs and writes the page."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from metapac import _checks, _optional
-from metapac._files import check_folder, check_not_input, replacing
-from metapac._types import PathLike, Progress, ignore_progress
-from metapac.assessment.evaluation import Evaluation
-from metapac.exceptions import InvalidInput, Parameter
-from metapac.explanation.words import Words
-from metapac.report import findings, origin
-from metapac.report.data import Data, Example
-from metapac.report.examples import choose_tasks, pick_examples
-from metapac.report.inputs import open_data, open_monitor, open_promise
+from metapac import artefact
+from metapac._common import PathLike, Progress, as_whole_number, brief, ignore_progress, require
+from metapac.artefact import check_folder, check_not_input, replacing
+from metapac.errors import InvalidInput, Parameter
+from metapac.evaluation import Evaluation
+from metapac.monitoring import Monitor, Terms
+from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
+from metapac.report import wording
+from metapac.report.data import Data, Example, Scored
+from metapac.report.findings import Course, choose_tasks, find_findings, pick_examples, read_course
 from metapac.report.levels import EPSILONS, explain_why_not, try_epsilons
-from metapac.report.page import build_page
-from metapac.report.render import render
+from metapac.report.page import build_page, render
+from metapac.words import Words
+
+
+def open_promise(promise: Any) -> tuple[Any, list[wording.Fact]]:
+    """Return the calibrated predictor, and what is known about it."""
+    if isinstance(promise, Calibrated):
+        promise.check_calibrated()
+        facts = wording.describe_promise(promise)
+        return promise, [*facts, *wording.describe_software(None)]
+    if not isinstance(promise, str | os.PathLike):
+        raise InvalidInput(
+            "promise must be a promise file or a calibrated predictor, got {}.",
+            brief(promise),
+        )
+    predictor = load(promise)
+    written_by = str(artefact.read(promise, FORMAT)["metapac"])
+    facts = wording.describe_files("Promise file", [promise])
+    facts += wording.describe_promise(predictor)
+    return predictor, [*facts, *wording.describe_software(written_by)]
+
+
+def open_data(
+    stack: ExitStack,
+    name: str,
+    given: Any,
+    columns: Mapping[str, Any],
+    id: str | None,
+    promise: Any,
+) -> tuple[Data | None, list[wording.Fact]]:
+    """Return labelled scores, and the files that they come from."""
+    if given is None or isinstance(given, Evaluation):
+        return None, []
+    if not isinstance(promise, ThresholdSets):
+        raise InvalidInput(
+            "{} cannot be used with {}, which has no threshold shared by all tasks. Leave it out.",
+            Parameter(name),
+            type(promise).__name__,
+        )
+    if isinstance(given, Scored):
+        return given, []
+    require("ibis", extra="tables", purpose="a report on a table")
+    from metapac.report.tables import Tabled
+    from metapac.tables.sources import open_source
+
+    source = stack.enter_context(open_source(given))
+    named = {"labelled": "Labelled data", "calibration": "Calibration data"}[name]
+    return Tabled(source, columns, id), wording.describe_files(named, source.files)
+
+
+def open_monitor(
+    monitor: Any, promise: Any, words: Words
+) -> tuple[Course | None, list[wording.Fact]]:
+    """Return the course of the monitor of this promise, and what is known about its file."""
+    if monitor is None:
+        return None, []
+    if isinstance(monitor, str | os.PathLike):
+        facts = wording.describe_files("Monitor", [monitor])
+        return read_course(Monitor.load(monitor, promise), words), facts
+    if not isinstance(monitor, Monitor):
+        raise InvalidInput(
+            "{} must be a Monitor or its file, got {}.",
+            Parameter("monitor"),
+            brief(monitor),
+        )
+    _check_watched(monitor.terms, promise)
+    return read_course(monitor, words), []
+
+
+def _check_watched(terms: Terms, promise: Any) -> None:
+    """Raise InvalidInput if a monitor watches another promise."""
+    if Terms.from_promise(promise, terms.false_alarm, 0).checksum != terms.checksum:
+        raise InvalidInput(
+            "{} must watch this promise, and watches another one: {}",
+            Parameter("monitor"),
+            terms.promise,
+        )
+
 
 MARK = b'<meta name="generator" content="metapac '
 _START = 4096  # bytes at the start of a file in which a report has its mark
@@ -129,7 +205,7 @@ def report(
     given = {"task": task, "score": score, "label": label, "columns": columns, "classes": classes}
     given |= {"classes_column": classes_column, "prediction": prediction, "y": y, "scale": scale}
     given |= {"cluster": cluster}
-    number = _checks.as_whole_number("examples", examples, minimum=0)
+    number = as_whole_number("examples", examples, minimum=0)
     predictor.context_.check_model(model)
     course, facts_of_monitor = open_monitor(monitor, predictor, words)
     with ExitStack() as stack:
@@ -147,8 +223,8 @@ def report(
     page = build_page(
         predictor,
         title=title,
-        date=origin.find_date(),
-        findings=None if evaluation is None else findings.find(evaluation, words, shown),
+        date=wording.find_date(),
+        findings=None if evaluation is None else find_findings(evaluation, words, shown),
         evaluation=evaluation,
         trials=trials,
         why_not=why_not,
@@ -161,7 +237,7 @@ def report(
 def _require_extra() -> None:
     """Fail fast: check the optional dependencies first."""
     for module in ("jinja2", "vl_convert"):
-        _optional.require(module, extra="report", purpose="a report")
+        require(module, extra="report", purpose="a report")
 
 
 def _check_output(output: PathLike | None, *inputs: Any) -> None:

@@ -1,21 +1,95 @@
-"""The content of a report, as the template takes it: text, tables and charts, no HTML."""
+"""The page of a report: its parts in order, rendered to one HTML file."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any
 
+from metapac._common import require
+from metapac._text import visible
 from metapac._version import __version__
-from metapac.assessment.evaluation import Evaluation
-from metapac.calibration import MetaPS
-from metapac.explanation.words import Words, round_down
+from metapac.evaluation import Evaluation
+from metapac.predictors import MetaPS
 from metapac.report import charts, wording
-from metapac.report.findings import Findings, Panel
-from metapac.report.key_figures import find_figures
-from metapac.report.levels import Trial
-from metapac.report.plan import PlanFacts, describe_rank, describe_slack, find_plan
-from metapac.report.slider import build_slider
-from metapac.report.standing import find_standing
+from metapac.report.findings import Findings, Panel, find_figures, find_standing
+from metapac.report.levels import (
+    PlanFacts,
+    Trial,
+    build_slider,
+    describe_rank,
+    describe_slack,
+    find_plan,
+)
+from metapac.words import Words, round_down
+
+_FOLDER = "metapac.report"
+_LONGEST, _END = 60, 20  # characters of a name, and how many of them are its last ones
+
+
+def render(page: Mapping[str, Any]) -> str:
+    """Return the report as HTML.
+
+    The template engine escapes text, and control characters that change its direction are made
+    visible. The Content-Security-Policy forbids every request, and every script but its own.
+    """
+    jinja = require("jinja2", extra="report", purpose="a report")
+    environment = jinja.Environment(
+        loader=jinja.PackageLoader(_FOLDER),
+        autoescape=True,
+        finalize=_make_visible,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    markup = require("markupsafe", extra="report", purpose="a report")
+    environment.filters["name"] = lambda text: _isolate(markup.Markup, str(text), _LONGEST)
+    environment.filters["whole"] = lambda text: _isolate(markup.Markup, str(text), None)
+    style, script = (_read(name) for name in ("report.css", "report.js"))
+    html: str = environment.get_template("report.html.j2").render(
+        page,
+        style=markup.Markup(style),
+        script=markup.Markup(script),
+        policy=_policy(style, script),
+        svg=markup.Markup,
+    )
+    return html
+
+
+def _isolate(markup: Any, name: str, longest: int | None) -> Any:
+    """Return a name as HTML that keeps its own direction; of a long one, both its ends."""
+    text = visible(name)
+    if longest is None or len(text) <= longest:
+        return markup("<bdi>{}</bdi>").format(text)
+    short = f"{text[: longest - _END - 1]}…{text[-_END:]}"
+    return markup('<bdi title="{}">{}</bdi>').format(text, short)
+
+
+def _policy(style: str, script: str) -> str:
+    """Return the Content-Security-Policy: nothing but this style sheet and this script."""
+    return (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _read(name: str) -> str:
+    return resources.files(_FOLDER).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _make_visible(value: Any) -> Any:
+    """Make invisible characters of text visible; leave what is HTML already."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return visible(value)
+    return value
+
 
 _PANELS = 4  # classes with a chart of thresholds
 _SHOWN = 50  # classes in a table
@@ -33,34 +107,7 @@ def build_page(
     course: Any,
     provenance: Sequence[Any],
 ) -> dict[str, Any]:
-    """Return everything that the template shows.
-
-    Parameters
-    ----------
-    promise : MetaPS, PS or MetaCP
-        The guarantee.
-    title : str or None
-        Title of the report.
-    date : str
-        Date of the report.
-    findings : Findings or None
-        What labelled new tasks show.
-    evaluation : Evaluation or None
-        The same in numbers.
-    trials : sequence of Trial
-        The guarantee at other miss rates.
-    why_not : str or None
-        Why there are none.
-    course : Course or None
-        The course of a monitor.
-    provenance : sequence of Fact
-        Where all of it comes from.
-
-    Returns
-    -------
-    dict
-        Variables of the template.
-    """
+    """Return everything that the template shows."""
     words, columns = Words.from_context(promise.context_), _get_columns(promise)
     plan = find_plan(promise) if isinstance(promise, MetaPS) else []
     model = promise.context_.model

@@ -1,4 +1,4 @@
-"""Labelled scores in a table that a report is made from; the counting stays in the engine."""
+"""Scored examples of a report in a table."""
 
 from __future__ import annotations
 
@@ -8,36 +8,22 @@ from typing import Any
 
 import ibis
 
-from metapac.assessment.evaluation import Evaluation
-from metapac.base import ThresholdSets
-from metapac.calibration import MetaPS
-from metapac.meaning.findings import CHECKS
+from metapac.evaluation import Evaluation
+from metapac.findings import CHECKS
+from metapac.predictors import MetaPS, ThresholdSets
 from metapac.report.data import Data, Example, change_epsilon, find_cluster_seed
-from metapac.tables import calibrate_table, evaluate_table
-from metapac.tables.class_scores import find_class_scores
-from metapac.tables.clusters import check_cluster
+from metapac.tables.calibration import calibrate_table
 from metapac.tables.columns import resolve_columns
-from metapac.tables.intervals import find_ends
-from metapac.tables.io.sources import Source
-from metapac.tables.outcomes import KeptLabels
-from metapac.tables.residuals import find_residuals
+from metapac.tables.evaluation import evaluate_table
+from metapac.tables.scores import check_cluster, find_class_scores, find_residuals
+from metapac.tables.sets import KeptLabels, find_ends
+from metapac.tables.sources import Source
 
 _MOST = 5_000  # rows of a task that are looked at
 
 
 class Tabled(Data):
-    """Labelled scores in an open table.
-
-    Parameters
-    ----------
-    source : Source
-        The open table.
-    columns : mapping
-        Names of its columns, as ``evaluate_table`` takes them; what is None is taken from the
-        calibration.
-    id : str, optional
-        Column that identifies the examples of a task.
-    """
+    """Labelled scores in an open table."""
 
     def __init__(self, source: Source, columns: Mapping[str, Any], id: str | None = None) -> None:
         self.source = source

@@ -1,44 +1,113 @@
-"""The text of a report: the parts of the explanation, and the assumptions to sign."""
+"""Sentences of a report: the guarantee, its assumptions, where its numbers come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac._checks import listed
-from metapac._ids import match_names
-from metapac._visible import visible
-from metapac.calibration import PS, MetaPS
+from metapac._common import PathLike, listed
+from metapac._text import name_score, visible
+from metapac._version import __version__
 from metapac.context import Context
-from metapac.explanation.words import Words
-from metapac.outcome import UNKNOWN
-from metapac.sentences import BALANCED, percent
+from metapac.evidence import UNKNOWN
+from metapac.guarantee import BALANCED, percent
+from metapac.inputs import match_names
+from metapac.predictors import PS, MetaPS
+from metapac.words import Words
+
+_FILES = 20  # listed one by one
+
+
+class Fact(NamedTuple):
+    """A line of the provenance."""
+
+    name: str
+    value: str
+    is_code: bool = False
+
+
+def find_date() -> str:
+    """Return the date of the report: today, or what ``SOURCE_DATE_EPOCH`` says."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    date = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdigit() else datetime.now(UTC)
+    return f"{date.day} {date:%B %Y}"
+
+
+def describe_promise(promise: Any) -> list[Fact]:
+    """Return what a promise says about its model, its tasks and its columns."""
+    facts = [Fact("Kind of guarantee", promise._kind)]
+    about, default = asdict(promise.context_), asdict(Context())
+    for name, value in about.items():
+        if value != default[name] and name not in ("unit", "example"):  # seen in every sentence
+            text = f"{len(value):,} named" if isinstance(value, tuple) else str(value)
+            facts.append(Fact(name.replace("_", " ").capitalize(), text))
+    if promise.context_.model is None:
+        facts.append(Fact("Model", "not named"))
+    for name, value in (getattr(promise, "columns_", None) or {}).items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        facts.append(Fact(f"Column {name}" if name != "classes" else "Classes", text))
+    return [*facts, Fact("Precision of the scores", promise.precision_.name)]
+
+
+def describe_files(name: str, paths: Iterable[PathLike]) -> list[Fact]:
+    """Return size, date and checksum of some files."""
+    files = [path for path in map(Path, paths) if path.is_file()]
+    facts = []
+    for path in files[:_FILES]:
+        status = path.stat()
+        date = datetime.fromtimestamp(status.st_mtime, UTC)
+        text = f"{path.name}, {status.st_size:,} bytes, last changed {date:%Y-%m-%d}"
+        facts.append(Fact(name, text))
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        facts.append(Fact(f"{name}: SHA-256", digest, is_code=True))
+        facts += _describe_scores(name, path)
+    if len(files) > _FILES:
+        facts.append(Fact(name, f"and {len(files) - _FILES:,} more files"))
+    return facts
+
+
+def _describe_scores(name: str, path: Path) -> list[Fact]:
+    """Return what a Parquet file says about the scores in it, if it says anything."""
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        return []
+    from metapac.provenance import read_provenance
+
+    found = read_provenance(path)
+    if found is None:
+        return []
+    facts = [
+        Fact(f"{name}: model", found.model),
+        Fact(f"{name}: score function", name_score(found.score)),
+    ]
+    return facts + [
+        Fact(f"{name}: {key.replace('_', ' ')}", str(value)) for key, value in found.details.items()
+    ]
+
+
+def describe_software(written_by: str | None) -> list[Fact]:
+    """Return the versions that wrote the promise file and the report."""
+    versions = f"Python {platform.python_version()}"
+    for package in ("numpy", "scipy"):
+        versions += f", {package} {metadata.version(package)}"
+    facts = [] if written_by is None else [Fact("Promise file written by", f"metapac {written_by}")]
+    return [*facts, Fact("Report written by", f"metapac {__version__} ({versions})")]
+
 
 NOT_ON_RECORD = "Not on record."
 
 
 class Explained(NamedTuple):
-    """The parts of an explanation.
-
-    Attributes
-    ----------
-    basis : str
-        What the model was calibrated on, and what it gives.
-    claim : str
-        What holds.
-    classes : list of str
-        The same for each class, with a guarantee per class.
-    confidence : str
-        How sure one can be.
-    conditions : str
-        When it holds.
-    limits : list of str
-        Where it does not hold.
-    use : str
-        What to do with lists of several labels, or none.
-    """
+    """The parts of an explanation."""
 
     basis: str
     claim: str
@@ -50,18 +119,7 @@ class Explained(NamedTuple):
 
 
 def split_explanation(text: str) -> Explained:
-    """Return the parts of what ``explain`` returned.
-
-    Parameters
-    ----------
-    text : str
-        The explanation.
-
-    Returns
-    -------
-    Explained
-        Its paragraphs; the items of lists separately.
-    """
+    """Return the parts of what ``explain`` returned."""
     basis, claim, confidence, conditions, limits, use = text.split("\n\n")
     claim, *classes = claim.split("\n- ")
     items = limits.split("\n- ")[1:]
@@ -69,35 +127,14 @@ def split_explanation(text: str) -> Explained:
 
 
 class Assumption(NamedTuple):
-    """An assumption of the guarantee that data cannot verify.
-
-    Attributes
-    ----------
-    statement : str
-        The assumption.
-    record : str
-        What the promise file says about it.
-    """
+    """An assumption of the guarantee that data cannot verify."""
 
     statement: str
     record: str = ""
 
 
 def list_assumptions(promise: Any, words: Words) -> list[Assumption]:
-    """Return the assumptions that a person has to confirm.
-
-    Parameters
-    ----------
-    promise : MetaPS, PS or MetaCP
-        The guarantee.
-    words : Words
-        What tasks and examples are called.
-
-    Returns
-    -------
-    list of Assumption
-        The assumptions, the most important first.
-    """
+    """Return the assumptions that a person has to confirm."""
     model = promise.context_.model
     columns = getattr(promise, "columns_", None) or {}
     truth = "true numbers" if "prediction" in columns else "labels"

@@ -1,48 +1,27 @@
-"""Names of the columns of a table, stored with the predictor at calibration."""
+"""Columns: which one holds what, task names, and keys."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from metapac.base import ThresholdSets
-from metapac.exceptions import InvalidInput, Parameter
-from metapac.tables import _checks
+import ibis
+import ibis.expr.datatypes as dt
+import numpy as np
+
+from metapac._common import Array, Counts
+from metapac.errors import InvalidInput, Parameter
+from metapac.inputs import as_task_names
+from metapac.predictors import ThresholdSets
+from metapac.tables import errors
+from metapac.tables.sources import Source
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns to read, and the classes; None for a column that the table lacks.
-
-    Parameters
-    ----------
-    task : str, optional
-        Column with the task of each row. Without it, all rows are one task.
-    score : str, optional
-        Column with the score of the true label.
-    label : str, optional
-        Column with the true label.
-    pattern : str or sequence of str, default "p_*"
-        Columns with a score for each class, the star being the class, or their names; or one
-        column of lists.
-    classes : sequence, optional
-        Names of the classes: some of the columns that match, or the names of those listed, or of
-        the positions in a list.
-    per_class : bool, default False
-        Whether the guarantee holds for each class.
-    reserved : tuple of str, optional
-        Columns that are not scores of a class, even if they match ``pattern``.
-    calibrated_score : str, optional
-        Column with the score of the true label in calibration.
-    classes_column : str, optional
-        Column with the list of classes of each row, beside a column of lists of scores.
-    prediction, y, scale : str, optional
-        Columns with predicted and true numbers, and with the scale of each residual.
-    cluster : str, optional
-        Column with the cluster of each task.
-    """
+    """Names of the columns to read, and the classes; None for a column that the table lacks."""
 
     task: str | None = None
     score: str | None = None
@@ -59,7 +38,7 @@ class Columns:
     cluster: str | None = None
 
     def __post_init__(self) -> None:
-        _checks.check_column_names(
+        errors.check_column_names(
             task=self.task,
             score=self.score,
             label=self.label,
@@ -86,19 +65,7 @@ class Columns:
         return {name for name in (self.score, self.calibrated_score) if name is not None}
 
     def to_json(self, classes: Sequence[Any] | None) -> dict[str, Any]:
-        """Return the columns and the classes that were used, for a promise file.
-
-        Parameters
-        ----------
-        classes : sequence or None
-            The classes of the table, empty if they differ from row to row; None if only true
-            labels have scores.
-
-        Returns
-        -------
-        dict
-            Names that JSON can hold, without those that are None.
-        """
+        """Return the columns and the classes that were used, for a promise file."""
         used: dict[str, Any] = {"task": self.task, "score": self.score, "label": self.label}
         used |= {"prediction": self.prediction, "y": self.y, "scale": self.scale}
         used |= {"cluster": self.cluster}
@@ -106,7 +73,7 @@ class Columns:
             used |= {"columns": self.pattern, "classes_column": self.classes_column}
         elif classes is not None:
             columns = self.pattern if isinstance(self.pattern, str) else list(self.pattern)
-            names = _checks.class_names(classes) if classes else None
+            names = errors.class_names(classes) if classes else None
             used |= {"columns": columns, "classes": names}
         return {name: value for name, value in used.items() if value is not None}
 
@@ -125,20 +92,7 @@ def resolve_columns(
     scale: str | None = None,
     cluster: str | None = None,
 ) -> Columns:
-    """Return the columns to read; those left out are the ones used at calibration.
-
-    Parameters
-    ----------
-    promise : MetaPS or PS
-        The calibrated predictor.
-    task, score, label, columns, classes, classes_column, prediction, y, scale, cluster : optional
-        As in ``calibrate_table``.
-
-    Returns
-    -------
-    Columns
-        The columns.
-    """
+    """Return the columns to read; those left out are the ones used at calibration."""
     _check_predictor(promise)
     stored = promise.columns_ or {}
     scores = {"score": score, "label": label, "columns": columns, "classes": classes}
@@ -288,3 +242,110 @@ def _check_regression(columns: Columns) -> None:
                 Parameter("y"),
                 columns.y,
             )
+
+
+_LARGEST = 2**53  # beyond it, a float may stand for several integers
+
+
+def get_id_column(source: Source, name: str, meaning: str) -> Any:
+    """Return a column of tasks or labels as strings or integers, named as in the array route.
+
+    Booleans become "True" and "False". Dates and timestamps become ISO text, at midnight without
+    the time; those with a time zone are in UTC. Floats become integers if all are whole numbers,
+    as in a pandas column of integers that had missing values.
+    """
+    column = errors.get_column(source, name)
+    kind = column.type()
+    if kind.is_string() or kind.is_integer():
+        return column
+    if kind.is_boolean():
+        return ibis.cases((column, "True"), (~column, "False"))
+    if kind.is_date():
+        return column.cast("string")
+    if kind.is_timestamp() and (kind.timezone is None or source.traits.has_timezone_function):
+        return _as_iso_text(source, column)
+    if kind.is_floating() or kind.is_decimal():
+        return _as_whole_numbers(source, name, column, meaning)
+    raise InvalidInput(
+        f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
+        f"{errors.name_type(kind)}. Convert it to strings, or pass another column."
+    )
+
+
+def _local_time(zone: str, moment: Any) -> Any:
+    """Stand for the engine's function ``timezone``."""
+
+
+def _as_iso_text(source: Source, column: Any) -> Any:
+    """Return timestamps as ``_ids.as_date_name`` writes them."""
+    if column.type().timezone is not None:
+        moment, local = column.type(), dt.Timestamp()
+        timezone = ibis.udf.scalar.builtin(
+            _local_time, name="timezone", signature=((dt.string, moment), local)
+        )
+        column = timezone("UTC", column)
+    text = column.cast("string").replace(" ", "T")
+    if source.traits.mixes_types:  # the text is stored as it was written, perhaps with zeros
+        text = text.re_replace(r"(\.[0-9]*[1-9])0+$", r"\1").re_replace(r"\.0+$", "")
+    midnight = "T00:00:00"
+    return text.endswith(midnight).ifelse(text.left(text.length() - len(midnight)), text)
+
+
+def _as_whole_numbers(source: Source, name: str, column: Any, meaning: str) -> Any:
+    is_number = column.notnull()
+    if column.type().is_floating() and source.traits.has_nan:
+        is_number &= ~column.isnan()
+    if source.traits.mixes_types:
+        is_number &= column.typeof().isin(["real", "integer"])
+    value = is_number.ifelse(column.cast("float64"), ibis.null("float64"))
+    bounded = value.between(-_LARGEST, _LARGEST).ifelse(value, ibis.null("float64"))
+    whole = (bounded.floor() == bounded).ifelse(bounded, ibis.null("float64"))
+    with source.reading((), name):
+        table = source.table.select(value=value, whole=whole)
+        bad = table.filter(table.value.notnull() & table.whole.isnull())
+        first = source.run(bad.agg(rows=bad.count(), value=bad.value.min()))
+    rows, example = (first[part][0].as_py() for part in ("rows", "value"))
+    if rows:
+        raise InvalidInput(
+            f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
+            f"{column.type()} with fractions or very large numbers in "
+            f"{errors.pluralize(rows, 'row')}, such as {example:g}. Round it, convert it to "
+            "strings, or pass another column."
+        )
+    return whole.cast("int64")
+
+
+class Groups(NamedTuple):
+    """Groups of examples, each of one task and one class."""
+
+    names: Array
+    task: Counts
+    label: Counts
+
+
+class Keys(NamedTuple):
+    """Keys such as "1:ohio": the index of the class, and the task."""
+
+    classes: tuple[Any, ...]
+    integer_tasks: bool
+
+    def build(self, tasks: Any, labels: Any) -> Any:
+        """Return the key of each row; null if the label is not a class."""
+        prefixes = ((labels == str(name), f"{i}:") for i, name in enumerate(self.classes))
+        return ibis.cases(*prefixes) + tasks.cast("string")
+
+    def describe(self, key: str) -> str:
+        """Return the name of a group for messages."""
+        index, _, task = key.partition(":")
+        return f"{self._parse_task(task)!r}, class {self.classes[int(index)]!r}"
+
+    def groups(self, keys: Array) -> Groups:
+        """Return the tasks and classes of some keys."""
+        parts = [key.partition(":") for key in keys.tolist()]
+        tasks = as_task_names([self._parse_task(task) for _index, _, task in parts])
+        names, task = np.unique(tasks, return_inverse=True)
+        label = np.array([int(index) for index, _, _task in parts], dtype=np.int64)
+        return Groups(names, task.astype(np.int64), label)
+
+    def _parse_task(self, text: str) -> int | str:
+        return int(text) if self.integer_tasks else text

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput
-from metapac._types import ignore_progress
-from metapac.cli.scoring.embeddings import EmbeddingOptions, score_embeddings
-from metapac.cli.scoring.tasks import Scored, TaskOptions
-from metapac.learners import LogisticLearner, PrototypeLearner, RidgeLearner
-from metapac.scoring.labels import tabulate
-from metapac.scoring.temperature import fit_temperature
-from metapac.tasks import ClassPool
+from metapac._common import ignore_progress
+from metapac.fewshot import ClassPool, LogisticLearner, PrototypeLearner, RidgeLearner
+from metapac.fewshot.cli.score import EmbeddingOptions, score_embeddings
+from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions
+from metapac.fewshot.scoring import fit_temperature, tabulate
 
 Y = np.array([f"class {i}" for i in range(9)])[np.arange(180) % 9]
 X = np.random.default_rng(0).normal(size=(180, 4)) + (np.arange(180) % 9)[:, None]

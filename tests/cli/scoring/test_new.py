@@ -11,12 +11,15 @@ import pytest
 from PIL import Image
 
 from metapac import InvalidInput, load
-from metapac.cli.scoring.embeddings import EmbeddingOptions
-from metapac.cli.scoring.new import NewOptions, score_new_of_run, score_new_vectors
-from metapac.cli.scoring.run import RunOptions
-from metapac.cli.scoring.tasks import Scored, TaskOptions
-from metapac.learners import RidgeLearner, load_learner
-from metapac.scoring import score_examples
+from metapac.fewshot import RidgeLearner, load_learner, score_examples
+from metapac.fewshot.cli.score import (
+    EmbeddingOptions,
+    NewOptions,
+    RunOptions,
+    score_new_of_run,
+    score_new_vectors,
+)
+from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions
 from tests.helpers.commands import LEVELS, metapac
 
 RNG = np.random.default_rng(0)

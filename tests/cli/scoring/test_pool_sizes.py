@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.cli.scoring.pool_sizes import leave_out_small, most_queries
-from metapac.tasks import ClassPool, GroupPool
+from metapac.fewshot import ClassPool, GroupPool
+from metapac.fewshot.cli.scored_tasks import leave_out_small, most_queries
 
 
 def pool(sizes: list[int]) -> ClassPool:

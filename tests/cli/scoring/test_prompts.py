@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from metapac import answers, load
-from metapac.lm_eval import read_samples
-from metapac.scoring.provenance import read_provenance
+from metapac.fewshot import read_samples
+from metapac.provenance import read_provenance
 from tests.helpers.commands import LEVELS, metapac
 from tests.helpers.sample_logs import NAME, sample, write_log
 

@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from metapac import InvalidInput
-from metapac._types import ignore_progress
-from metapac.cli.learner import weights_checksum
-from metapac.cli.scoring.run import RunOptions, score_run
-from metapac.cli.scoring.tasks import Scored, TaskOptions
-from metapac.datasets import load_pools
-from metapac.learners import load_learner, save_weights
-from metapac.scoring.labels import tabulate
+from metapac._common import ignore_progress
+from metapac.fewshot import load_learner, load_pools, save_weights
+from metapac.fewshot.cli.score import RunOptions, score_run
+from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions
+from metapac.fewshot.cli.training import weights_checksum
+from metapac.fewshot.scoring import tabulate
 from tests.helpers.commands import metapac
 
 SHORT = ["--epochs", "1", "--episodes", "4", "--batch", "4", "--tasks", "4", "--device", "cpu"]

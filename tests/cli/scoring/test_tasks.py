@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput
-from metapac._types import ignore_progress
-from metapac.cli.scoring.tasks import Scored, TaskOptions, parse_choice, score_pool
-from metapac.learners import PrototypeLearner
-from metapac.tasks import ClassPool, GroupPool
+from metapac._common import ignore_progress
+from metapac.fewshot import ClassPool, GroupPool, PrototypeLearner
+from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions, parse_choice, score_pool
 
 Y = np.repeat(np.arange(6), 20)
 X = 5 * np.random.default_rng(0).normal(size=(6, 3))[Y] + np.arange(360).reshape(120, 3) % 7

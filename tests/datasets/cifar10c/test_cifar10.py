@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac._checks import brief
-from metapac.datasets.cifar10c.cifar10 import find_layout
-from metapac.datasets.cifar10c.load import missing, prepare
+from metapac._common import brief
+from metapac.fewshot.datasets.cifar10c import find_layout, missing, prepare
 from tests.helpers.cifar_files import BATCHES, CLASSES, fabricated, write_pickles, write_records
 
 WRITERS = {"pickles": write_pickles, "records": write_records}

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import ndimage, stats
 
-from metapac.datasets.cifar10c import corruptions
-from metapac.datasets.cifar10c.corruptions import (
+from metapac.fewshot.datasets import corruptions
+from metapac.fewshot.datasets.corruptions import (
     KINDS,
     NINE,
     Corruption,

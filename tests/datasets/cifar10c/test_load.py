@@ -12,12 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metapac.datasets.cifar10c.corruptions import NINE, random_corruptions
-from metapac.datasets.cifar10c.load import cifar10c, missing, prepare
-from metapac.datasets.store import cache
-from metapac.learners import ProtoNet, accuracy, train
-from metapac.learners.training.episodes import EpisodeSampler
-from metapac.tasks import ClassPool
+from metapac.fewshot import ClassPool, ProtoNet, accuracy, train
+from metapac.fewshot.datasets import cache
+from metapac.fewshot.datasets.cifar10c import cifar10c, missing, prepare
+from metapac.fewshot.datasets.corruptions import NINE, random_corruptions
+from metapac.fewshot.training.episodes import EpisodeSampler
 from tests.helpers.cifar_files import BATCHES, CLASSES, fabricated, write_pickles, write_records
 from tests.helpers.shared_data import needs_real_data, unpacked
 
@@ -302,7 +301,7 @@ def test_without_torch_files_are_prepared_and_no_pools_made(
     home = prepared(tmp_path)
     for name in [name for name in sys.modules if name.split(".")[0] == "torch"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "metapac.datasets.cifar10c.corruptions")
+    monkeypatch.delitem(sys.modules, "metapac.fewshot.datasets.corruptions")
     assert missing(tmp_path / "source") == []
     assert len(prepare(tmp_path / "source", home=home)) == 3
     with pytest.raises(

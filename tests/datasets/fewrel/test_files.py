@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.datasets.fewrel.files import Sentence, find_layout, read_names, read_relations
+from metapac.fewshot.datasets.fewrel import Sentence, find_layout, read_names, read_relations
 
 REMEDY = "Delete it and run 'metapac data fetch fewrel' again."
 GOOD = {

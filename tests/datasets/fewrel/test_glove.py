@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.datasets.fewrel.glove import choose_vectors, read_vectors
+from metapac.fewshot.datasets.fewrel import choose_vectors, read_vectors
 
 REMEDY = "delete it and run 'metapac data fetch fewrel' again."
 

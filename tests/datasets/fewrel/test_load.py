@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from metapac import MetaPS
-from metapac.datasets.fewrel.files import Sentence
-from metapac.datasets.fewrel.load import (
+from metapac.fewshot import ProtoNet, SentenceCNN, score_tasks
+from metapac.fewshot.datasets.fewrel import (
+    Sentence,
     _differences,
     _largest_first,
     encode,
@@ -25,9 +26,7 @@ from metapac.datasets.fewrel.load import (
     missing,
     prepare,
 )
-from metapac.learners import ProtoNet, SentenceCNN
-from metapac.learners.training.train import train
-from metapac.scoring import score_tasks
+from metapac.fewshot.training.loop import train
 from tests.helpers.shared_data import needs_real_data, unpacked
 
 FALSE_ALARM = 1e-6

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from metapac.datasets.heart import brfss
-from metapac.datasets.heart.brfss import ibm_numbers, open_transport
+from metapac.fewshot.datasets import heart_files
+from metapac.fewshot.datasets.heart_files import ibm_numbers, open_transport
 from tests.helpers.sas_files import head, header, ibm, padded, write_transport
 
 MISSING = [".", "._", *(f".{chr(code)}" for code in range(ord("A"), ord("Z") + 1))]
@@ -96,7 +96,7 @@ def test_files_are_read_as_pandas_reads_them(
     assert [name for name, column in transport.columns.items() if column.text] == [*text]
     assert (transport.rows, [*transport.columns]) == (rows, [*names, "WIDE"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(brfss, "_BLOCK", block)
+        patch.setattr(heart_files, "_BLOCK", block)
         blocks = list(transport.blocks(numeric))
     assert max((len(part) for part in blocks), default=0) <= max(1, block // transport.width)
     read = np.concatenate([np.empty((0, len(numeric))), *blocks])
@@ -122,7 +122,7 @@ def test_short_descriptions_of_columns_are_read_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [2, 3, 7, 8])
 def test_padding_is_not_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr(brfss, "_BLOCK", 5 * width)
+    monkeypatch.setattr(heart_files, "_BLOCK", 5 * width)
     for rows in range(1, 85):
         path = write_transport(tmp_path / "x", {"A": [2.0] * rows}, widths={"A": width})
         assert column(path, "A").tolist() == [[2.0]] * rows
@@ -219,7 +219,7 @@ def test_a_damaged_header_is_refused(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brfss, "_BLOCK", 2**16)
+    monkeypatch.setattr(heart_files, "_BLOCK", 2**16)
     columns = {f"V{i}": (False, 8) for i in range(20)}
     (tmp_path / "x").write_bytes(head(columns) + padded(ibm(1.0) * 20 * 10_000))  # 24 blocks
     file = open_transport(tmp_path / "x")

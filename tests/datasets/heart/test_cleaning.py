@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.datasets.heart import cleaning
-from metapac.datasets.heart.source import Block, Coding, Source
-from metapac.datasets.store.cache import Writer
+from metapac.fewshot.datasets import heart
+from metapac.fewshot.datasets.cache import Writer
+from metapac.fewshot.datasets.heart_files import Block, Coding, Source
 
 BRFSS = Coding("CVDINFR4", yes=1, no=2, unknown=(7, 9), remedy="Fetch it again.")
 NAMES = ("A", "B", "C", "iday", "_PSU", "NOTE")
@@ -59,7 +59,7 @@ class Rows:
 
 
 def clean(surveys: Sequence[Rows], writer: Writer, **options: Any) -> dict[str, Any]:
-    return cleaning.clean([rows.source() for rows in surveys], writer, **options)
+    return heart.clean([rows.source() for rows in surveys], writer, **options)
 
 
 class MemoryWriter(Writer):

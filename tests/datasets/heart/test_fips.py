@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metapac.datasets.heart.fips import state_name
+from metapac.fewshot.datasets.heart_files import state_name
 
 
 def test_states_have_their_names() -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from metapac import MetaPS
-from metapac.datasets.heart.load import heart, heart_groups, missing, prepare
-from metapac.datasets.store.cache import Prepared, open_prepared
-from metapac.learners import MLP, ProtoNet
-from metapac.learners.training.train import train
-from metapac.scoring import score_tasks
-from metapac.tasks.pools import GroupPool, Pools
+from metapac.fewshot import MLP, ProtoNet, score_tasks
+from metapac.fewshot.datasets.cache import Prepared, open_prepared
+from metapac.fewshot.datasets.heart import heart, heart_groups, missing, prepare
+from metapac.fewshot.pools import GroupPool, Pools
+from metapac.fewshot.training.loop import train
 from tests.helpers.sas_files import write_transport
 from tests.helpers.shared_data import needs_real_data, unpacked
 

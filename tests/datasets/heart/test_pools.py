@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.datasets.heart import pools as heart_pools
-from metapac.datasets.heart.fips import state_name
-from metapac.datasets.heart.pools import StateYears, mean_and_deviation, standardise
-from metapac.datasets.store import cache
+from metapac.fewshot.datasets import cache, heart
+from metapac.fewshot.datasets.heart import StateYears, mean_and_deviation, standardise
+from metapac.fewshot.datasets.heart_files import state_name
 
 
 def data_of(home: Path, **sizes: int) -> cache.Prepared:
@@ -43,7 +42,7 @@ def test_the_scale_is_that_of_the_chosen_rows(rows: list[int], block: int, seed:
     x[:, 1] = 0.1  # no binary fraction: sums of it may round
     chosen = np.array(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heart_pools, "_BLOCK", block)
+        patch.setattr(heart, "_BLOCK", block)
         centre, scale = mean_and_deviation(x, chosen)
         result = standardise(x, np.arange(20), centre, scale)
     training = x[chosen].astype(np.float64)

@@ -7,9 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metapac.datasets.heart.source import LABEL, LEAK, PAPER, STATE, UNINFORMATIVE
-from metapac.datasets.heart.table import open_table
-from metapac.datasets.heart.years import open_years
+from metapac.fewshot.datasets.heart_files import (
+    LABEL,
+    LEAK,
+    PAPER,
+    STATE,
+    UNINFORMATIVE,
+    open_table,
+    open_years,
+)
 from tests.helpers.sas_files import write_transport
 
 

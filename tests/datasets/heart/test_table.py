@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.datasets.heart import table as heart_table
-from metapac.datasets.heart.source import Source
-from metapac.datasets.heart.table import open_table
+from metapac.fewshot.datasets import heart_files
+from metapac.fewshot.datasets.heart_files import Source, open_table
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.csv")
@@ -65,7 +64,7 @@ def test_a_table_is_read_as_it_was_written(
     }
     path = write(tmp_path_factory.getbasetemp() / f"table{suffix}", columns)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heart_table, "_ROWS", batch)
+        patch.setattr(heart_files, "_ROWS", batch)
         table = open_table(path)
         result = read(table)
     assert list(table.numeric) == ["a", "b", "c"]
@@ -77,7 +76,7 @@ def test_a_table_is_read_as_it_was_written(
 
 
 def test_parquet_comes_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heart_table, "_ROWS", 10)
+    monkeypatch.setattr(heart_files, "_ROWS", 10)
     path = write(tmp_path / "x.parquet", {name: values * 50 for name, values in ROW.items()})
     table = open_table(path)
     assert table.rows == 100
@@ -88,7 +87,7 @@ def test_csv_comes_in_batches_and_may_change_its_mind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whole numbers, or nothing at all, in the first block say nothing of the next.
-    monkeypatch.setattr(heart_table, "_BYTES", 60)
+    monkeypatch.setattr(heart_files, "_BYTES", 60)
     lines = ["year,state,label,a,b", *["2021,1,0,1,"] * 20, "2021,1,0,2.5,3", "2021,1,0,NA,nan"]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     table = open_table(tmp_path / "x.csv")
@@ -183,7 +182,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_text_further_down_is_refused_with_its_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heart_table, "_BYTES", 60)
+    monkeypatch.setattr(heart_files, "_BYTES", 60)
     lines = ["a,year,state,label", *["1,2021,1,0"] * 20, "x,2021,1,0"]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     message = r"x\.csv cannot be read as a table of numbers \(In column a: .* 'x'\)\. Correct it"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metapac.datasets.heart.years import find_yearly_files, open_years, parse_year
+from metapac.fewshot.datasets.heart_files import find_yearly_files, open_years, parse_year
 from tests.helpers.sas_files import write_transport
 
 

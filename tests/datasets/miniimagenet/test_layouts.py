@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapac.datasets.miniimagenet.load import miniimagenet, missing, prepare
-from metapac.datasets.store import cache
+from metapac.fewshot.datasets import cache
+from metapac.fewshot.datasets.miniimagenet import miniimagenet, missing, prepare
 from tests.helpers.miniimagenet_files import (
     EACH,
     colour,

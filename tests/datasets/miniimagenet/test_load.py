@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapac.datasets.miniimagenet.load import miniimagenet, missing, prepare
-from metapac.datasets.store import pickles
+from metapac.fewshot.datasets import pickles
+from metapac.fewshot.datasets.miniimagenet import miniimagenet, missing, prepare
 from tests.helpers.miniimagenet_files import (
     CLASSES,
     EACH,

@@ -23,8 +23,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from metapac.datasets.store.archives import unpack
-from metapac.exceptions import BadArchive
+from metapac.errors import BadArchive
+from metapac.fewshot.datasets.downloads import unpack
 
 FILES = {"a.txt": b"first", "sub/b.bin": bytes(range(256)) * 700, "sub/deep/c": b"", "d": b"last"}
 Files = dict[str, bytes]

@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import BadArtefact
-from metapac._document import checksum
-from metapac._files import new_folder, temporary_name
-from metapac.datasets.store import cache
+from metapac.artefact import checksum, data_home, new_folder, temporary_name
+from metapac.fewshot.datasets import cache
 
 ROWS = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
 
@@ -259,7 +258,7 @@ RACE = """
 import sys, time
 import numpy as np
 from pathlib import Path
-from metapac.datasets.store import cache
+from metapac.fewshot.datasets import cache
 home, source = map(Path, sys.argv[1:])
 def fill(writer):
     (home / f"started-{sys.argv[0]}-{time.monotonic_ns()}").touch()
@@ -285,11 +284,11 @@ def test_two_processes_at_once_give_one_valid_cache(tmp_path: Path, source: Path
 def test_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.delenv("METAPAC_DATA", raising=False)
-    assert cache.data_home() == Path("/somewhere/metapac")
+    assert data_home() == Path("/somewhere/metapac")
     monkeypatch.setenv("METAPAC_DATA", "/data")
-    assert cache.data_home() == Path("/data")
-    assert cache.data_home(tmp_path) == tmp_path
+    assert data_home() == Path("/data")
+    assert data_home(tmp_path) == tmp_path
     monkeypatch.delenv("METAPAC_DATA")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
-    assert cache.data_home() == Path("/home/someone/.cache/metapac")
+    assert data_home() == Path("/home/someone/.cache/metapac")

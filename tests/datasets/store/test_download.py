@@ -31,11 +31,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.datasets.store.download import Download, download
-from metapac.exceptions import DownloadFailed
+from metapac.errors import DownloadFailed
+from metapac.fewshot.datasets.downloads import Download, download
 
 fcntl = pytest.importorskip("fcntl")
-MODULE = importlib.import_module("metapac.datasets.store.download")
+MODULE = importlib.import_module("metapac.fewshot.datasets.downloads")
 BODY = bytes(range(256)) * 1000  # several reads of the client
 SHA = hashlib.sha256(BODY).hexdigest()
 OTHER = BODY[::-1] + b"longer"
@@ -847,7 +847,7 @@ def test_processes_that_download_the_same_file_wait_for_one_another(
     site: Site, tmp_path: Path
 ) -> None:
     code = (
-        "import sys, pathlib; from metapac.datasets.store.download import Download, download;"
+        "import sys, pathlib; from metapac.fewshot.datasets.downloads import Download, download;"
         "print('ready', flush=True); sys.stdin.readline();"
         "download(Download(sys.argv[1], 'data.bin', sys.argv[2]), pathlib.Path(sys.argv[3]))"
     )

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapac.datasets.store import images
-from metapac.datasets.store.images import Pixels
+from metapac.fewshot.datasets import images
+from metapac.fewshot.datasets.images import Pixels
 
 
 def paint(path: Path, pixels: Pixels, mode: str | None = None) -> Path:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.datasets.store.pickles import load
+from metapac.fewshot.datasets.pickles import load
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metapac.learners import MLP, Conv4, ProtoNet, SentenceCNN
+from metapac.fewshot import MLP, Conv4, ProtoNet, SentenceCNN
 from tests.helpers.backbones import (
     EXAMPLES,
     WORDS,

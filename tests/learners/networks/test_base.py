@@ -6,9 +6,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from metapac.learners import MLP, Conv4, ProtoNet
-from metapac.learners.networks.backbones import IMAGENET_MEAN, IMAGENET_STD
-from metapac.learners.networks.base import describe, per_channel, seeded_init
+from metapac.fewshot import MLP, Conv4, ProtoNet
+from metapac.fewshot.learners.networks import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    describe_module,
+    per_channel,
+    seeded_init,
+)
 from tests.helpers.backbones import images
 
 
@@ -57,5 +62,5 @@ def test_one_number_stands_for_all_channels() -> None:
 
 
 def test_a_module_describes_itself_or_its_layers() -> None:
-    assert describe(MLP(3, rng=0))["inputs"] == 3
-    assert describe(nn.Identity()) == {"class": "Identity", "is": "Identity()"}
+    assert describe_module(MLP(3, rng=0))["inputs"] == 3
+    assert describe_module(nn.Identity()) == {"class": "Identity", "is": "Identity()"}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from metapac.learners import ProtoNet
-from metapac.learners.networks.registry import BACKBONES, build_backbone
+from metapac.fewshot import ProtoNet
+from metapac.fewshot.learners.networks import BACKBONES, build_backbone
 from tests.helpers.backbones import EXAMPLES
 
 EVERY = pytest.mark.parametrize("name", EXAMPLES)

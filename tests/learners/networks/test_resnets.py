@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metapac.learners import ProtoNet, ResNet12, ResNet50
+from metapac.fewshot import ProtoNet, ResNet12, ResNet50
 from tests.helpers.backbones import count_weights, images
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import MLP, ProtoNet, PrototypeLearner, Sphere, load_learner, save_weights
+from metapac import InvalidInput
+from metapac.fewshot import MLP, ProtoNet, PrototypeLearner, Sphere, load_learner, save_weights
 
 
 def test_with_one_shot_the_probabilities_are_a_softmax_of_cosines() -> None:

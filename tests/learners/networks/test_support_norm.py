@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from metapac.learners.networks.support_norm import SupportNorm, norm_by_support
+from metapac.fewshot.learners.networks import SupportNorm, norm_by_support
 
 
 def test_support_norm_on_the_support_set_is_batch_norm() -> None:

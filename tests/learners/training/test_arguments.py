@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac.exceptions import InvalidInput
-from metapac.learners.training.arguments import as_integer_seed, check_pools, check_trainable
-from metapac.tasks import ClassPool, GroupPool
+from metapac import InvalidInput
+from metapac.fewshot import ClassPool, GroupPool
+from metapac.fewshot.training.history import as_integer_seed, check_pools, check_trainable
 
 
 def test_a_learner_without_weights_needs_no_training() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metapac.learners.training.augmentation import change_colours, crop_and_flip
+from metapac.fewshot.training.episodes import change_colours, crop_and_flip
 
 
 def generator(seed: int = 0) -> torch.Generator:

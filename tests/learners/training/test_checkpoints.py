@@ -13,17 +13,18 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from metapac.exceptions import BadArtefact
-from metapac.learners import MLP, Conv4, Epoch, ProtoNet
-from metapac.learners.training import checkpoints, weights
-from metapac.learners.training.checkpoints import Checkpoint
+from metapac import BadArtefact
+from metapac.fewshot import MLP, Conv4, ProtoNet
+from metapac.fewshot.training import checkpoints
+from metapac.fewshot.training.checkpoints import Checkpoint
+from metapac.fewshot.training.history import Epoch
 
 
 def a_checkpoint(epochs: int, learner: ProtoNet | None = None) -> Checkpoint:
     learner = learner or ProtoNet(MLP(3, width=4, rng=epochs))
     state = learner.module.state_dict()
     return Checkpoint(
-        architecture=weights.describe_architecture(learner),
+        architecture=checkpoints.describe_architecture(learner),
         config={"ways": 5, "rng": 0, "lr": 0.1, "class_weights": [1.0, 10.0], "patience": None},
         history=[asdict(Epoch(e, 0.1 * e, 1 / 3, 0.1, 2.0)) for e in range(1, epochs + 1)],
         weights=state,
@@ -46,16 +47,16 @@ def same(one: Checkpoint, other: Checkpoint) -> bool:
 
 def test_a_checkpoint_survives_writing_and_reading(tmp_path: Path) -> None:
     checkpoint = a_checkpoint(2)
-    checkpoints.write(tmp_path / "new" / "folder", checkpoint)
-    stored = checkpoints.read(tmp_path / "new" / "folder")
+    checkpoints.write_checkpoint(tmp_path / "new" / "folder", checkpoint)
+    stored = checkpoints.read_checkpoint(tmp_path / "new" / "folder")
     assert stored is not None
     assert same(stored, checkpoint)
     assert not same(stored, a_checkpoint(3))
 
 
 def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert checkpoints.read(tmp_path) is None
-    assert checkpoints.read(tmp_path / "not there") is None
+    assert checkpoints.read_checkpoint(tmp_path) is None
+    assert checkpoints.read_checkpoint(tmp_path / "not there") is None
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_every_kind_of_tensor_survives_bit_for_bit(tensor: Tensor, tmp_path: Pat
     whole = {"a": tensor, "b": tensor}
     architecture = {"class": "Other", "weights": 1}
     written = Checkpoint(architecture, {"rng": 0}, [], weights=whole, best={}, optimiser={})
-    checkpoints.write(tmp_path, written)
-    stored = checkpoints.read(tmp_path)
+    checkpoints.write_checkpoint(tmp_path, written)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     for name in whole:
         assert stored.weights[name].dtype == tensor.dtype
@@ -88,7 +89,7 @@ def test_every_kind_of_tensor_survives_bit_for_bit(tensor: Tensor, tmp_path: Pat
 
 def test_the_folder_holds_one_safetensors_file_and_nothing_else(tmp_path: Path) -> None:
     for epochs in (0, 1, 2):
-        checkpoints.write(tmp_path, a_checkpoint(epochs))
+        checkpoints.write_checkpoint(tmp_path, a_checkpoint(epochs))
     (path,) = tmp_path.iterdir()
     assert path.name == "checkpoint.safetensors"
     assert "best/layers.0.weight" in safetensors.torch.load_file(path)
@@ -108,7 +109,7 @@ def test_stopped_anywhere_the_old_or_the_new_checkpoint_is_complete(
     method: str, when: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = a_checkpoint(1), a_checkpoint(2)
-    checkpoints.write(tmp_path, old)
+    checkpoints.write_checkpoint(tmp_path, old)
     real, calls = getattr(Path, method), [0]
 
     def stopping(self: Path, *args: Any, **kwargs: Any) -> Any:
@@ -125,23 +126,23 @@ def test_stopped_anywhere_the_old_or_the_new_checkpoint_is_complete(
     with monkeypatch.context() as patch:
         patch.setattr(Path, method, stopping)
         try:
-            checkpoints.write(tmp_path, new)
+            checkpoints.write_checkpoint(tmp_path, new)
             stopped = False
         except Stopped:
             stopped = True
-    stored = checkpoints.read(tmp_path)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     assert same(stored, old) or same(stored, new)
     if not stopped:
         assert same(stored, new)
     # The next process deletes what this one has left.
-    checkpoints.write(tmp_path, a_checkpoint(3))
+    checkpoints.write_checkpoint(tmp_path, a_checkpoint(3))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
 
 
 def test_half_written_files_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = a_checkpoint(1)
-    checkpoints.write(tmp_path, old)
+    checkpoints.write_checkpoint(tmp_path, old)
 
     def stopping(descriptor: int) -> None:
         raise Stopped
@@ -149,8 +150,8 @@ def test_half_written_files_are_never_read(tmp_path: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", stopping)
         with pytest.raises(Stopped):
-            checkpoints.write(tmp_path, a_checkpoint(2))
-    stored = checkpoints.read(tmp_path)
+            checkpoints.write_checkpoint(tmp_path, a_checkpoint(2))
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     assert same(stored, old)
 
@@ -161,7 +162,7 @@ def test_only_leftovers_of_checkpoints_are_cleared(tmp_path: Path) -> None:
     for path in (leftover, *others):
         path.mkdir()
         (path / "content").write_text("half")
-    checkpoints.write(tmp_path, a_checkpoint(1))
+    checkpoints.write_checkpoint(tmp_path, a_checkpoint(1))
     assert not leftover.exists()
     assert all(path.exists() for path in others)
 
@@ -201,19 +202,19 @@ def write_other_tensors(path: Path) -> None:
 def test_a_damaged_checkpoint_is_rejected(
     spoil: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
-    checkpoints.write(tmp_path, a_checkpoint(1))
+    checkpoints.write_checkpoint(tmp_path, a_checkpoint(1))
     path = tmp_path / "checkpoint.safetensors"
     before = path.read_bytes()
     spoil(path)
     assert path.read_bytes() != before
     with pytest.raises(BadArtefact, match=message):
-        checkpoints.read(tmp_path)
+        checkpoints.read_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_of_the_first_version_is_rejected_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.json").write_text('{"format": "metapac checkpoint", "schema": 1}')
     with pytest.raises(BadArtefact, match=r"checkpoint of metapac 0\.1.* Choose another folder"):
-        checkpoints.read(tmp_path)
+        checkpoints.read_checkpoint(tmp_path)
 
 
 def test_another_architecture_is_rejected_by_name(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from metapac.learners import MAML, MLP, Conv4, ProtoNet
-from metapac.learners.training.train import train
-from metapac.tasks.pools import ClassPool
+from metapac.fewshot import MAML, MLP, Conv4, ProtoNet
+from metapac.fewshot.pools import ClassPool
+from metapac.fewshot.training.loop import train
 from tests.helpers.training import (
     SMALL,
     TRAIN,

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from metapac.learners.training import episodes
-from metapac.learners.training.episodes import (
+from metapac.fewshot.drawing import TransformSampler
+from metapac.fewshot.pools import ClassPool, GroupPool
+from metapac.fewshot.training import episodes
+from metapac.fewshot.training.episodes import (
     EpisodeSampler,
     copy_to_device,
     draw_distinct,
@@ -24,7 +26,6 @@ from metapac.learners.training.episodes import (
     fits_on_device,
     take,
 )
-from metapac.tasks.pools import ClassPool, GroupPool, TransformSampler
 
 CPU = torch.device("cpu")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from metapac.learners.training.history import Epoch, History, TrainingConfig
+from metapac.fewshot.training.history import Epoch, History, TrainingConfig
 
 CONFIG: dict[str, Any] = {
     **dict.fromkeys(TrainingConfig.__dataclass_fields__, 1),

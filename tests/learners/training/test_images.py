@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from metapac.learners import MLP, Conv4, EpisodeSampler, ProtoNet, Recipe, Sphere
-from metapac.learners.training.images import Images, learner_backbone
-from metapac.tasks import ClassPool
+from metapac.fewshot import MLP, ClassPool, Conv4, ProtoNet, Sphere
+from metapac.fewshot.training.episodes import EpisodeSampler
+from metapac.fewshot.training.strong import Images, Recipe, learner_backbone
 
 PLAIN: dict[str, Any] = {"crop": 1.0, "colour": 0.0, "flip": False}
 

@@ -13,12 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import MAML, MLP, Epoch, ProtoNet, accuracy, train
-from metapac.learners.training import checkpoints, loop
-from metapac.learners.training.distributed import Ranks
-from metapac.learners.training.loop import lock_run, seeded_torch
-from metapac.tasks import ClassPool
+from metapac import InvalidInput
+from metapac.fewshot import MAML, MLP, ClassPool, ProtoNet, accuracy, train
+from metapac.fewshot.training import checkpoints, loop
+from metapac.fewshot.training.history import Epoch
+from metapac.fewshot.training.loop import Ranks, lock_run, seeded_torch
 from tests.helpers.training import (
     SMALL,
     TRAIN,
@@ -86,7 +85,7 @@ def test_a_run_without_a_seed_resumes_with_its_seed(tmp_path: Path) -> None:
             checkpoint=tmp_path,
             rng=None,
         )
-    stored = checkpoints.read(tmp_path)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     whole = small_learner()
     train(whole, TRAIN, VALIDATION, **{**SMALL, "epochs": 2}, rng=stored.config["rng"])
@@ -129,7 +128,7 @@ def test_numpy_numbers_are_stored_as_plain_numbers(tmp_path: Path) -> None:
     options = {**SMALL, "shots": np.int64(5), "lr": np.float32(0.01), "rng": np.int64(0)}
     options["class_weights"] = np.ones(5, dtype=np.float32)
     train(small_learner(), TRAIN, VALIDATION, **options, checkpoint=tmp_path)
-    stored = checkpoints.read(tmp_path)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     assert stored.config["shots"] == 5
     assert stored.config["class_weights"] == [1.0] * 5
@@ -142,7 +141,7 @@ def test_a_diverging_run_raises_and_leaves_its_checkpoint_intact(tmp_path: Path)
         match=r"loss became nan in epoch 1 at learning rate 0\.01: .* smaller lr",
     ):
         train(small_learner(), pool, VALIDATION, **SMALL, checkpoint=tmp_path)
-    stored = checkpoints.read(tmp_path)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     assert not stored.history
 
@@ -170,7 +169,7 @@ def test_seeded_torch_depends_on_the_seed_and_restores_the_generator() -> None:
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from metapac.learners.training.loop import Trainer
+from metapac.fewshot.training.loop import Trainer
 from tests.learners.training.test_loop import *
 
 def kill_at(function, call, before):
@@ -204,7 +203,7 @@ for owner, name, call in [
         killed_run(folder)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
-    stored = checkpoints.read(folder)
+    stored = checkpoints.read_checkpoint(folder)
     print(os.WTERMSIG(status), None if stored is None else len(stored.history))
 """
 

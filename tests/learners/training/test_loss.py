@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import Conv4, EpisodeSampler, ProtoNet
-from metapac.learners.training.loss import (
+from metapac import InvalidInput
+from metapac.fewshot import Conv4, ProtoNet
+from metapac.fewshot.pools import GroupPool
+from metapac.fewshot.training.episodes import EpisodeSampler
+from metapac.fewshot.training.loop import (
     EpisodeLoss,
     check_finite_loss,
     count_correct,
     episode_loss,
 )
-from metapac.tasks.pools import GroupPool
 
 
 def slow_loss(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import MLP, Conv4, Recipe, ResNet12, recipe_for
+from metapac import InvalidInput
+from metapac.fewshot import MLP, Conv4, ResNet12, recipe_for
+from metapac.fewshot.training.strong import Recipe
 
 
 def test_the_learning_rate_rises_then_falls_to_a_fiftieth() -> None:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metapac.learners import MLP, EpisodeSampler, ProtoNet, Recipe, Sphere
-from metapac.learners.training.images import Images
-from metapac.learners.training.stages import BackboneClassifier, Pretraining, Tuning
-from metapac.tasks import ClassPool, Pools
+from metapac.fewshot import MLP, ClassPool, ProtoNet, Sphere
+from metapac.fewshot.pools import Pools
+from metapac.fewshot.training.episodes import EpisodeSampler
+from metapac.fewshot.training.strong import BackboneClassifier, Images, Pretraining, Recipe, Tuning
 from tests.helpers.strong import direction_pools, fit_strong, record_averages, sphere_learner
 from tests.helpers.training import state_of
 

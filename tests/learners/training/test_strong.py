@@ -10,9 +10,20 @@ import pytest
 import torch
 from torch import nn
 
-from metapac.exceptions import InvalidInput
-from metapac.learners import MAML, MLP, Epoch, ProtoNet, Recipe, Sphere, accuracy, train_strong
-from metapac.tasks import ClassPool, GroupPool, Pools
+from metapac import InvalidInput
+from metapac.fewshot import (
+    MAML,
+    MLP,
+    ClassPool,
+    GroupPool,
+    ProtoNet,
+    Sphere,
+    accuracy,
+    train_strong,
+)
+from metapac.fewshot.pools import Pools
+from metapac.fewshot.training.history import Epoch
+from metapac.fewshot.training.strong import Recipe
 from tests.helpers.strong import direction_pools, fit_strong, image_pools, sphere_learner
 from tests.helpers.training import identical, state_of
 

@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import nn
 
-from metapac.exceptions import BadArtefact, InvalidInput
-from metapac.learners import Conv4, Epoch, ProtoNet, Recipe, Sphere
-from metapac.learners.training import checkpoints, strong, strong_loop
-from metapac.learners.training.loss import count_correct
-from metapac.learners.training.stages import Pretraining, Stage, Tuning
-from metapac.learners.training.strong_loop import StrongConfig
-from metapac.tasks import ClassPool, Pools
+from metapac import BadArtefact, InvalidInput
+from metapac.fewshot import ClassPool, Conv4, ProtoNet, Sphere
+from metapac.fewshot.pools import Pools
+from metapac.fewshot.training import checkpoints, strong
+from metapac.fewshot.training.history import Epoch
+from metapac.fewshot.training.loop import count_correct
+from metapac.fewshot.training.strong import Pretraining, Recipe, Stage, StrongConfig, Tuning
 from tests.helpers.strong import (
     RECIPE,
     direction_pools,
@@ -69,13 +69,13 @@ def test_a_checkpoint_is_written_once_a_minute_and_at_the_end(
     pools: Pools[ClassPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths = []
-    write = checkpoints.write
+    write = checkpoints.write_checkpoint
 
     def record(folder: Path, checkpoint: checkpoints.Checkpoint) -> None:
         lengths.append(len(checkpoint.history))
         write(folder, checkpoint)
 
-    monkeypatch.setattr(checkpoints, "write", record)
+    monkeypatch.setattr(strong, "write_checkpoint", record)
     fit_strong(sphere_learner(), pools, checkpoint=tmp_path)
     assert lengths == [5]
 
@@ -129,7 +129,7 @@ def test_the_last_accuracy_is_that_of_the_returned_weights(
         measured.append((state_of(learner), float(counts[0] / counts[1])))
         return counts
 
-    monkeypatch.setattr(strong_loop, "count_correct", record)
+    monkeypatch.setattr(strong, "count_correct", record)
     learner, recipe = sphere_learner(), replace(RECIPE, tuning_steps=steps)
     history = fit_strong(learner, pools, recipe=recipe)
     weights, accuracy = measured[-1]
@@ -143,10 +143,10 @@ def test_a_finished_run_ends_with_the_average_whatever_weights_were_stored(
 ) -> None:
     straight, again = sphere_learner(), sphere_learner(rng=5)
     fit_strong(straight, pools, checkpoint=tmp_path)
-    stored = checkpoints.read(tmp_path)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     last = {name: tensor + 1 for name, tensor in stored.weights.items()}
-    checkpoints.write(tmp_path, replace(stored, weights=last))
+    checkpoints.write_checkpoint(tmp_path, replace(stored, weights=last))
     fit_strong(again, pools, checkpoint=tmp_path)
     assert identical(state_of(again), state_of(straight))
 
@@ -161,7 +161,7 @@ def test_tuning_starts_from_the_averaged_weights(
             starts.append(state_of(learner))
             super().__init__(learner, *settings)
 
-    monkeypatch.setattr(strong_loop, "Tuning", Recorded)
+    monkeypatch.setattr(strong, "Tuning", Recorded)
     states = record_averages(monkeypatch)
     fit_strong(sphere_learner(), pools)
     (start,) = starts
@@ -219,11 +219,11 @@ def test_tensors_that_do_not_fit_are_refused(
 ) -> None:
     short = Recipe(epochs=1, batch=20, tuning_steps=0)
     fit_strong(sphere_learner(), pools, checkpoint=tmp_path, recipe=short)
-    stored = checkpoints.read(tmp_path)
+    stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
     forged = {**getattr(stored, part), name: torch.zeros(3, 3)}
     changes: Any = {part: forged}
-    checkpoints.write(tmp_path, replace(stored, **changes))
+    checkpoints.write_checkpoint(tmp_path, replace(stored, **changes))
     with pytest.raises(BadArtefact, match=rf"tensor '{name}' has shape \[3, 3\], and its arch"):
         fit_strong(sphere_learner(), pools, checkpoint=tmp_path, recipe=short)
 

@@ -14,12 +14,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from metapac.learners import MAML, MLP, Conv4, ProtoNet, SklearnLearner, accuracy
-from metapac.learners.training.episodes import EpisodeSampler
-from metapac.learners.training.history import History, TrainingConfig
-from metapac.learners.training.loop import Trainer
-from metapac.learners.training.train import train
-from metapac.tasks.pools import ClassPool
+from metapac.fewshot import MAML, MLP, Conv4, ProtoNet, SklearnLearner, accuracy
+from metapac.fewshot.pools import ClassPool
+from metapac.fewshot.training.episodes import EpisodeSampler
+from metapac.fewshot.training.history import History, TrainingConfig
+from metapac.fewshot.training.loop import Trainer, train
 from tests.helpers.training import (
     SMALL,
     TRAIN,

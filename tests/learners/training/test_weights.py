@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
+from metapac import BadArtefact
 from metapac.cli.app import app
-from metapac.exceptions import BadArtefact
-from metapac.learners import MAML, MLP, Conv4, ProtoNet, ResNet12, ResNet50, SentenceCNN
-from metapac.learners.training.weights import (
+from metapac.fewshot import MAML, MLP, Conv4, ProtoNet, ResNet12, ResNet50, SentenceCNN
+from metapac.fewshot.training.checkpoints import (
     describe_architecture,
     load_learner,
     load_weights,

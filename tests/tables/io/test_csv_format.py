@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from metapac.exceptions import InvalidInput
-from metapac.tables.io.csv_format import CsvFormat, OpenOption, guess_encoding, recode
+from metapac import InvalidInput
+from metapac.tables.csv_text import CsvFormat, OpenOption, guess_encoding, recode
 
 
 @pytest.mark.parametrize(

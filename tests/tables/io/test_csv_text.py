@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac.tables.columns import Columns
-from metapac.tables.io.csv_format import CsvFormat
-from metapac.tables.io.csv_text import check_rows, read_common_header, read_header
-from metapac.tables.io.sources import open_source
+from metapac.tables.csv_text import CsvFormat, check_rows, read_common_header, read_header
 from metapac.tables.scores import true_scores
+from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from metapac import MetaPS
 from metapac.tables import calibrate_table
-from metapac.tables.io.sources import open_source
+from metapac.tables.sources import open_source
 from tests.helpers.engines import POSTGRES, connection, run
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac.tables.io.engines import Traits, traits_of
+from metapac.tables.engines import Traits, traits_of
 from tests.helpers.engines import ENGINES, connection, put, put_with_nan
 
 

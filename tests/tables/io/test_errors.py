@@ -14,12 +14,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metapac.exceptions import EngineError
-from metapac.tables import calibrate_table
+from metapac import EngineError
+from metapac.tables import calibrate_table, errors
 from metapac.tables.columns import Columns
-from metapac.tables.io import errors
-from metapac.tables.io.sources import open_source
 from metapac.tables.scores import true_scores
+from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}

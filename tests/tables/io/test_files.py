@@ -13,10 +13,9 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import calibrate_table
-from metapac.tables.io import files
-from metapac.tables.io.csv_text import check_line_endings
-from metapac.tables.io.files import find, would_match
+from metapac.tables import calibrate_table, files
+from metapac.tables.csv_text import check_line_endings
+from metapac.tables.files import find, would_match
 from tests.helpers.engines import connection
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "on_infeasible": "trivial"}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from metapac.tables.io.kinds import kind_of, suffix_kind
+from metapac.tables.files import kind_of, suffix_kind
 from tests.helpers.workbooks import write_workbook
 
 

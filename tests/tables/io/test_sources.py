@@ -16,11 +16,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
-from metapac import MetaPS
-from metapac.exceptions import InvalidInput, MetapacError
+from metapac import InvalidInput, MetapacError, MetaPS
 from metapac.tables import calibrate_table
-from metapac.tables.io.csv_format import CsvFormat
-from metapac.tables.io.sources import open_source
+from metapac.tables.csv_text import CsvFormat
+from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put
 from tests.helpers.workbooks import write_workbook
 

@@ -10,11 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS
-from metapac.exceptions import InvalidInput
-from metapac.tables import calibrate_table
-from metapac.tables.io import spark_files
-from metapac.tables.io.spark_files import _partition_options
+from metapac import InvalidInput, MetaPS
+from metapac.tables import calibrate_table, files
+from metapac.tables.files import _partition_options
 from tests.helpers.engines import connection
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
@@ -67,7 +65,7 @@ def test_spark_reads_files(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
 def test_names_that_spark_ignores_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("g,s\na,0.5\n")
     with pytest.raises(InvalidInput, match="Spark ignores files whose names start with '_' or"):
-        spark_files.read(None, "csv", [tmp_path / name])
+        files.read_spark(None, "csv", [tmp_path / name])
 
 
 def test_folders_are_partitions_if_all_files_share_them() -> None:

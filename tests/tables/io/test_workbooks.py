@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
-from metapac.exceptions import EngineError
+from metapac import EngineError
 from metapac.tables import calibrate_table
-from metapac.tables.io.workbooks import read_arrow, read_sheet
+from metapac.tables.files import read_arrow, read_sheet
 from tests.helpers.workbooks import write_workbook
 
 ROWS: list[list[Any]] = [
@@ -118,7 +118,7 @@ EMPTY_ODS = (
 )
 OPEN = """
 import sys
-from metapac.exceptions import MetapacError
+from metapac.errors import MetapacError
 from metapac.tables import open_table
 for path in sys.argv[1:]:
     try:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from metapac.tables.search.brackets import Brackets, Spans, cuts_between, narrow
+from metapac.tables.search import Brackets, Spans, cuts_between, narrow
 
 WIDTHS: dict[Any, Any] = {np.float32: 32, np.float64: 64}
 

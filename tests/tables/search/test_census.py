@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import open_source
 from metapac.tables.scores import true_scores
-from metapac.tables.search.census import Census, take_census
+from metapac.tables.search import Census, take_census
+from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put, put_with_nan
 
 

@@ -15,13 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import PS, MetaPS
-from metapac.tables.search.comparison import (
-    find_cut,
-    find_cuts,
-    is_kept,
-    smallest_kept_scores,
-)
-from metapac.tables.search.expressions import exact
+from metapac.tables.expressions import exact
+from metapac.tables.sets import find_cut, find_cuts, is_kept, smallest_kept_scores
 from tests.helpers.engines import ENGINES, connection, one_row
 
 KINDS = [np.float16, np.float32, np.float64]

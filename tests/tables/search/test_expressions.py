@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.tables.search.expressions import (
-    add_up,
-    constant_floats,
-    constant_list,
-    exact,
-    pick,
-    upload,
-)
+from metapac.tables.expressions import add_up, constant_floats, constant_list, exact, pick, upload
 from tests.helpers.engines import ENGINES, connection, one_row
 
 EXTREME = [0.1, -0.1, 1 / 3, 0.0, 1.0, 5e-324, -5e-324, 1.7976931348623157e308, 2.0**-1022, 1e23]

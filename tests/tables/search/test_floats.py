@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.tables.search.floats import (
+from metapac.tables.expressions import (
     float_to_ordinal,
     next_float,
     ordinal_to_float,

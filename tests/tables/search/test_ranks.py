@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from metapac._types import ignore_progress
+from metapac._common import ignore_progress
+from metapac.tables import search as ranks
+from metapac.tables import search as slivers
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import Source, open_source
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search import ranks, slivers
-from metapac.tables.search.census import take_census
-from metapac.tables.search.ranks import order_statistics
-from metapac.tables.search.sample import averaging_bounds, take_sample
+from metapac.tables.search import averaging_bounds, order_statistics, take_census, take_sample
+from metapac.tables.sources import Source, open_source
 from tests.helpers.engines import as_if_large, connection
 
 

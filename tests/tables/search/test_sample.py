@@ -12,17 +12,19 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import open_source
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search.brackets import Brackets, Spans
-from metapac.tables.search.census import Bounds, take_census
-from metapac.tables.search.sample import (
+from metapac.tables.search import (
+    Bounds,
+    Brackets,
     Shape,
+    Spans,
     averaging_bounds,
     estimate_shape,
     guess,
+    take_census,
     take_sample,
 )
+from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, as_if_large, connection, put
 
 EVERYTHING = (-math.inf, math.inf)

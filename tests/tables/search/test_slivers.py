@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from metapac.meaning.duplicates import count_repeats
-from metapac.tables.io.sources import open_source
-from metapac.tables.search import slivers
-from metapac.tables.search.slivers import Slivers, fetch_slivers
+from metapac.copies import count_repeats
+from metapac.tables import search
+from metapac.tables.search import Slivers, fetch_slivers
+from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put
 
 SPANS = 5
@@ -52,11 +52,11 @@ def test_every_engine_finds_the_same(engine: str) -> None:
 
 @pytest.mark.parametrize("batch", [7, 1 << 16])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("expected", [200, slivers.MOST + 1], ids=["rows", "lists"])
+@pytest.mark.parametrize("expected", [200, search.MOST + 1], ids=["rows", "lists"])
 def test_rows_and_lists_are_the_same(
     expected: float, kind: Any, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slivers, "_BATCH", batch)
+    monkeypatch.setattr(search, "_BATCH", batch)
     table = near(1)
     table = table.set_column(1, "score", table["score"].cast(pa.from_numpy_dtype(kind)))
     with open_source(table, connection=connection("duckdb")) as source:
@@ -65,7 +65,7 @@ def test_rows_and_lists_are_the_same(
     check(found, table)
 
 
-@pytest.mark.parametrize("expected", [0, slivers.MOST + 1], ids=["rows", "lists"])
+@pytest.mark.parametrize("expected", [0, search.MOST + 1], ids=["rows", "lists"])
 def test_spans_without_scores_are_empty(expected: float) -> None:
     nothing = ibis.memtable(near().slice(0, 0))
     with open_source(nothing, connection=connection("duckdb")) as source:
@@ -86,7 +86,7 @@ def slivers_of(lists: list[list[float]]) -> Slivers:
     st.integers(1, 20),
 )
 def test_repeats_are_those_of_arrays(lists: list[list[float]], batch: int) -> None:
-    with mock.patch.object(slivers, "_BATCH", batch):
+    with mock.patch.object(search, "_BATCH", batch):
         found = slivers_of(lists).count_repeats(np.array([len(scores) for scores in lists]), 10**6)
     task = np.repeat(np.arange(len(lists)), [len(scores) for scores in lists])
     assert found == count_repeats(task, np.array([score for scores in lists for score in scores]))

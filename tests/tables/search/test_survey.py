@@ -12,15 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac._types import ignore_progress
-from metapac.meaning.duplicates import count_repeats
+from metapac._common import ignore_progress
+from metapac.copies import count_repeats
+from metapac.tables import search
 from metapac.tables.columns import Columns
-from metapac.tables.io.sources import Source, open_source
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search import survey
-from metapac.tables.search.sample import Sample
-from metapac.tables.search.slivers import Slivers
-from metapac.tables.search.survey import take_survey
+from metapac.tables.search import Sample, Slivers, take_survey
+from metapac.tables.sources import Source, open_source
 from tests.helpers.engines import ENGINES, as_if_large, connection, put
 
 
@@ -40,7 +38,7 @@ def test_only_an_engine_in_this_process_hands_over_a_whole_table(engine: str) ->
 
 
 def test_a_table_is_small_up_to_a_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "_SMALL", 3)
+    monkeypatch.setattr(search, "_FETCH_ALL", 3)
     for count, kind in ((3, Slivers), (4, Sample)):
         table = pa.table({"task": ["a"] * count, "score": np.arange(float(count))})
         assert isinstance(take_survey(rows_of(table)).found, kind)

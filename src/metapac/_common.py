@@ -1,0 +1,220 @@
+"""Shared ground: array types, checks of arguments, optional imports, warnings."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapac.errors import InvalidInput, MissingExtra, Parameter
+
+Array = NDArray[Any]
+Floats = NDArray[np.floating[Any]]
+Doubles = NDArray[np.float64]
+Counts = NDArray[np.int64]
+PathLike = str | os.PathLike[str]
+Seed = int | np.random.Generator | None
+Table = Any  # an Ibis table; Ibis ships no types
+
+# Called as progress(stage, done, total); total is None where it is not known.
+Progress = Callable[[str, int, int | None], None]
+
+
+def ignore_progress(stage: str, done: int, total: int | None) -> None:
+    """Do nothing: the progress callback if none was passed."""
+
+
+def warn(message: str | Warning) -> None:
+    """Issue a UserWarning that names the innermost line outside metapac."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "metapac":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def require(module: str, *, extra: str, purpose: str) -> Any:
+    """Return an optional module, or raise ``MissingExtra`` with the command that installs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise missing(error, extra=extra, purpose=purpose) from error
+
+
+def missing(error: ModuleNotFoundError, *, extra: str, purpose: str) -> ModuleNotFoundError:
+    """Return the error to raise: ``error`` itself if the missing module belongs to metapac."""
+    package = (error.name or "metapac").partition(".")[0]
+    if package == "metapac":
+        return error
+    extra_error = MissingExtra(
+        f"{purpose} needs {package}. Install it with: {install_command(extra)}"
+    )
+    extra_error.name = error.name
+    return extra_error
+
+
+def install_command(extra: str) -> str:
+    """Return what to type to install an extra, also for those who work in a checkout."""
+    return f"pip install 'metapac[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+
+
+LARGEST_COUNT = 10**9  # up to this, binomial probabilities are compared exactly
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Parameter names of other libraries, and what to pass instead.
+_FOREIGN = {
+    "confidence_level": "epsilon = 1 - confidence_level",
+    "coverage": "epsilon = 1 - coverage",
+    "significance_level": "epsilon",
+    "miscoverage": "epsilon",
+    "error_rate": "epsilon",
+}
+
+
+def reject_foreign_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function explain parameter names that other libraries use."""
+    parameters = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name in _FOREIGN:
+                raise TypeError(f"unknown parameter {name!r}; use {_FOREIGN[name]} instead.")
+        if "alpha" in kwargs and ("alpha" not in parameters or "epsilon" not in kwargs):
+            raise TypeError(
+                "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks "
+                "that may violate the guarantee; MetaPS takes it together with epsilon and delta."
+            )
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def as_probability(name: str, value: object, *, scope: str = "") -> float:
+    """Return ``value`` as a float strictly between 0 and 1; messages show ``scope`` after name."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < 1:
+        return float(value)
+    text = "{}{} must be a number strictly between 0 and 1, got {!r}. Pass a small one such as {}."
+    raise InvalidInput(text, Parameter(name), scope, value, Parameter(name, 0.1))
+
+
+def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise if ``value`` is not one of the allowed strings."""
+    if value not in allowed:
+        words = " or ".join(repr(word) for word in allowed)
+        raise InvalidInput("{} must be {}, got {!r}.", Parameter(name), words, value)
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raise if ``value`` is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput("{} must be True or False, got {!r}.", Parameter(name), value)
+
+
+def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
+    """Return ``value`` as int64 of any shape, with no element below ``minimum``."""
+    array = _as_counts(value, minimum)
+    if array is None:
+        text = "{} must hold whole numbers from {} to 10**9, got {}. Pass counts, not fractions."
+        raise InvalidInput(text, Parameter(name), minimum, brief(value))
+    return array
+
+
+def as_whole_number(name: str, value: object, *, minimum: int = 1) -> int:
+    """Return ``value`` as one int, not below ``minimum``."""
+    array = _as_counts(value, minimum)
+    if array is None or array.ndim:
+        text = "{} must be a whole number from {} to 10**9, got {}."
+        raise InvalidInput(text, Parameter(name), minimum, brief(value))
+    return int(array)
+
+
+def as_positive_number(name: str, value: object) -> float:
+    """Return ``value`` as a float, if it is a finite number above 0."""
+    number = 0.0 if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    if not 0 < number < np.inf:
+        raise InvalidInput("{} must be a positive number, got {}.", Parameter(name), brief(value))
+    return number
+
+
+def _as_counts(value: Any, minimum: int) -> Counts | None:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of unequal length
+        return None
+    exact = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and bool(np.all(np.isfinite(array) & (array == np.floor(array))))
+    )
+    if not exact or (array.size and (array.min() < minimum or array.max() > LARGEST_COUNT)):
+        return None
+    return array.astype(np.int64)
+
+
+def check_same_length(name: str, array: Array, other: str, reference: Array) -> None:
+    """Raise if two arrays differ in length."""
+    if len(array) != len(reference):
+        raise InvalidInput(
+            f"{name} and {other} must have the same length, got {len(array)} and "
+            f"{len(reference)}. Pass one of each for every example."
+        )
+
+
+def check_same_shape(name: str, array: Array, other: str, reference: Array) -> None:
+    """Raise if two arrays differ in shape."""
+    if array.shape != reference.shape:
+        raise InvalidInput(
+            f"{name} and {other} must have the same shape, got {array.shape} and "
+            f"{reference.shape}. Pass one of each for every example."
+        )
+
+
+def check_same_index(name: str, column: Any, other: str, reference: Any) -> None:
+    """Raise if two pandas columns have different indices, so that pairing by position is unsafe."""
+    pandas = hasattr(column, "iloc") and hasattr(reference, "iloc")
+    if pandas and not column.index.equals(reference.index):
+        raise InvalidInput(
+            f"{name} and {other} are pandas columns with different indices. Take both from one "
+            "frame, or pass .to_numpy() to pair them by position."
+        )
+
+
+def broadcast_pair(name: str, array: Array, other: str, reference: Array) -> tuple[Array, Array]:
+    """Return two arrays, broadcast to one shape."""
+    try:
+        first, second = np.broadcast_arrays(array, reference)
+    except ValueError:
+        raise InvalidInput(
+            f"{name} and {other} must have matching shapes, got {array.shape} and "
+            f"{reference.shape}. Pass one of each, or one number for all."
+        ) from None
+    return first, second
+
+
+def on_host(value: Any) -> Any:
+    """Return a torch tensor as a NumPy array, without importing torch; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def brief(value: object) -> str:
+    """Return the repr of a value in one line of at most 60 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def listed(words: Sequence[str], *, shown: int = 5) -> str:
+    """Return words separated by commas; of a long list, the first ones and how many follow."""
+    more = f" and {len(words) - shown} more" if len(words) > shown else ""
+    return ", ".join(words[:shown]) + more

@@ -1,1 +1,0 @@
-"""Sources of ``metapac score``, one file for each kind."""

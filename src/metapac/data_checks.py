@@ -1,0 +1,619 @@
+"""Do the data mean what they should? Checks of scores, tasks and levels that are valid in form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from metapac._common import Array, Counts, Floats, listed, warn
+from metapac.copies import count_repeats, judge_duplicates
+from metapac.errors import Message, Parameter
+from metapac.findings import (
+    FALSE_ALARM,
+    MAX_ROWS,
+    MIN_ROWS,
+    CheckWarning,
+    Finding,
+    check_allowed,
+    report,
+)
+from metapac.inputs import fold_names, show_name
+
+_ENOUGH = 200  # fewer sets are not compared
+_FIRST_ROWS = 1_000  # of an array, the sets looked at
+_TASKS = 10  # fewer do not show how much tasks differ
+_LEAST = 0.2  # change of a share, or relative change of the mean size, that is far
+_FACTOR = 3  # by which the share of a rare class changes if it is far
+_DEVIATIONS = 5  # between tasks, of a figure that is far from that of calibration
+
+
+def draw_rows(rows: int, most: int) -> Any:
+    """Return which rows of an array to look at: all, or as many drawn at random, in order."""
+    if rows <= most:
+        return slice(None)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False, shuffle=False))
+
+
+class Sample(NamedTuple):
+    """Rows that a check looked at."""
+
+    tasks: Counts
+    labels: Counts
+    scores: Floats
+    classes: Sequence[Any]
+    is_part: bool
+
+
+class SetCounts(NamedTuple):
+    """What the sets of the calibration rows hold, as a promise file keeps it."""
+
+    rows: int
+    sampled: bool
+    sizes: list[int]
+    classes: list[int]
+    spread: list[float] | None = None
+
+    @property
+    def mean_size(self) -> float:
+        """Mean number of labels."""
+        return float(np.dot(self.sizes, np.arange(len(self.sizes)))) / self.rows
+
+
+def count_sets(sample: Sample, thresholds: Any) -> SetCounts:
+    """Return what the sets of some rows hold, and how much that differs between tasks."""
+    order = np.argsort(sample.tasks, kind="stable")
+    sets = (sample.scores >= np.asarray(thresholds))[order]
+    sizes = np.count_nonzero(sets, axis=1)
+    starts = np.flatnonzero(np.diff(sample.tasks[order], prepend=-1))
+    n = np.diff(starts, append=len(order))[:, None]
+    by_class = np.add.reduceat(sets, starts, axis=0, dtype=np.int64)
+    by_class = by_class[:, : len(sample.classes)]  # none, if they differ from row to row
+    means = np.column_stack([np.add.reduceat(sizes, starts), by_class]) / n
+    squares = np.column_stack([np.add.reduceat(sizes**2, starts), by_class]) / n
+    within = (squares - means**2) / np.maximum(n - 1, 1)  # variance of the mean of a task
+    spread = np.sqrt(np.maximum(means.var(axis=0) - within.mean(axis=0), 0)).round(6).tolist()
+    counts = np.bincount(sizes).tolist(), by_class.sum(axis=0).tolist()
+    return SetCounts(len(order), sample.is_part, *counts, spread if len(n) >= _TASKS else None)
+
+
+def judge_sets(
+    then: SetCounts, rows: int, mean_size: float, by_class: Mapping[Any, int]
+) -> Finding | None:
+    """Point out sets whose mean size, or share of a class, is far from that of calibration.
+
+    Far is more than 5 standard deviations between calibration tasks, which leaves room for sites
+    that differ, and more than 20% (of the size), or 20 percentage points or a factor of 3 (of a
+    share; the factor only if at least 200 sets of calibration held the class). Where the deviation
+    is not known, it is 50% and 50 points.
+    """
+    if min(rows, then.rows) < _ENOUGH or len(by_class) != len(then.classes):
+        return None
+    was = np.array([then.mean_size, *np.array(then.classes) / then.rows])
+    now = np.array([mean_size, *np.array([*by_class.values()]) / rows])
+    spread = then.spread or []
+    is_known = len(spread) == len(was)
+    least = np.full(len(was), _LEAST if is_known else 0.5)
+    least[0] *= max(was[0], 1)
+    squares = np.array([np.dot(then.sizes, np.arange(len(then.sizes)) ** 2) / then.rows, *was[1:]])
+    variance = np.maximum(squares - was**2, 0) / rows + np.square(spread if is_known else [0.0])
+    deviations = _DEVIATIONS * np.sqrt(variance)
+    far = np.abs(now - was) > np.maximum(deviations, least)
+    if is_known:
+        far |= (np.abs(now - was) > deviations) & _is_multiple(now, was, rows, then.rows, variance)
+    if not far.any():
+        return None
+    named = [f"mean size {mean_size:.3g} instead of {then.mean_size:.3g}"]
+    for name, x, y in zip(by_class, now[1:], was[1:], strict=True):
+        named.append(f"{name!r} in {x:.1%} instead of {y:.1%}")
+    named = [named[i] for i in np.flatnonzero(far)]
+    text = Message(
+        f"the sets are unlike those of calibration: {listed(named, shown=3)}. Is it the same "
+        "model, on the same scale, with its columns in the same order?"
+    )
+    return Finding("sets", False, text)
+
+
+def _is_multiple(now: Floats, was: Floats, rows: int, rows_then: int, variance: Floats) -> Floats:
+    """Return which shares changed by a factor beyond chance, also in logarithms: tails are long."""
+    common = was * rows_then >= _ENOUGH
+    was = np.where(common, was, 1)
+    ratio = np.maximum(now, 1 / rows) / was
+    deviation = np.sqrt(np.log1p(variance / was**2))
+    limits = np.maximum(np.log(_FACTOR), _DEVIATIONS * deviation)
+    return np.asarray(common & (np.abs(np.log(ratio)) > limits))
+
+
+def warn_of_sets(
+    sets: NDArray[np.bool_], then: SetCounts | None, classes: Sequence[Any] | None
+) -> None:
+    """Warn of sets that are all empty, or unlike those of calibration; only some are looked at."""
+    if len(sets) >= MIN_ROWS and not sets[:_FIRST_ROWS].any():
+        text = f"the first {min(len(sets), _FIRST_ROWS)} sets are all empty. Is it the same model?"
+        warn(CheckWarning(Message(f"{text} Are the scores on the same scale, not logarithms?")))
+    elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
+        some = sets[draw_rows(len(sets), _FIRST_ROWS)]
+        counts = np.add.reduce(some, axis=0, dtype=np.int64)
+        now, was = counts / len(some), np.array(then.classes) / then.rows
+        low, high = np.minimum(now, was), np.maximum(now, was)
+        few = _DEVIATIONS**2 / len(some)  # of fewer sets, 5 deviations are more than all
+        if (high - low).sum() <= _LEAST and (high <= np.maximum(_FACTOR * low, few)).all():
+            return  # no figure is far
+        by_class = dict(zip(classes or range(len(counts)), counts.tolist(), strict=True))
+        finding = judge_sets(then, len(some), float(counts.sum()) / len(some), by_class)
+        if finding:
+            warn(CheckWarning(finding.text))
+
+
+_WEAK = 0.55  # share of pairs that a weak model wins; one that wins less may be chance
+_FAIR = 0.6  # share of pairs that a fair model wins, and that swapped columns lose
+_RARE = 0.015  # share of rows; rarer classes may be mixed up by the model itself
+_MAX_PAIRED = 20_000  # rows in which classes are compared in pairs
+_MANY_ROWS = 1_000  # in so many rows, a model errs at least once
+
+
+def judge_labels(sample: Sample, columns: Sequence[str] = ()) -> list[Finding | None]:
+    """Judge whether the scores fit the labels."""
+    tasks, labels, scores, classes, _is_part = sample
+    if not len(labels):
+        return []
+    wins, losses = count_swaps(tasks, labels, scores)
+    swapped = judge_columns(tasks, labels, scores, classes) if len(classes) else None
+    chance = judge_chance(int(wins.sum()), int(losses.sum()))
+    fits = judge_direction(wins, losses, columns) or swapped or chance
+    return [fits, judge_best(labels, scores)]
+
+
+def judge_columns(
+    tasks: Counts, labels: Counts, scores: Floats, classes: Sequence[Any]
+) -> Finding | None:
+    """Point out two classes whose columns fit the labels better when they are exchanged.
+
+    Of each two classes, examples of the same task are paired as in `count_swaps`. If the columns
+    are exchanged, every pair that was won is lost. Only classes of more than 1.5% of the rows are
+    compared, in whole tasks of about 20,000 rows together.
+    """
+    few = tasks <= np.searchsorted(np.cumsum(np.bincount(tasks)), _MAX_PAIRED)  # whole tasks
+    tasks, labels, scores = tasks[few], labels[few], scores[few]
+    order = np.lexsort((np.random.default_rng(0).permutation(len(tasks)), labels, tasks))
+    starts = np.flatnonzero(np.diff(tasks[order] * scores.shape[1] + labels[order], prepend=-1))
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    key = tasks[order] * len(tasks) + place  # equal for the k-th example of each class in a task
+    common = np.flatnonzero(np.bincount(labels) > _RARE * len(labels)).tolist()
+    slots = np.unique(key, return_inverse=True)[1]
+    row = np.full((scores.shape[1], slots.max() + 1), -1)  # of each class and slot; -1 if none
+    row[labels[order], slots] = order
+    found = []
+    for a, b in combinations(common, 2):
+        both = np.flatnonzero((row[a] >= 0) & (row[b] >= 0))
+        gain = _gain(scores, row[a, both], row[b, both], a, b)
+        lost, won = int(np.count_nonzero(gain < 0)), int(np.count_nonzero(gain > 0))
+        is_sure = _sign_test(lost, won) * len(common) ** 2 <= FALSE_ALARM
+        if is_sure and lost > _FAIR * (lost + won) > _FAIR * _RARE * len(labels):
+            exchanged = scores.copy()
+            exchanged[:, [a, b]] = scores[:, [b, a]]
+            wins, losses = map(np.sum, count_swaps(tasks, labels, exchanged))
+            if wins >= _FAIR * (wins + losses):  # otherwise the model is poor in either order
+                found.append((wins, lost, lost + won, a, b))
+    if not found:
+        return None
+    _, lost, pairs, a, b = max(found)
+    text = Message(
+        f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: in {lost} of {pairs} pairs "
+        "of examples, one of each class, they fit better if exchanged. Check which column is which."
+    )
+    return Finding("direction", False, text)
+
+
+def judge_best(labels: Counts, scores: Floats) -> Finding | None:
+    """Point out that the true label scores highest in every row."""
+    if len(labels) < _MANY_ROWS or np.all(labels == labels[0]):
+        return None
+    true = scores[np.arange(len(labels)), labels]
+    if np.any(np.count_nonzero(scores >= true[:, None], axis=1) > 1):
+        return None
+    text = Message(
+        f"the true label scores highest in all {len(labels)} rows looked at. Are the labels the "
+        "model's own predictions, or was it trained on these rows? No guarantee holds then."
+    )
+    return Finding("labels", False, text)
+
+
+def judge_chance(won: int, lost: int) -> Finding | None:
+    """Point out scores that tell true labels from others no better than chance."""
+    if special.bdtr(won, won + lost, _WEAK) > 1e-3 or _sign_test(won, lost) < 0.01:
+        return None
+    text = Message(
+        "the scores fit the labels no better than chance. In about half of the pairs "
+        f"({lost} of {won + lost}), exchanging the two labels fits better. Were scores and labels "
+        "joined by the wrong key, or one of them shuffled?"
+    )
+    return Finding("labels", False, text)
+
+
+def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -> Finding | None:
+    """Object if true labels score lower than other labels.
+
+    Two examples of a task with labels a and b are won if the scores of their own labels sum to
+    more than the scores of each other's labels; scores that are not negative, such as
+    probabilities, are multiplied instead. If the scores say nothing about labels, an example
+    pair is won or lost with equal probability, however common each class is and however the
+    scores favour one class. So do tasks. Both counts are tested by a sign test.
+    """
+    won, lost = int(np.sum(wins)), int(np.sum(losses))
+    right, reversed_ = int(np.sum(wins > losses)), int(np.sum(losses > wins))
+    if reversed_ <= right or _sign_test(lost, won) > FALSE_ALARM:
+        return None
+    text = Message(
+        f"the true label scores lower than other labels: in {lost} of {won + lost} pairs of "
+        f"examples, and in {reversed_} of {right + reversed_} tasks. Higher scores must mean more "
+        f"plausible; with these, the sets keep the wrong labels. {_ask_about(columns)} If lower "
+        "scores mean more plausible, pass negated scores."
+    )
+    return Finding("direction", _sign_test(reversed_, right) <= 1e-3, text)
+
+
+def count_swaps(tasks: Counts, labels: Counts, scores: Floats) -> tuple[Counts, Counts]:
+    """Return how many pairs of examples of each task are won and lost, as in `judge_direction`.
+
+    Pairs are disjoint, and drawn by task and label alone: in a table sorted by a score, neighbours
+    would be won or lost together.
+    """
+    shuffled = np.random.default_rng(0).permutation(len(tasks))
+    order = np.lexsort((shuffled, labels, tasks))
+    sizes = np.bincount(tasks)
+    place = np.arange(len(tasks)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = np.flatnonzero(place < np.repeat(sizes // 2, sizes))
+    apart = np.repeat((sizes + 1) // 2, sizes)[first]  # so that labels differ as often as they can
+    i, j = order[first], order[first + apart]
+    gain = _gain(scores, i, j, labels[i], labels[j])
+    wins = np.bincount(tasks[i], weights=gain > 0, minlength=len(sizes))
+    losses = np.bincount(tasks[i], weights=gain < 0, minlength=len(sizes))
+    return wins.astype(np.int64), losses.astype(np.int64)
+
+
+def _gain(scores: Floats, i: Any, j: Any, a: Any, b: Any) -> Floats:
+    """Return by how much examples i of class a and j of class b fit better than exchanged."""
+    own, other = np.array([[scores[i, a], scores[j, b]], [scores[j, a], scores[i, b]]], np.float64)
+    with np.errstate(invalid="ignore"):
+        if min(own.min(initial=0), other.min(initial=0)) >= 0:  # odds: a class may be rare
+            return np.asarray(own.prod(axis=0) - other.prod(axis=0))
+        return np.asarray((own - other).sum(axis=0))  # 0 if a == b
+
+
+def _ask_about(columns: Sequence[str]) -> str:
+    if len(columns) == 2:
+        return f"Are columns {columns[0]} and {columns[1]} swapped?"
+    return "Are the columns of the classes swapped?"
+
+
+def _sign_test(count: int, other: int) -> float:
+    """Return the probability of at least this count if both are equally likely."""
+    return float(special.bdtrc(count - 1, count + other, 0.5))
+
+
+_INVISIBLE = "spaces, invisible characters or the Unicode form of letters"
+_DIFFERENCES = "spaces, case, Unicode form or zeros"  # that `fold_name` ignores
+_LARGEST = {"epsilon": 0.5, "alpha": 0.75, "delta": 0.5}  # above, levels look like confidences
+
+
+def judge_levels(epsilon: Any, alpha: float | None, delta: float | None) -> Finding | None:
+    """Object to epsilon or delta above 1/2, or alpha above 3/4: they look like confidences."""
+    rates = epsilon if isinstance(epsilon, Mapping) else {None: epsilon}
+    largest = max(rates.values())
+    consequence = {
+        "epsilon": "is a miss rate: more than half of the sets may then miss the true label",
+        "alpha": "is a fraction of new tasks: the miss rate may then be exceeded on most of them",
+        "delta": "is a failure probability: the guarantee is then more likely broken than not",
+    }
+    for name, level in (("epsilon", largest), ("alpha", alpha), ("delta", delta)):
+        if level is not None and level > _LARGEST[name]:
+            meant = Parameter(name, round(1 - level, 12))
+            text = Message(
+                "{} {}. Did you mean {}?", Parameter(name, level), consequence[name], meant
+            )
+            return Finding("levels", True, text)
+    return None
+
+
+def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | None:
+    """Object to names that look the same (error), or are alike to `fold_name` (warning)."""
+    texts = [*dict.fromkeys(name for name in names if isinstance(name, str))]
+    alike = _group_alike(texts, fold_names(texts))
+    if not alike:
+        return None
+    suspects = [name for group in alike for name in group]
+    same = _group_alike(suspects, [*map(show_name, suspects)])
+    groups = listed([" and ".join(map(repr, group)) for group in same or alike], shown=3)
+    text = Message(
+        f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
+        f"{what} under two names counts as two, and the guarantee rests on fewer {what}s than it "
+        "says. Give it one name."
+    )
+    return Finding("task-names", bool(same), text)
+
+
+def judge_near_names(
+    pairs: Sequence[tuple[Any, Any]], known: str, *, what: str = "task"
+) -> Finding | None:
+    """Object to tasks whose names are nearly those of tasks that they must differ from."""
+    if not pairs:
+        return None
+    count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"
+    shown = listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
+    text = (
+        f"{count} nearly the name of {known}: {shown} differ only in {_DIFFERENCES}. If they are "
+        "the same, leave them out."
+    )
+    return Finding("task-names", True, Message(text))
+
+
+def judge_task_column(tasks: int, rows: int) -> Finding | None:
+    """Object if every row is a task of its own, as with a column of ids."""
+    if tasks < rows or rows < MIN_ROWS:
+        return None
+    text = Message(
+        "{} names a different task in each of {} rows. A task, such as a hospital, has many "
+        "examples; this looks like a column that identifies the examples.",
+        Parameter("task"),
+        rows,
+    )
+    return Finding("task-column", True, text)
+
+
+def judge_ids(rows: int, distinct: int, first: Sequence[str] = ()) -> Finding | None:
+    """Object to an id that occurs twice within a task."""
+    if distinct == rows:
+        return None
+    text = Message(
+        "{} occurs twice within a task in {} of {} rows (first: {}). The examples of a task must "
+        "be independent, and copies count as evidence that is not there. Keep one row for each.",
+        Parameter("id"),
+        rows - distinct,
+        rows,
+        listed(first, shown=3),
+    )
+    return Finding("duplicates", True, text)
+
+
+def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | None:
+    """Point out classes rarer than the miss rate, or absent, if there is one guarantee for all."""
+    total = sum(counts.values())
+    rare = {name: count for name, count in counts.items() if count < epsilon * total}
+    if not rare or len(rare) == len(counts):
+        return None
+    present = {name: count for name, count in rare.items() if count}
+    if not present:
+        absent = [repr(name) for name in rare]
+        text = Message(
+            "no calibration example is of class {}: sets may always miss {} and still keep the "
+            "guarantee. Calibrate on examples of every class.",
+            listed(absent, shown=3),
+            "it" if len(absent) == 1 else "any of them",
+        )
+        return Finding("rare-class", False, text)
+    shares = [f"{name!r} is {count / total:.1%}" for name, count in present.items()]
+    text = Message(
+        "{} of the examples, less than {}: sets may always miss {} and still keep the guarantee. "
+        "Use {}.",
+        listed(shares, shown=3),
+        Parameter("epsilon"),
+        "it" if len(present) == 1 else "any of them",
+        Parameter("per_class", True),
+    )
+    return Finding("rare-class", False, text)
+
+
+def judge_percentages(rows: int, fractions: int, percentages: int) -> Finding | None:
+    """Object if the scores of some rows sum to 1 and those of all others to 100."""
+    if not (fractions and percentages) or fractions + percentages < 0.99 * rows:
+        return None
+    text = Message(
+        f"the class scores sum to 1 in {fractions} rows and to 100 in {percentages}. Fractions and "
+        "percentages cannot share a threshold. Divide the percentages by 100."
+    )
+    return Finding("percentages", True, text)
+
+
+def judge_scale(
+    scores: tuple[float, float], calibration: tuple[float, float], *, labelled: bool = True
+) -> Finding | None:
+    """Object to percentages or logarithms where the calibration used fractions; or the reverse."""
+    (low, high), (low_then, high_then) = scores, calibration
+    (lowest, negative), (least, positive) = sorted((scores, calibration))
+    if float("-inf") < negative <= 0 <= least < positive and lowest < 0:
+        these, used = "logarithms", "probabilities" if positive <= 1 else "positive numbers"
+        these, used = (these, used) if low < 0 else (used, these)
+        text = Message(
+            f"the scores are between {low:g} and {high:g}, those of the calibration between "
+            f"{low_then:g} and {high_then:g}: these look like {these}; the calibration used {used}."
+        )
+        return Finding("percentages", labelled and lowest < -1 and positive <= 1, text)
+    if min(low, low_then) < 0 or not (max(high, high_then) <= 100 < 200 * min(high, high_then)):
+        return None
+    if high_then <= 1 and high > 2:
+        kinds, remedy = "percentages and those fractions", "Divide these by 100."
+    elif high <= 1 and high_then > 2:
+        kinds, remedy = "fractions and those percentages", "Multiply these by 100."
+    else:
+        return None
+    text = Message(
+        f"the scores go up to {high:g}, those of the calibration up to {high_then:g}: these are "
+        f"{kinds}, so that the threshold means nothing here. {remedy}"
+    )
+    return Finding("percentages", True, text)
+
+
+def judge_missing(rows: int, missing: Mapping[Any, int], *, affected: int) -> Finding | None:
+    """Object to missing scores of labels other than the true one, in calibration."""
+    if not affected:
+        return None
+    classes = listed([f"{name!r}: {count}" for name, count in missing.items() if count])
+    text = Message(
+        f"scores of classes are missing in {affected} of {rows} rows"
+        f"{f' (by class, {classes})' if classes else ''}. Prediction refuses such rows, so that "
+        "the guarantee would be for other examples than those calibrated on. Drop these rows, or "
+        "give the missing scores what prediction will give them: inf, which keeps the label."
+    )
+    return Finding("missing", True, text)
+
+
+def judge_score_column(
+    score: str, others: Sequence[str], *, rows: int, equal: int
+) -> Finding | None:
+    """Object to a score column that is one of the class columns."""
+    if not others or equal >= 0.99 * rows:
+        return None
+    text = Message(
+        "{} looks like the score of one class, beside {}. The guarantee needs the score of the "
+        "true label, whatever it is: pass {}, the column with the true label, and leave out {}.",
+        Parameter("score", score),
+        listed(others, shown=3),
+        Parameter("label"),
+        Parameter("score"),
+    )
+    return Finding("score-column", True, text)
+
+
+def _group_alike(names: Sequence[str], simplified: Sequence[str]) -> list[list[str]]:
+    """Return the groups of distinct names that are equal when simplified."""
+    if len({*simplified}) == len(names):
+        return []
+    groups: dict[str, list[str]] = {}
+    for name, simple in zip(names, simplified, strict=True):
+        groups.setdefault(simple, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+_FIRST_SCORES = 1_000  # about how many scores tell fractions from percentages in prediction
+
+_FEW_ROWS = 5_000  # without two equal scores among so many, repeats are not counted
+
+_BLOCK = 1 << 14  # scores are hashed this many at a time, so that they stay in the cache
+
+
+def check_examples(
+    names: Iterable[Any],
+    tasks: Array,
+    scores: Floats,
+    labels: Counts | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+    calibration: tuple[float, float] | None = None,
+    allow: Iterable[str] = (),
+) -> Sample | None:
+    """Check labelled examples in arrays, for all that ``CHECKS`` can see in them."""
+    skipped = check_allowed(allow)
+    distinct = [*names]
+    findings = [
+        judge_task_names(distinct),
+        judge_task_column(len(distinct), len(scores)),
+        _judge_scores(scores, calibration),
+    ]
+    sample = None
+    if scores.ndim == 2 and labels is not None:
+        true = scores[np.arange(len(scores)), labels]
+        named = classes or range(scores.shape[1])
+        some = draw_rows(len(scores), MAX_ROWS)
+        of_tasks, is_part = number_tasks(tasks[some].tolist()), len(scores) > MAX_ROWS
+        sample = Sample(of_tasks, labels[some], scores[some], named, is_part)
+        findings += _judge_matrix(sample, scores, skipped)
+    else:
+        true = scores
+    if "duplicates" not in skipped and _has_equal_values(true):
+        chosen = _sample_by_value(true, MAX_ROWS)
+        columns = [scores[chosen]] if labels is None else [labels[chosen], scores[chosen]]
+        findings.append(
+            judge_duplicates(count_repeats(number_tasks(tasks[chosen].tolist()), *columns))
+        )
+    report(findings, skipped)
+    return sample
+
+
+def check_sites(names: Iterable[Any], *, allow: Iterable[str] = ()) -> None:
+    """Check that no site has two names that are alike; each of them may only count once."""
+    finding = judge_task_names(names, what="site")
+    report([finding and finding._replace(is_error=True)], allow)
+
+
+def check_levels(
+    epsilon: Any, alpha: float | None, delta: float | None, *, allow: Iterable[str] = ()
+) -> None:
+    """Check that levels are failure rates, not confidences."""
+    report([judge_levels(epsilon, alpha, delta)], allow)
+
+
+def warn_of_scale(scores: Floats, calibration: tuple[float, float] | None) -> None:
+    """Warn of percentages where the calibration used fractions, of logarithms, or the reverse.
+
+    Only the first scores are looked at, so that the cost does not grow with their number.
+    """
+    if calibration is None or not scores.size:
+        return
+    first = scores[: -(-_FIRST_SCORES * len(scores) // scores.size)]  # whole rows, without a copy
+    if calibration[1] > 0 and 0.5 * calibration[1] <= first.max() <= 2:
+        return  # the usual case, at the cost of one maximum
+    if first.size < MIN_ROWS and calibration[1] > 1:
+        return  # a few scores may all be small
+    finding = _judge_scores(first, calibration)
+    if finding:
+        warn(CheckWarning(finding.text))
+
+
+def sums_to(sums: Any, total: float) -> Any:
+    """Return which sums of scores are a total, but for rounding."""
+    return (sums >= 0.98 * total) & (sums <= 1.02 * total)
+
+
+def number_tasks(tasks: Sequence[Any]) -> Counts:
+    """Return an index for each task."""
+    seen: dict[Any, int] = {}
+    return np.fromiter((seen.setdefault(task, len(seen)) for task in tasks), np.int64, len(tasks))
+
+
+def _judge_scores(scores: Floats, calibration: tuple[float, float] | None) -> Finding | None:
+    """Judge the scale of all finite scores."""
+    if calibration is None:
+        return None
+    finite = scores[np.isfinite(scores)]
+    if not finite.size:
+        return None
+    return judge_scale((float(finite.min()), float(finite.max())), calibration)
+
+
+def _judge_matrix(sample: Sample, scores: Floats, skipped: frozenset[str]) -> list[Finding | None]:
+    """Return what is wrong with the scores of all classes."""
+    findings: list[Finding | None] = []
+    if "missing" not in skipped:
+        bad = np.isnan(scores)
+        missing = dict(zip(sample.classes, bad.sum(axis=0).tolist(), strict=True))
+        affected = int(bad.any(axis=1).sum())
+        findings.append(judge_missing(len(scores), missing, affected=affected))
+    if "percentages" not in skipped:
+        with np.errstate(invalid="ignore"):  # inf - inf
+            sums = scores.sum(axis=1, dtype=np.float64)
+        near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
+        findings.append(judge_percentages(len(scores), *near))
+    return findings if {"direction", "labels"} <= skipped else findings + judge_labels(sample)
+
+
+def _has_equal_values(scores: Floats) -> bool:
+    """Return whether scores occur twice in a small sample: cheap, and usually they do not."""
+    some = scores[_sample_by_value(scores, _FEW_ROWS)]
+    return len(np.unique(some)) < len(some)
+
+
+def _sample_by_value(scores: Floats, rows: int) -> Any:
+    """Return about ``rows`` positions, such that equal scores are all in or all out."""
+    if len(scores) <= rows:
+        return slice(None)
+    limit, chosen = np.uint64(2**64 * rows // len(scores)), []
+    for start in range(0, len(scores), _BLOCK):
+        bits = np.ascontiguousarray(scores[start : start + _BLOCK], np.float64).view(np.uint64)
+        # The high bits of the product depend on all bits of the score (Fibonacci hashing).
+        chosen.append(np.flatnonzero(bits * np.uint64(0x9E3779B97F4A7C15) < limit) + start)
+    return np.concatenate(chosen)

@@ -1,1 +1,0 @@
-"""CIFAR10-C: sequences of corruptions of CIFAR-10."""

@@ -1,1 +1,0 @@
-"""FewRel: relations between words in sentences."""

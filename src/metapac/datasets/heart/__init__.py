@@ -1,1 +1,0 @@
-"""CDC Heart: the BRFSS survey by state and year."""

@@ -1,1 +1,0 @@
-"""A small sample of real survey data that ships with the package."""

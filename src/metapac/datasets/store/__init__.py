@@ -1,1 +1,0 @@
-"""Storage shared by all data sets: downloads, archives, readers and the cache."""

@@ -1,0 +1,569 @@
+"""The first step and its result: a few numbers per task, all that the second step needs."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac import artefact, guarantee
+from metapac._common import Array, Counts, Floats, as_whole_number, brief, on_host
+from metapac.binomial import allowed_errors_in_task
+from metapac.copies import Contents, find_ranges
+from metapac.data_checks import Sample
+from metapac.errors import InvalidInput, Parameter
+from metapac.grouping import group, group_by_class, task_thresholds
+from metapac.guarantee import Guarantee
+from metapac.inputs import (
+    NAME_RULE,
+    append_new_names,
+    as_classes,
+    as_json_names,
+    as_plain_label,
+    as_task_ids,
+    as_task_names,
+    coarsest_precision,
+)
+from metapac.sample_size import Demand, min_sample_size
+
+# Examples are converted to Python objects this many at a time, to save memory.
+_CHUNK = 1 << 14
+
+ClusterIds = ArrayLike | Iterable[object] | Mapping[Any, Any]
+
+
+class Clusters(NamedTuple):
+    """The clusters of the calibration tasks; one task was drawn from each."""
+
+    names: NDArray[Any]
+    tasks: int
+    rng: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the clusters as JSON can hold them."""
+        return {"names": self.names.tolist(), "tasks": self.tasks, "rng": self.rng}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], tasks: int) -> Clusters:
+        """Return the clusters that `to_json` prepared."""
+        names = body["names"]
+        if len(names) != tasks or len({*map(str, names)}) != tasks or body["tasks"] < tasks:
+            raise InvalidInput(
+                f"evidence.clusters must name a cluster of its own for each of {tasks} tasks, "
+                f"drawn from at least as many, got {brief(names)} of {body['tasks']} tasks."
+            )
+        return cls(as_task_names(names), int(body["tasks"]), int(body["rng"]))
+
+    def join(self, new: Clusters) -> Clusters:
+        """Return old and new clusters together."""
+        known = {*map(str, self.names.tolist())}
+        for name in new.names.tolist():
+            if str(name) in known:
+                raise InvalidInput(
+                    f"clusters holds {name!r}, which was calibrated already, and a cluster counts "
+                    "once. Add only tasks of new clusters."
+                )
+        names = as_task_names(self.names.tolist() + new.names.tolist())
+        return Clusters(names, self.tasks + new.tasks, self.rng)
+
+
+def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> list[Any]:
+    """Return the cluster of each task."""
+    if isinstance(clusters, Mapping):
+        absent = [name for name in names if name not in clusters]
+        if absent:
+            raise InvalidInput(
+                f"clusters must give the cluster of every task, and lacks {absent[0]!r}. Pass one "
+                "for each task, or for each example."
+            )
+        return [as_cluster(clusters[name]) for name in names]
+    values = _as_array(clusters, len(ids))
+    found: dict[Any, Any] = {}
+    for start in range(0, len(ids), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        for task, value in dict.fromkeys(
+            zip(ids[part].tolist(), values[part].tolist(), strict=True)
+        ):
+            cluster = as_cluster(value)
+            check_one_cluster(task, found.setdefault(task, cluster), cluster)
+    return [found[name] for name in names]
+
+
+def as_cluster(value: Any) -> str | int:
+    """Return the name of a cluster."""
+    plain = as_plain_label(value)
+    if plain is None or plain != plain or type(plain).__name__ in ("NAType", "NaTType"):
+        raise InvalidInput(
+            "clusters holds missing values (None or NaN); every task must be in a cluster. Drop "
+            "those examples, or give a task without a cluster one of its own."
+        )
+    if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
+        return int(plain)
+    return plain if type(plain) in (str, int) else str(plain)
+
+
+def check_one_cluster(task: Any, first: Any, second: Any) -> None:
+    """Raise InvalidInput if a task is in two clusters."""
+    if first != second:
+        one, other = sorted((str(first), str(second)))
+        raise InvalidInput(
+            f"task {task!r} is in the clusters {one!r} and {other!r}, and must be in one. If these "
+            "are two tasks, give them different names, such as f'{cluster}-{task}'."
+        )
+
+
+def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[int]:
+    """Return the positions of one random task of each cluster, in ascending order.
+
+    Which task is drawn depends on the seed, the name of the cluster and the names of its tasks. It
+    does not depend on scores, on other clusters, or on the order of the tasks.
+    """
+    seed = as_whole_number("rng", rng, minimum=0)
+    members: dict[str, list[int]] = {}
+    for position, cluster in enumerate(clusters):
+        members.setdefault(str(cluster), []).append(position)
+    drawn = []
+    for cluster, inside in members.items():
+        digest = hashlib.sha256(cluster.encode("utf-8", "backslashreplace")).digest()
+        own = np.random.default_rng([seed, int.from_bytes(digest, "big")])
+        ordered = sorted(inside, key=lambda position: str(names[position]))
+        drawn.append(ordered[int(own.integers(len(ordered)))])
+    return sorted(drawn)
+
+
+def _as_array(clusters: Any, length: int) -> Array:
+    """Return the cluster of each example as an array."""
+    if not hasattr(clusters, "__array__"):
+        if isinstance(clusters, str) or not isinstance(clusters, Iterable):
+            raise InvalidInput(
+                "clusters must hold one cluster for each example, in the same order, or map each "
+                f"task to one, got {brief(clusters)}."
+            )
+        clusters = np.fromiter(clusters, dtype=object)
+    array = np.asarray(on_host(clusters))
+    if array.shape != (length,):
+        raise InvalidInput(
+            f"clusters must hold one cluster for each of {length} examples, got shape "
+            f"{array.shape}. To pass one for each task, pass a mapping from task to cluster."
+        )
+    return as_task_ids(array) if array.dtype.kind == "M" else array
+
+
+def ranks_within(sizes: Counts, guarantee: Guarantee) -> Counts:
+    """Return the rank of the threshold among the scores of a task, at each level."""
+    distinct, place = np.unique(sizes, return_inverse=True)
+    levels = tuple(level.alpha_within for level in guarantee.levels)
+    table = _rank_table if len(distinct) > _FEW else _cached_rank_table
+    return table(tuple(distinct.tolist()), guarantee.miss_rate, levels)[place]
+
+
+def _rank_table(sizes: tuple[int, ...], epsilon: float, levels: tuple[float, ...]) -> Counts:
+    counts = np.array(sizes, dtype=np.int64)
+    return np.stack([allowed_errors_in_task(counts, epsilon, level) for level in levels], axis=1)
+
+
+# Studies calibrate many times on tasks of the same few sizes; their ranks are cached.
+_FEW = 64
+_cached_rank_table = functools.lru_cache(maxsize=256)(_rank_table)
+
+
+def ranks_by_class(
+    sizes: Counts, label: Counts, classes: tuple[Any, ...], guarantee: Guarantee
+) -> Counts:
+    """Return `ranks_within` for groups, each with the examples of one class in one task."""
+    ranks = np.empty((len(sizes), len(guarantee.levels)), dtype=np.int64)
+    for index, name in enumerate(classes):
+        of_class = label == index
+        ranks[of_class] = ranks_within(sizes[of_class], guarantee.for_class(name, classes))
+    return ranks
+
+
+UNKNOWN = -1  # the size of a task whose site did not send it
+
+
+class Part(NamedTuple):
+    """The evidence for one class, or for all of them together, and its guarantee."""
+
+    guarantee: Guarantee
+    label: Any
+    used: NDArray[np.bool_]
+    sizes: Counts
+    thresholds: Floats
+    lowest: float
+    highest: float
+
+    def demand(self) -> Demand:
+        """Return the demand on these tasks; an unknown size is inferred from the thresholds.
+
+        A threshold above ``-inf`` shows that its task was large enough for that level.
+        """
+        g, sizes, unknown = self.guarantee, self.sizes, self.sizes == UNKNOWN
+        if unknown.any():
+            needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
+            inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
+            sizes = np.where(unknown, inferred, sizes)
+        return Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
+
+    def outcome(self) -> Outcome:
+        """Take the second step: a threshold across tasks at each level, and their maximum."""
+        used = self.thresholds[self.used]
+        ranks = self.guarantee.allowed_low_thresholds(len(used)) if len(used) else ()
+        across = np.full(self.thresholds.shape[1], -np.inf)
+        for level, rank in enumerate(ranks):
+            if rank >= 0:
+                across[level] = np.partition(used[:, level], rank)[rank]
+        best = int(np.argmax(across))
+        cut = float(across[best])
+        return Outcome(self.label, self.used, best, cut, self._at_bottom(used[:, best], cut))
+
+    def _at_bottom(self, thresholds: Floats, cut: float) -> int:
+        """Return how many tasks push the threshold to the lowest score; 0 if it is higher."""
+        # A threshold that is the lowest score of a single task is normal. A lowest score that
+        # several tasks share, or a probability of 0, counts as the bottom of the scale. If no
+        # score is higher, it may as well be the top of the scale, and is not reported. A threshold
+        # of 0 is also reported if the lowest score is not known, because sites do not send it.
+        if self.highest <= cut or (self.lowest < cut and not self.lowest == -np.inf < cut == 0):
+            return 0
+        tied = int(np.count_nonzero(thresholds == cut))
+        return int(np.count_nonzero(thresholds <= cut)) if tied > 1 or cut == 0 else 0
+
+
+class Outcome(NamedTuple):
+    """The result of the second step for one class, or for all of them together."""
+
+    label: Any
+    used: NDArray[np.bool_]
+    level: int
+    threshold: float
+    at_bottom: int
+
+    def remark(self, *, is_interval: bool = False) -> str:
+        """Return what makes the guarantee uninformative."""
+        if self.threshold == -np.inf:
+            return guarantee.describe_trivial(self.label, is_interval=is_interval)
+        # The score of a residual is at most 0: an interval of no width is the most informative.
+        if not self.at_bottom or (is_interval and self.threshold == 0):
+            return ""
+        tasks = int(np.count_nonzero(self.used))
+        return guarantee.describe_uninformative(
+            self.threshold, self.at_bottom, tasks, self.label, is_interval=is_interval
+        )
+
+
+class Evidence(NamedTuple):
+    """The threshold of each task at each level and, with ``per_class``, for each class."""
+
+    names: NDArray[Any]
+    sizes: Counts
+    thresholds: Floats
+    lowest: Floats
+    precision: np.dtype[Any]
+    classes: tuple[Any, ...] | None = None
+    columns: dict[str, Any] | None = None
+    highest: Floats | None = None
+    clusters: Clusters | None = None
+    ranges: Floats | None = None
+    sample: Sample | None = None
+    may_repeat: bool = True
+
+    @property
+    def contents(self) -> Contents:
+        """What recognises the examples of each task."""
+        ranges = np.full((len(self.names), 2), np.nan) if self.ranges is None else self.ranges
+        return Contents(self.names, self.sizes.sum(axis=1), ranges)
+
+    @property
+    def highest_or_inf(self) -> Floats:
+        """The highest score of each class; infinity if it was not computed."""
+        return np.full(len(self.lowest), np.inf) if self.highest is None else self.highest
+
+    @classmethod
+    def from_groups(
+        cls,
+        names: NDArray[Any],
+        classes: tuple[Any, ...],
+        task: Counts,
+        label: Counts,
+        *,
+        sizes: Counts,
+        thresholds: Floats,
+        lowest: Floats,
+        highest: Floats,
+        precision: np.dtype[Any],
+    ) -> Evidence:
+        """Return the evidence of groups, each with the examples of one class in one task."""
+        shape = (len(names), len(classes))
+        all_sizes = np.zeros(shape, dtype=np.int64)
+        all_thresholds = np.full((*shape, thresholds.shape[1]), -np.inf)
+        all_sizes[task, label], all_thresholds[task, label] = sizes, thresholds
+        bottom, top = find_ranges(label, lowest, highest, len(classes)).T
+        ranges = find_ranges(task, lowest, highest, len(names))
+        rest = {"highest": top, "ranges": ranges}
+        return cls(names, all_sizes, all_thresholds, bottom, precision, classes, **rest)
+
+    def parts(self, guarantee: Guarantee) -> list[Part]:
+        """Return the evidence for each class, or for all of them together."""
+        if self.classes is None:
+            return [self._part(guarantee, None, 0)]
+        guarantee.check_classes(self.classes)
+        return [
+            self._part(guarantee.for_class(label, self.classes), label, index)
+            for index, label in enumerate(self.classes)
+        ]
+
+    def _part(self, guarantee: Guarantee, label: Any, index: int) -> Part:
+        sizes = self.sizes[:, index]
+        used = sizes >= guarantee.min_examples
+        if not guarantee.min_examples:
+            used[:] = True
+        elif (sizes == UNKNOWN).any():
+            parameters = Parameter("min_examples", guarantee.min_examples), Parameter("sizes")
+            text = "{} needs the number of examples of every task. Pass {} too."
+            raise InvalidInput(text, *parameters)
+        lowest, highest = float(self.lowest[index]), float(self.highest_or_inf[index])
+        return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
+
+    def check_certified(self, guarantee: Guarantee, name: str = "task_thresholds") -> None:
+        """Raise InvalidInput for a threshold that a task of its size cannot have.
+
+        A larger level allows more errors, so the thresholds of a task never fall with the level.
+        """
+        for part in self.parts(guarantee):
+            ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
+            sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
+            for task, level in np.argwhere(sent & (ranks < 0))[:1]:
+                raise InvalidInput(
+                    f"{name} holds {part.thresholds[task, level]:g} for task "
+                    f"{self.names.tolist()[task]!r}, whose {part.sizes[task]} examples are too few "
+                    "to certify any. Was it computed with another epsilon, alpha or split?"
+                )
+            for task, level in np.argwhere(part.thresholds[:, 1:] < part.thresholds[:, :-1])[:1]:
+                before, after = part.thresholds[task, level : level + 2]
+                raise InvalidInput(
+                    f"{name} falls from {before:g} to {after:g} between two levels of "
+                    f"task {self.names.tolist()[task]!r}, and cannot. Pass the levels in order."
+                )
+
+    def check_ranges(self) -> None:
+        """Raise InvalidInput for a threshold outside the range of the scores of its task."""
+        low, high = (end[:, None, None] for end in self.contents.ranges.T)
+        sent = self.thresholds
+        outside = (sent > -np.inf) & ((sent < low) | (sent > high))
+        for task, *_place in np.argwhere(outside)[:1]:
+            raise InvalidInput(
+                f"thresholds of task {self.names.tolist()[task]!r} must be scores between the "
+                f"lowest and the highest, which are {low[task, 0, 0]:g} and {high[task, 0, 0]:g}."
+            )
+
+    def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
+        """Return the evidence of one random task of each cluster."""
+        drawn = draw_tasks(self.names.tolist(), clusters, rng)
+        names = as_task_names([clusters[position] for position in drawn])
+        return self._replace(
+            names=self.names[drawn],
+            sizes=self.sizes[drawn],
+            thresholds=self.thresholds[drawn],
+            clusters=Clusters(names, len(self.names), rng),
+            ranges=None if self.ranges is None else self.ranges[drawn],
+        )
+
+
+def collect_evidence(
+    guarantee: Guarantee,
+    scores: ArrayLike,
+    tasks: ArrayLike | Iterable[object],
+    labels: ArrayLike | None = None,
+) -> Evidence:
+    """Take the first step on arrays: find a threshold for each task, at each level."""
+    if guarantee.per_class:
+        return _by_class(guarantee, scores, tasks, labels)
+    if labels is not None:
+        raise InvalidInput(
+            "labels must not be passed unless per_class=True: the scores must already be those of "
+            "the true labels."
+        )
+    grouped = group(scores, tasks)
+    ranks = ranks_within(grouped.sizes, guarantee)
+    thresholds, lowest, highest, may_repeat = task_thresholds(grouped, ranks)
+    return Evidence(
+        grouped.names,
+        grouped.sizes[:, None],
+        thresholds[:, None],
+        lowest.min(keepdims=True),
+        grouped.scores.dtype,
+        highest=highest.max(keepdims=True),
+        ranges=np.stack([lowest, highest], axis=1),
+        may_repeat=may_repeat,
+    )
+
+
+def _by_class(
+    guarantee: Guarantee, scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: Any
+) -> Evidence:
+    if labels is None:
+        raise InvalidInput("labels must hold the true label of each example if per_class=True.")
+    names, classes, task, label, groups = group_by_class(scores, tasks, labels)
+    ranks = ranks_by_class(groups.sizes, label, classes, guarantee)
+    thresholds, lowest, highest, _may_repeat = task_thresholds(groups, ranks)
+    return Evidence.from_groups(
+        names,
+        classes,
+        task,
+        label,
+        sizes=groups.sizes,
+        thresholds=thresholds,
+        lowest=lowest,
+        highest=highest,
+        precision=groups.scores.dtype,
+    )
+
+
+def join_evidence(old: Evidence, new: Evidence) -> Evidence:
+    """Return the evidence of old and new tasks together."""
+    old, new = _align_classes(old, new)
+    return old._replace(
+        names=append_new_names(old.names, new.names),
+        sizes=np.concatenate([old.sizes, new.sizes]),
+        thresholds=np.concatenate([old.thresholds, new.thresholds]),
+        lowest=np.minimum(old.lowest, new.lowest),
+        highest=np.maximum(old.highest_or_inf, new.highest_or_inf),
+        precision=coarsest_precision([old.precision, new.precision]),
+        clusters=_join_clusters(old.clusters, new.clusters),
+        ranges=np.concatenate([old.contents.ranges, new.contents.ranges]),
+    )
+
+
+def _join_clusters(old: Clusters | None, new: Clusters | None) -> Clusters | None:
+    """Return the clusters of old and new tasks; either both have them, or neither."""
+    if (old is None) != (new is None):
+        raise InvalidInput(
+            "clusters must be passed with new tasks if the old ones were drawn from clusters, and "
+            f"only then; here only the {'new' if old is None else 'old'} tasks have them."
+        )
+    return None if old is None or new is None else old.join(new)
+
+
+def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
+    """Return both with the union of their classes; a missing class counts as no examples."""
+    if old.classes is None or new.classes is None:
+        return old, new
+    if type(old.classes[0]) is not type(new.classes[0]):
+        raise InvalidInput(
+            f"labels must be of one type, got {new.classes[0]!r}, but the classes so far include "
+            f"{old.classes[0]!r}. Convert them."
+        )
+    unseen = [label for label in new.classes if label not in old.classes]
+    if unseen and old.columns is not None:
+        raise InvalidInput(
+            f"labels holds the class {unseen[0]!r}, which the table calibrated on does not have."
+        )
+    classes = tuple(sorted({*old.classes, *new.classes})) if unseen else old.classes
+    return with_classes(old, classes), with_classes(new, classes)
+
+
+def with_classes(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
+    """Return the evidence with its classes in another order, possibly with more of them."""
+    assert evidence.classes is not None
+    place = [classes.index(label) for label in evidence.classes]
+    tasks, _, levels = evidence.thresholds.shape
+    sizes = np.zeros((tasks, len(classes)), dtype=np.int64)
+    thresholds = np.full((tasks, len(classes), levels), -np.inf)
+    lowest, highest = np.full(len(classes), np.inf), np.full(len(classes), -np.inf)
+    sizes[:, place], thresholds[:, place] = evidence.sizes, evidence.thresholds
+    lowest[place], highest[place] = evidence.lowest, evidence.highest_or_inf
+    new: dict[str, Any] = {"sizes": sizes, "thresholds": thresholds, "classes": classes}
+    return evidence._replace(**new, lowest=lowest, highest=highest)
+
+
+def encode_evidence(evidence: Evidence) -> dict[str, Any]:
+    """Return evidence as JSON can hold it; without ``per_class``, with no axis of classes."""
+    sizes, thresholds = evidence.sizes, evidence.thresholds
+    body: dict[str, Any] = {"tasks": as_json_names(evidence.names)}
+    if evidence.classes is None:
+        sizes, thresholds = sizes[:, 0], thresholds[:, 0]
+    else:
+        body["classes"] = list(evidence.classes)
+    if evidence.highest is not None:
+        body["highest"] = artefact.encode_floats(evidence.highest.tolist())
+    if evidence.clusters is not None:
+        body["clusters"] = evidence.clusters.to_json()
+    if evidence.ranges is not None:
+        body["ranges"] = [
+            None if low != low else artefact.encode_floats([low, high])  # NaN: not known
+            for low, high in evidence.ranges.tolist()
+        ]
+    return body | {
+        "name_rule": NAME_RULE,
+        "sizes": sizes.tolist(),
+        "thresholds": artefact.encode_floats(thresholds.tolist()),
+        "lowest": artefact.encode_floats(evidence.lowest.tolist()),
+    }
+
+
+def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:
+    """Return the evidence that `encode_evidence` prepared."""
+    names = as_task_names(body["tasks"])
+    classes = as_classes(body["classes"]) if "classes" in body else None
+    by_task = (len(names),) if classes is None else (len(names), len(classes))
+    shape = (len(names), 1 if classes is None else len(classes))
+    read = functools.partial(_as_shape, body)
+    evidence = Evidence(
+        names,
+        read("sizes", by_task, np.int64).reshape(shape),
+        read("thresholds", (*by_task, levels), np.float64).reshape(*shape, levels),
+        read("lowest", shape[1:], np.float64)
+        if "lowest" in body  # early versions did not store it
+        else np.full(shape[1], -np.inf),
+        precision,
+        classes,
+        highest=read("highest", shape[1:], np.float64) if "highest" in body else None,
+        clusters=Clusters.from_json(body["clusters"], len(names)) if "clusters" in body else None,
+        ranges=_read_ranges(body, len(names)) if "ranges" in body else None,
+    )
+    _check_range(evidence)
+    evidence.check_ranges()
+    return evidence
+
+
+def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return numbers, infinities among them as strings, that must have a shape."""
+    try:
+        array = np.array(body[name], dtype=dtype)
+    except ValueError:  # rows of unequal length
+        raise InvalidInput(f"evidence.{name} holds lists of unequal length.") from None
+    if array.shape != shape:
+        raise InvalidInput(
+            f"evidence.{name} must have shape {shape}, by the number of tasks, classes and levels, "
+            f"got {array.shape}."
+        )
+    return array
+
+
+def _read_ranges(body: dict[str, Any], tasks: int) -> NDArray[Any]:
+    """Return the lowest and the highest score of each task; null becomes NaN."""
+    ends = [(np.nan, np.nan) if pair is None else pair for pair in body["ranges"]]
+    return _as_shape({"ranges": ends}, "ranges", (tasks, 2), np.float64)
+
+
+def _check_range(evidence: Evidence) -> None:
+    """Raise InvalidInput if a threshold, which is a score, is outside the range of the scores."""
+    highest = evidence.highest_or_inf
+    for index in np.flatnonzero((evidence.sizes != 0).any(axis=0)):
+        low, high = evidence.lowest[index], highest[index]
+        where = "" if evidence.classes is None else f" of class {evidence.classes[index]!r}"
+        if low > high:
+            raise InvalidInput(
+                f"evidence.lowest{where} is {low:g}, above evidence.highest, {high:g}."
+            )
+        if low == np.inf and evidence.highest is None:
+            raise InvalidInput(f"evidence.lowest{where} is inf, but there are examples.")
+        sent = evidence.thresholds[:, index]
+        for outside in sent[(sent > -np.inf) & ((sent < low) | (sent > high))][:1]:
+            raise InvalidInput(
+                f"evidence.thresholds{where} holds {outside:g}, outside the range of the scores "
+                f"from {low:g} to {high:g}."
+            )

@@ -1,0 +1,380 @@
+"""Pilot tasks: what levels would give, estimated on tasks that are then not calibrated on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from metapac import artefact
+from metapac._common import Array, Floats, PathLike
+from metapac.errors import BadArtefact
+from metapac.guarantee import Guarantee, Split
+from metapac.inputs import as_json_names, as_task_names
+from metapac.sample_size import min_tasks_over_levels
+
+_COVERAGE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A mean over pilot tasks, with a 95% interval for the mean over all tasks.
+
+    Attributes
+    ----------
+    value : float
+        The estimate; NaN if no example counts.
+    low, high : float
+        The interval; NaN with a single task.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
+        """Return the ratio of two sums over tasks, with its interval."""
+        total, tasks = float(denominators.sum()), len(numerators)
+        if total == 0:
+            return cls(math.nan, math.nan, math.nan)
+        value = float(numerators.sum()) / total
+        if tasks < 2:
+            return cls(value, math.nan, math.nan)
+        squares = float(((numerators - value * denominators) ** 2).sum())
+        error = math.sqrt(squares * tasks / (tasks - 1)) / total
+        half = float(special.stdtrit(tasks - 1, (1 + _COVERAGE) / 2)) * error
+        return cls(value, max(value - half, 0.0), min(value + half, most))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one pair of levels would give.
+
+    Attributes
+    ----------
+    epsilon : float
+        Miss rate allowed on a task.
+    alpha : float
+        Fraction of new tasks that may exceed it.
+    per_class : bool
+        Whether each class has its own guarantee and threshold.
+    tasks : int
+        Number of calibration tasks that the estimate is for.
+    thresholds : tuple of float
+        Threshold from all pilot tasks; with ``per_class``, one for each class.
+    size : Estimate
+        Mean set size over tasks.
+    empty : Estimate
+        Share of sets without a label.
+    full : Estimate
+        Share of sets with every label.
+    missed : mapping from class to Estimate
+        Fraction of the examples of each class whose set misses it.
+    tasks_needed : int or None
+        Least number of calibration tasks if ``tasks`` are too few, and all estimates then are NaN;
+        None if they suffice.
+    """
+
+    epsilon: float
+    alpha: float
+    per_class: bool
+    tasks: int
+    thresholds: tuple[float, ...]
+    size: Estimate
+    empty: Estimate
+    full: Estimate
+    missed: Mapping[Any, Estimate]
+    tasks_needed: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cell as JSON can hold it, estimates as lists, and classes as pairs."""
+        estimates = {name: _encode(getattr(self, name)) for name in ("size", "empty", "full")}
+        return {
+            "epsilon": self.epsilon,
+            "alpha": self.alpha,
+            "per_class": self.per_class,
+            "tasks": self.tasks,
+            "tasks_needed": self.tasks_needed,
+            "thresholds": artefact.encode_floats(list(self.thresholds)),
+            **estimates,
+            "missed": [[label, _encode(estimate)] for label, estimate in self.missed.items()],
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Cell:
+        """Return the cell that `to_json` prepared."""
+        return cls(
+            float(body["epsilon"]),
+            float(body["alpha"]),
+            bool(body["per_class"]),
+            int(body["tasks"]),
+            tuple(float(value) for value in body["thresholds"]),
+            _decode(body["size"]),
+            _decode(body["empty"]),
+            _decode(body["full"]),
+            {label: _decode(values) for label, values in body["missed"]},
+            body.get("tasks_needed"),
+        )
+
+
+def _encode(estimate: Estimate) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in estimate]
+
+
+def _decode(values: Sequence[float | None]) -> Estimate:
+    value, low, high = (math.nan if number is None else float(number) for number in values)
+    return Estimate(value, low, high)
+
+
+def least_tasks(
+    alpha: float, delta: float | None, classes: int = 1, *, split: Split = "joint"
+) -> int:
+    """Return the smallest number of calibration tasks, if each is large enough."""
+    whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
+    part = whole.for_class(None, range(classes))
+    return min_tasks_over_levels(part, [0] * len(part.levels))[0]
+
+
+def expected_thresholds(
+    thresholds: Floats, guarantee: Guarantee, tasks: int
+) -> tuple[float, Floats]:
+    """Return the threshold to expect from calibration, and that without each task in turn.
+
+    Calibration on N tasks returns the (k + 1)-th lowest of N task thresholds. A share of
+    (k + 1) / (N + 1) of all tasks lie at or below it, on average; the threshold expected is the
+    one with that share of the pilot tasks, and never below the lowest of them.
+    """
+    count = len(thresholds)
+    best, without = -math.inf, np.full(count, -math.inf)
+    for level, allowed in enumerate(guarantee.allowed_low_thresholds(tasks)):
+        if allowed < 0:
+            continue
+        share = (allowed + 1) / (tasks + 1)
+        own, ordered = thresholds[:, level], np.sort(thresholds[:, level])
+        best = max(best, float(ordered[_place(share, count)]))
+        place = _place(share, count - 1)
+        removed = np.where(own <= ordered[place], ordered[place + 1], ordered[place])
+        without = np.maximum(without, removed)
+    return best, without
+
+
+def _place(share: float, count: int) -> int:
+    """Return which of ``count`` sorted values has a share of them at or below it."""
+    return min(max(round(share * (count + 1)) - 1, 0), count - 1)
+
+
+FORMAT = artefact.Format("metapac pilot", written_by="'metapac explore -o'", shape="pilot")
+ADVISED_DELTAS = (0.05, 0.01)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exploration:
+    """Set sizes and misses of each class on pilot tasks, over a grid of epsilon and alpha.
+
+    Attributes
+    ----------
+    tasks : tuple
+        The pilot tasks. None of them may be used for calibration.
+    examples : int
+        Number of examples.
+    delta : float or None
+        Failure probability that the estimates are for.
+    prevalence : mapping from class to float
+        Fraction of the examples that are of each class.
+    cells : tuple of Cell
+        First with one threshold for all classes, then with one for each class; each by alpha and
+        epsilon.
+    columns : mapping
+        Columns of the table.
+    split : str or float
+        How alpha is shared between the two steps.
+    min_examples : int
+        Size below which tasks are left out of the estimates.
+
+    Examples
+    --------
+    >>> from metapac import Exploration
+    >>> Exploration(("ohio", "utah"), 80, 0.05, {"no": 0.9, "yes": 0.1}, (), {})
+    <Exploration of 2 pilot tasks with 80 examples of 2 classes: 0 cells>
+    """
+
+    tasks: tuple[Any, ...]
+    examples: int
+    delta: float | None
+    prevalence: Mapping[Any, float]
+    cells: tuple[Cell, ...]
+    columns: Mapping[str, Any]
+    split: Split = "joint"
+    min_examples: int = 0
+
+    @property
+    def classes(self) -> list[Any]:
+        """The classes."""
+        return list(self.prevalence)
+
+    @property
+    def tasks_needed(self) -> dict[float, dict[float | None, int]]:
+        """Least number of calibration tasks for each alpha and some deltas, one guarantee."""
+        deltas = dict.fromkeys([*ADVISED_DELTAS, self.delta, None])
+        alphas = sorted({cell.alpha for cell in self.cells})
+        return {
+            alpha: {delta: least_tasks(alpha, delta, split=self.split) for delta in deltas}
+            for alpha in alphas
+        }
+
+    def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
+        """Return the cell of two levels.
+
+        Parameters
+        ----------
+        epsilon : float
+            Miss rate allowed on a task.
+        alpha : float
+            Fraction of new tasks that may exceed it.
+        per_class : bool, default False
+            Whether each class has its own guarantee.
+
+        Returns
+        -------
+        Cell
+            The cell.
+
+        Raises
+        ------
+        KeyError
+            If the levels are not in the grid.
+        """
+        for cell in self.cells:
+            if (cell.epsilon, cell.alpha, cell.per_class) == (epsilon, alpha, per_class):
+                return cell
+        raise KeyError((epsilon, alpha, per_class))
+
+    def to_pandas(self) -> Any:
+        """Return a frame with a row for each cell.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Levels, number of calibration tasks, size, empty, full, and a column missed_CLASS for
+            each class.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "epsilon": cell.epsilon,
+                "alpha": cell.alpha,
+                "per_class": cell.per_class,
+                "tasks": cell.tasks,
+                "size": cell.size.value,
+                "empty": cell.empty.value,
+                "full": cell.full.value,
+                **{f"missed_{label}": cell.missed[label].value for label in self.classes},
+            }
+            for cell in self.cells
+        ]
+        return pd.DataFrame(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all results as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            What the pilot file holds.
+        """
+        return {
+            "tasks": as_json_names(as_task_names(list(self.tasks))),
+            "examples": self.examples,
+            "delta": self.delta,
+            "split": self.split,
+            "min_examples": self.min_examples,
+            "prevalence": [[label, share] for label, share in self.prevalence.items()],
+            "columns": dict(self.columns),
+            "cells": [cell.to_json() for cell in self.cells],
+        }
+
+    def save(self, path: PathLike) -> None:
+        """Write the pilot file, which ``metapac calibrate --pilot`` takes.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        """
+        artefact.write(path, self.to_json(), FORMAT)
+
+    def plot(self, path: PathLike) -> None:
+        """Draw set size and misses of each class against epsilon, a line for each alpha.
+
+        Parameters
+        ----------
+        path : str or path
+            PNG or SVG file to write.
+
+        Raises
+        ------
+        MissingExtra
+            If Matplotlib is not installed.
+        """
+        from metapac.plots import draw_pilot
+
+        draw_pilot(self, path)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Exploration of {len(self.tasks)} pilot tasks with {self.examples} examples of "
+            f"{len(self.prevalence)} classes: {len(self.cells)} cells>"
+        )
+
+
+def read_pilot(path: PathLike) -> Exploration:
+    """Return the exploration that `Exploration.save` or ``metapac explore -o`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        File to read.
+
+    Returns
+    -------
+    Exploration
+        The exploration; its ``tasks`` are the pilot tasks.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is not a pilot file, was edited or damaged, or is from an incompatible version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from metapac import Exploration, read_pilot
+    >>> pilot = Exploration(("ohio", "utah"), 80, 0.05, {"no": 0.9, "yes": 0.1}, (), {})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pilot.save(f"{folder}/pilot.json")
+    ...     read_pilot(f"{folder}/pilot.json").tasks
+    ('ohio', 'utah')
+    """
+    body = artefact.read(path, FORMAT)
+    try:
+        delta = body["delta"]
+        return Exploration(
+            tuple(as_task_names(body["tasks"]).tolist()),
+            int(body["examples"]),
+            None if delta is None else float(delta),
+            {label: float(share) for label, share in body["prevalence"]},
+            tuple(map(Cell.from_json, body["cells"])),
+            dict(body["columns"]),
+            body["split"],
+            int(body["min_examples"]),
+        )
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise BadArtefact(
+            f"{path} is not a complete pilot file ({type(error).__name__}: {error}). Write it "
+            "again with 'metapac explore'."
+        ) from error

@@ -1,0 +1,774 @@
+"""Sites that cannot share their data: each sends a few numbers, and some may be dishonest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metapac import artefact
+from metapac._common import (
+    Counts,
+    Floats,
+    PathLike,
+    as_whole_number,
+    as_whole_numbers,
+    brief,
+    listed,
+    warn,
+)
+from metapac._text import name_score
+from metapac.context import Context, as_context
+from metapac.data_checks import check_sites
+from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, Message, Parameter
+from metapac.evidence import Evidence, Part
+from metapac.findings import CheckWarning
+from metapac.guarantee import Guarantee
+from metapac.inputs import (
+    as_classes,
+    as_precision,
+    as_score_array,
+    as_task_names,
+    check_columns,
+    check_no_nan,
+    coarsest_precision,
+)
+from metapac.predictors import MetaPS
+
+
+def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of version 0.1.0, which knew no classes, as sites are written now."""
+    if "classes" in document or not isinstance(document.get("examples"), int):
+        return document
+    rows = {name: [document[name]] for name in ("examples", "thresholds") if name in document}
+    return document | rows | {"classes": None}
+
+
+FORMAT = artefact.Format(
+    "metapac site",
+    written_by="'metapac site -o'",
+    remedy="Ask the site to write it again with 'metapac site'.",
+    shape="site",
+    upgrade=_upgrade,
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The message of a site: its threshold at each level, and how many examples it rests on.
+
+    Parameters
+    ----------
+    name : str
+        Name of the site; no two may share it.
+    guarantee : Guarantee
+        What all sites have agreed on.
+    examples : tuple of int
+        Number of examples; with a guarantee per class, of each class.
+    thresholds : tuple of tuple of float
+        One number for each level; with a guarantee per class, a row for each class.
+    precision : numpy.dtype
+        Precision of the scores.
+    classes : tuple, optional
+        The classes, if the guarantee is per class.
+    columns : dict, optional
+        Columns of the table that the scores come from, and the classes that have scores in it.
+    model : str, optional
+        Name of the model that gave the scores, if their table names it.
+    score : str, optional
+        Score function that gave them.
+    range : tuple of float, optional
+        Lowest and highest score, which recognise a site under another name.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.evidence import collect_evidence
+    >>> from metapac import Site
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> evidence = collect_evidence(agreed, range(100), ["ohio"] * 100)
+    >>> site = Site.from_evidence("ohio", agreed, evidence)
+    >>> site.examples, site.thresholds
+    ((100,), ((5.0,),))
+    """
+
+    name: str
+    guarantee: Guarantee
+    examples: tuple[int, ...]
+    thresholds: tuple[tuple[float, ...], ...]
+    precision: np.dtype[Any]
+    classes: tuple[Any, ...] | None = None
+    columns: dict[str, Any] | None = None
+    model: str | None = None
+    score: str | None = None
+    range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        for parameter, key in (("name", "site"), ("model", "model"), ("score", "score")):
+            value = getattr(self, parameter)
+            if value is None and parameter != "name":
+                continue
+            try:
+                artefact.check(value, artefact.load_schema("site")["properties"][key])
+            except artefact.Fault as fault:
+                raise InvalidInput("{} {}.", Parameter(parameter), fault.rule) from None
+        try:
+            self._check_numbers()
+        except InvalidInput as error:
+            raise InvalidInput("site {!r}: {}", self.name, error.message) from error
+
+    def _check_numbers(self) -> None:
+        """Raise InvalidInput for a message that no data can give."""
+        object.__setattr__(self, "precision", as_precision(self.precision))
+        self._check_classes()
+        thresholds = self._read_thresholds()
+        check_no_nan("thresholds", thresholds, remedy="Take it out of the scores.")
+        _check_representable(thresholds, self.precision)
+        check_columns(self.columns, self.classes)
+        if "prediction" in (self.columns or {}):
+            _check_residuals(thresholds)
+        evidence = join_sites([self])
+        evidence.check_certified(self.guarantee, "thresholds")
+        evidence.check_ranges()
+
+    def _check_classes(self) -> None:
+        """Raise InvalidInput if classes are named without a guarantee per class, or the reverse."""
+        per_class = self.guarantee.per_class
+        if per_class != (self.classes is not None):
+            needed = "must name the classes" if per_class else "must be None"
+            raise InvalidInput(f"classes {needed}, since per_class is {per_class}.")
+        if self.classes is not None:
+            as_classes(list(self.classes))
+
+    def _read_thresholds(self) -> Floats:
+        """Return the thresholds as an array; they and the examples must have the right shape."""
+        rows = 1 if self.classes is None else len(self.classes)
+        examples = as_whole_numbers("examples", self.examples, minimum=0)
+        thresholds = as_score_array("thresholds", self.thresholds)
+        levels = len(self.guarantee.levels)
+        if examples.shape != (rows,) or thresholds.shape != (rows, levels):
+            wanted = "one number" if self.classes is None else f"{rows} numbers, one for each class"
+            lists = "one list" if self.classes is None else f"{rows} lists"
+            raise InvalidInput(
+                f"examples must hold {wanted}, and thresholds {lists} of {levels}, by the levels, "
+                f"got shapes {examples.shape} and {thresholds.shape}."
+            )
+        return thresholds
+
+    @classmethod
+    def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
+        """Return the message of a site from its evidence.
+
+        Parameters
+        ----------
+        name : str
+            Name of the site.
+        guarantee : Guarantee
+            What all sites have agreed on.
+        evidence : Evidence
+            Evidence of a single task: the examples of the site.
+
+        Returns
+        -------
+        Site
+            The message.
+        """
+        return cls(
+            name,
+            guarantee,
+            tuple(evidence.sizes[0].tolist()),
+            tuple(tuple(row) for row in evidence.thresholds[0].tolist()),
+            evidence.precision,
+            evidence.classes,
+            evidence.columns,
+            range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
+        )
+
+    def save(self, path: PathLike) -> None:
+        """Write the site file, versioned JSON: no scores but thresholds, lowest and highest.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        """
+        body = {
+            "site": self.name,
+            "parameters": artefact.encode_parameters(asdict(self.guarantee)),
+            "levels": _levels(self.guarantee),
+            "classes": None if self.classes is None else list(self.classes),
+            "examples": list(self.examples),
+            "thresholds": artefact.encode_floats([list(row) for row in self.thresholds]),
+            "precision": self.precision.name,
+            **({} if self.range is None else {"range": artefact.encode_floats([*self.range])}),
+            **{
+                name: value
+                for name in ("columns", "model", "score")
+                if (value := getattr(self, name)) is not None
+            },
+        }
+        artefact.write(path, body, FORMAT)
+
+
+def _check_representable(thresholds: Floats, precision: np.dtype[Any]) -> None:
+    """Raise InvalidInput for a threshold that cannot be a score of the stated precision."""
+    with np.errstate(over="ignore"):  # overflow to inf is another number
+        rounded = thresholds.astype(precision).astype(np.float64)
+    for value in thresholds[rounded != thresholds][:1]:
+        raise InvalidInput(
+            f"thresholds holds {float(value)!r}, which no {precision.name} score can be. State the "
+            "precision of the scores."
+        )
+
+
+def _check_residuals(thresholds: Floats) -> None:
+    """Raise InvalidInput for a threshold that cannot be a residual score."""
+    for value in thresholds[thresholds > 0][:1]:
+        raise InvalidInput(
+            f"thresholds of predicted numbers must be at most 0, got {float(value)!r}: their "
+            "scores, -|y - prediction| / scale, are never positive. Compute them with site_table."
+        )
+
+
+def read_site(path: PathLike) -> Site:
+    """Return the site that `Site.save` or ``metapac site`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        File to read.
+
+    Returns
+    -------
+    Site
+        The site.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is not a site file, was edited or damaged, or is from an incompatible version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from metapac import Guarantee, Site, read_site
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> site = Site("ohio", agreed, (100,), ((0.25,),), np.dtype("float64"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     site.save(f"{folder}/ohio.json")
+    ...     read_site(f"{folder}/ohio.json") == site
+    True
+    """
+    body = artefact.read(path, FORMAT)
+    try:
+        guarantee = Guarantee(**artefact.decode_parameters(body["parameters"]))
+        _check_levels(path, body["levels"], guarantee)
+        return Site(
+            body["site"],
+            guarantee,
+            tuple(map(int, body["examples"])),
+            tuple(tuple(map(float, row)) for row in body["thresholds"]),
+            as_precision(body["precision"]),
+            None if body["classes"] is None else tuple(body["classes"]),
+            body.get("columns"),
+            body.get("model"),
+            body.get("score"),
+            tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
+        )
+    except InvalidInput as error:
+        raise artefact.inconsistent(path, FORMAT, error) from error
+
+
+def _check_levels(path: PathLike, levels: list[float], guarantee: Guarantee) -> None:
+    """Raise BadArtefact if a file has thresholds at other levels than this version uses."""
+    if levels != _levels(guarantee):
+        raise BadArtefact(
+            "{} has thresholds at levels {}, but this metapac expects {} for {}. Use one version "
+            "at all sites.",
+            path,
+            levels,
+            _levels(guarantee),
+            Parameter("split", guarantee.split),
+        )
+
+
+def _levels(guarantee: Guarantee) -> list[float]:
+    """Return the levels within tasks, one for each threshold."""
+    return [level.alpha_within for level in guarantee.levels]
+
+
+def join_sites(sites: list[Site]) -> Evidence:
+    """Return the evidence of sites, each of them a task."""
+    thresholds = np.array([site.thresholds for site in sites], dtype=np.float64)
+    first = sites[0]
+    return Evidence(
+        as_task_names([site.name for site in sites]),
+        np.array([site.examples for site in sites], dtype=np.int64),
+        thresholds,
+        np.full(thresholds.shape[1], -np.inf),  # sites do not send their lowest score
+        coarsest_precision(site.precision for site in sites),
+        first.classes,
+        _shared_columns(sites),
+        ranges=np.array([site.range or (np.nan, np.nan) for site in sites]),
+    )
+
+
+def _shared_columns(sites: list[Site]) -> dict[str, Any] | None:
+    """Return the columns of all sites; if they differ, only the classes that all name."""
+    columns = [site.columns or {} for site in sites]
+    if all(each == columns[0] for each in columns):
+        return sites[0].columns
+    named = all("classes" in each for each in columns)
+    return {"classes": columns[0]["classes"]} if named else None
+
+
+_Named = tuple[str, Site]  # what messages call the site, by its name or by its file, and the site
+_ORIGINS = {"model": "model", "score": "score function"}
+
+
+def check_agreement(named: list[_Named], *, allow: Iterable[str] = ()) -> None:
+    """Check that sites can be combined: one guarantee, one order of classes, no site twice."""
+    _check_settings(named)
+    _check_class_order(named)
+    _check_distinct(named)
+    sites = [site for _where, site in named]
+    check_sites([site.name for site in sites], allow=allow)
+    _warn_of_precision(sites)
+    _warn_of_columns(named)
+
+
+def _check_settings(named: list[_Named]) -> None:
+    """Raise InvalidInput if two sites have computed with other parameters or other classes."""
+    first_where, first = named[0]
+    expected = asdict(first.guarantee) | {"classes": first.classes}
+    for where, site in named[1:]:
+        for key, value in (asdict(site.guarantee) | {"classes": site.classes}).items():
+            if value != expected[key]:
+                settings = where, Parameter(key, value), first_where, Parameter(key, expected[key])
+                remedy = "Run 'metapac site' with the same options everywhere."
+                raise InvalidInput("{} was computed with {}, but {} with {}. {}", *settings, remedy)
+
+
+def _check_class_order(named: list[_Named]) -> None:
+    """Raise InvalidInput if tables of two sites have other classes, or in another order."""
+    orders = [
+        (where, site.columns["classes"])
+        for where, site in named
+        if site.columns and "classes" in site.columns
+    ]
+    for where, classes in orders[1:]:
+        first_where, expected = orders[0]
+        if classes != expected:
+            raise InvalidInput(
+                f"{where} has scores of the classes {brief(classes)}, but {first_where} of "
+                f"{brief(expected)}. Run 'metapac site' with the same classes in the same "
+                "order everywhere."
+            )
+
+
+def _check_distinct(named: list[_Named]) -> None:
+    """Raise InvalidInput if two messages are of one site."""
+    seen: dict[str, str] = {}
+    for where, site in named:
+        if site.name in seen:
+            raise InvalidInput(
+                f"{where} and {seen[site.name]} are both of site {site.name!r}, and a site counts "
+                "only once. Leave one out; if they are two sites, give them two names."
+            )
+        seen[site.name] = where
+
+
+def _warn_of_precision(sites: list[Site]) -> None:
+    """Warn if the precision of some sites decides the sets of all."""
+    coarsest = coarsest_precision(site.precision for site in sites)
+    coarse = [site for site in sites if site.precision == coarsest]
+    if len(coarse) < len(sites):
+        text = f"sets are decided in {coarsest.name}, because of {_name_sites(coarse)}."
+        warn(CheckWarning(Message(text)))
+
+
+def _warn_of_columns(named: list[_Named]) -> None:
+    """Warn if sites name different columns, so that the promise cannot store them."""
+    first_where, first = named[0]
+    for where, site in named[1:]:
+        if (site.columns or {}) != (first.columns or {}):
+            text = (
+                f"{where} and {first_where} have scores from different columns: "
+                f"{_describe(site)} and {_describe(first)}. The promise stores none of them: name "
+                "the columns when you predict."
+            )
+            warn(CheckWarning(Message(text)))
+            return
+
+
+def _describe(site: Site) -> str:
+    """Return the columns that the scores of a site come from."""
+    names = {k: v for k, v in (site.columns or {}).items() if k != "classes"}
+    return ", ".join(f"{key} {value!r}" for key, value in names.items()) or "an array"
+
+
+def add_origin(named: list[_Named], context: Context) -> Context:
+    """Return the context with the model and the score function that the sites name."""
+    for key in _ORIGINS:
+        stated = [(where, value) for where, site in named if (value := getattr(site, key))]
+        if stated:
+            _check_one_origin(key, stated, getattr(context, key))
+            context = replace(context, **{key: getattr(context, key) or stated[0][1]})
+    _warn_of_unnamed_models([site for _where, site in named])
+    return context
+
+
+def _check_one_origin(key: str, stated: list[tuple[str, str]], given: str | None) -> None:
+    """Raise InvalidInput if sites, or the first of them and the context, name different ones."""
+    (first_where, first), *others = [(where, name_score(value)) for where, value in stated]
+    for where, other in others:
+        if other != first:
+            raise InvalidInput(
+                "{} has scores of the {} {!r}, but {} of {!r}. A guarantee holds for one: use "
+                "the same at every site.",
+                *(where, _ORIGINS[key], other, first_where, first),
+            )
+    if given is not None and name_score(given) != first:
+        raise InvalidInput(
+            "{} must be {!r}, which {} names as the {} of its scores, got {!r}. Leave it out.",
+            *(Parameter(key), first, first_where, _ORIGINS[key], given),
+        )
+
+
+def _warn_of_unnamed_models(sites: list[Site]) -> None:
+    """Warn if only some sites name their model, so that those of the others may differ."""
+    unnamed = [site for site in sites if site.model is None]
+    if 0 < len(unnamed) < len(sites):
+        names = _name_sites(unnamed)
+        text = f"{names} did not name the model, so it cannot be compared with that of the others."
+        warn(CheckWarning(Message(text)))
+
+
+def _name_sites(sites: list[Site]) -> str:
+    """Return the names of sites; of many, the first."""
+    names = listed([repr(site.name) for site in sites], shown=3)
+    return f"site{'s' if len(sites) > 1 else ''} {names}"
+
+
+def combine_sites(
+    sites: Iterable[Site | PathLike],
+    *,
+    on_infeasible: str = "raise",
+    context: Context | None = None,
+    allow: Iterable[str] = (),
+) -> MetaPS:
+    """Return what ``MetaPS.calibrate`` returns on the scores of all sites, tasks sorted by name.
+
+    Parameters
+    ----------
+    sites : iterable of Site or path
+        The sites or their files. Each site counts once, and all must agree on the guarantee.
+    on_infeasible : {"raise", "trivial"}, default "raise"
+        What to do if the sites are too few: raise ``InfeasibleGuarantee``, or keep every label (for
+        numbers, infinite intervals).
+    context : Context, optional
+        What the guarantee is about: model, training sites, vocabulary. By default, the model is
+        the one that the sites name.
+    allow : iterable of str, default ()
+        Checks to skip: "task-names" takes sites whose names are alike for different sites,
+        "duplicates" sites with the same number of examples and range of scores.
+
+    Returns
+    -------
+    MetaPS
+        The calibrated predictor. It stores the columns of the tables, as ``columns_``, if all sites
+        sent the same; of different ones, only the classes.
+
+    Raises
+    ------
+    InfeasibleGuarantee
+        If the sites are too few or too small; the message says what would work.
+    BadArtefact
+        If a file is not a site file, or was edited or damaged.
+    InvalidInput
+        If sites do not agree on the guarantee, on the order of classes or on the model, or two
+        have one name, names that are alike, or the same scores.
+
+    Warns
+    -----
+    CheckWarning
+        If sites have scores from different columns or of different precision, or only some name
+        their model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import Guarantee, Site, combine_sites
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> precision = np.dtype("float64")
+    >>> sites = [Site(f"site {i}", agreed, (100,), ((i / 40,),), precision) for i in range(40)]
+    >>> promise = combine_sites(sites)
+    >>> promise.threshold_
+    0.075
+    """
+    named = [
+        (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))
+        for site in sites
+    ]
+    if not named:
+        raise InvalidInput("sites is empty; pass at least one file written by 'metapac site'.")
+    check_agreement(named, allow=allow)
+    about = add_origin(named, as_context(context))
+    ordered = sorted((site for _where, site in named), key=lambda site: site.name)
+    guarantee = ordered[0].guarantee
+    try:
+        return MetaPS.from_evidence(
+            guarantee, join_sites(ordered), on_infeasible=on_infeasible, context=about, allow=allow
+        )
+    except InfeasibleGuarantee as error:
+        raise InfeasibleGuarantee(
+            "{} For another guarantee, every site has to write its file again.", error.message
+        ) from None
+
+
+class Liars(NamedTuple):
+    """How many dishonest sites it takes.
+
+    Attributes
+    ----------
+    to_keep_all : int
+        To force every label into every set.
+    to_empty : int
+        To make every set empty.
+    """
+
+    to_keep_all: int
+    to_empty: int
+
+
+class ThresholdRange(NamedTuple):
+    """Between which numbers a threshold lies.
+
+    Attributes
+    ----------
+    low, high : float
+        The two numbers; ``-inf`` and ``inf`` if nothing bounds it.
+    """
+
+    low: float
+    high: float
+
+
+def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = None) -> Liars:
+    """Return how many dishonest sites can force every label into the sets, or none.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the sites have agreed on; for one class with ``per_class``.
+    tasks : int
+        Number of sites, dishonest ones included.
+    small : sequence of int, optional
+        Number of honest sites at each level that send ``-inf`` anyway, having too few examples; by
+        default none.
+
+    Returns
+    -------
+    Liars
+        The two numbers; ``to_keep_all`` is 0 if so few sites support nothing.
+
+    Notes
+    -----
+    At each level, the threshold is the (k + 1)-th lowest that the sites sent, and the largest over
+    all levels counts. Every label is kept if k + 1 sites send ``-inf`` at *every* usable level.
+    Every set is empty if at *some* level all but k send ``inf``.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee, count_liars
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    >>> count_liars(agreed, 29), count_liars(agreed, 100)
+    (Liars(to_keep_all=1, to_empty=29), Liars(to_keep_all=5, to_empty=96))
+    """
+    allowed = guarantee.allowed_low_thresholds(as_whole_number("tasks", tasks))
+    fewer = [0] * len(allowed) if small is None else small
+    spare = max(k - few for k, few in zip(allowed, fewer, strict=True))
+    return Liars(max(spare + 1, 0), tasks - max(allowed))
+
+
+def count_liars_among(parts: Sequence[Part]) -> Liars:
+    """Return how many of the sites of a calibration, if dishonest, can decide the sets."""
+    liars = []
+    for part in parts:
+        sent = part.thresholds[part.used]
+        if not len(sent):
+            return Liars(0, 0)
+        liars.append(count_liars(part.guarantee, len(sent), (sent == -np.inf).sum(axis=0).tolist()))
+    return Liars(*(min(numbers) for numbers in zip(*liars, strict=True)))
+
+
+def summarise_liars(predictor: Any) -> dict[str, int]:
+    """Return how many sites count, and how many of them, if dishonest, can decide the sets."""
+    predictor.check_calibrated()
+    parts = predictor._evidence.parts(predictor.guarantee_)
+    sites = min(int(np.count_nonzero(part.used)) for part in parts)
+    return {"sites": sites, **count_liars_among(parts)._asdict()}
+
+
+def describe_liars(liars: Liars, tasks: int, *, is_interval: bool = False) -> str:
+    """Return in one sentence what dishonest sites can do."""
+    ones = "1 dishonest one" if liars.to_keep_all == 1 else f"{liars.to_keep_all} dishonest ones"
+    widen, narrow = "force every label into every set", "empty every set"
+    if is_interval:
+        widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
+    return f"Of {tasks} sites, {ones} can {widen}; {liars.to_empty} can {narrow}."
+
+
+def failure_probability(
+    guarantee: Guarantee, tasks: int, liars: int = 0, *, at_random: bool = False
+) -> float:
+    """Return the largest probability that the guarantee fails if some sites are dishonest.
+
+    The worst case, by default, is that the sites with the lowest thresholds send ``inf``.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the sites have agreed on; for one class with ``per_class``.
+    tasks : int
+        Number of sites, dishonest ones included.
+    liars : int, default 0
+        Number of dishonest sites, whoever they are, whatever they know and send.
+    at_random : bool, default False
+        Whether the dishonest sites are chosen at random, independently of their data, so that the
+        others are still i.i.d. A site that lies because its data are bad is not chosen so.
+
+    Returns
+    -------
+    float
+        The probability; at most ``delta`` without dishonest sites.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more dishonest sites than sites, or the guarantee is in expectation.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee, failure_probability
+    >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    >>> print(f"{failure_probability(agreed, 100):.3f}, {failure_probability(agreed, 100, 5):.3f}")
+    0.049, 0.736
+    >>> print(f"{failure_probability(agreed, 100, 5, at_random=True):.3f}")
+    0.065
+    """
+    _ = guarantee.failure_probability  # raises if there is none
+    tasks = as_whole_number("tasks", tasks)
+    liars = as_whole_number("liars", liars, minimum=0)
+    if liars > tasks:
+        raise InvalidInput(f"liars must be at most tasks, {tasks}, got {liars}.")
+    ranks = guarantee.allowed_low_thresholds(tasks)
+    shares = [level.alpha_across for level in guarantee.levels]
+    if at_random:
+        return _union(tasks - liars, shares, ranks)
+    # Each liar can hide one low threshold, the same one at every level.
+    return _union(tasks, shares, tuple(k + liars if k >= 0 else k for k in ranks))
+
+
+def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> ThresholdRange:
+    """Return between which numbers the threshold would lie if every site had been honest.
+
+    Parameters
+    ----------
+    predictor : MetaPS
+        The calibrated predictor, whose tasks are sites.
+    liars : int, default 1
+        Largest number of sites that sent other numbers than their data give.
+    label : object, optional
+        The class, if the guarantee is per class.
+
+    Returns
+    -------
+    ThresholdRange
+        The two numbers; without ``min_examples``, not further apart than ``2 * liars`` ranks.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more dishonest sites than sites, or no such class.
+
+    Notes
+    -----
+    At each level, a threshold is the (k + 1)-th lowest number. Changing ``liars`` of the numbers
+    moves it by at most as many ranks: it stays between the (k + 1 - liars)-th and the
+    (k + 1 + liars)-th lowest of those that were sent. The largest over all levels counts.
+
+    With ``min_examples``, a dishonest site may also have hidden examples to be left out, or
+    invented some to be counted. How many sites should have counted, and k with it, is then not
+    known: the range holds for every number within ``liars`` of those that counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import MetaPS, bound_threshold
+    >>> scores, sites = np.linspace(0, 1, 6000), np.repeat(range(60), 100)
+    >>> predictor = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, sites)
+    >>> low, high = bound_threshold(predictor, 1)
+    >>> print(f"{low:.3f} <= {predictor.threshold_:.3f} <= {high:.3f}")
+    0.001 <= 0.018 <= 0.034
+    """
+    predictor.check_calibrated()
+    parts = {part.label: part for part in predictor._evidence.parts(predictor.guarantee_)}
+    if label not in parts:
+        raise InvalidInput(
+            f"label must be one of {listed([repr(name) for name in parts])}, got {label!r}."
+        )
+    part = parts[label]
+    liars = as_whole_number("liars", liars, minimum=0)
+    sites = len(part.used)
+    if liars > sites:
+        raise InvalidInput(f"liars must be at most the number of sites, {sites}, got {liars}.")
+    counted = int(np.count_nonzero(part.used))
+    unsure = liars if part.guarantee.min_examples else 0
+    ranges = [
+        _bound(part, honest, liars)
+        for honest in range(max(counted - unsure, 0), min(counted + unsure, sites) + 1)
+    ]
+    return ThresholdRange(min(low for low, _ in ranges), max(high for _, high in ranges))
+
+
+def _bound(part: Part, honest: int, liars: int) -> ThresholdRange:
+    """Return the range if ``honest`` sites should have counted.
+
+    If they are fewer than those that did, so many liars sent a number that should not be there; if
+    they are more, so many sent none. The others may have sent any number.
+    """
+    sent = np.sort(part.thresholds[part.used], axis=0)
+    ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
+    invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
+    ends = [
+        [_number(sent[:, level], rank + shift) for level, rank in enumerate(ranks) if rank >= 0]
+        for shift in (invented - liars, liars - hidden)
+    ]
+    return ThresholdRange(*(max(numbers, default=-np.inf) for numbers in ends))
+
+
+def _number(ascending: Floats, rank: int) -> float:
+    """Return a number by its rank; beyond the ends, what dishonest sites could make it."""
+    if rank < 0:
+        return -np.inf
+    return float(ascending[rank]) if rank < len(ascending) else np.inf
+
+
+def _union(tasks: int, shares: list[float], ranks: tuple[int, ...]) -> float:
+    """Return P(M_j <= ranks_j for some j) for the chain of ``joint_ranks``, over so many tasks."""
+    from scipy import stats  # rarely needed, and slow to import
+
+    counts: Counts = np.arange(tasks + 1)
+    alive, before, failed = np.zeros(tasks + 1), 1.0, 0.0
+    alive[tasks] = 1.0
+    for share, rank in zip(shares, ranks, strict=True):
+        steps = stats.binom.pmf(counts, counts[:, None], share / before)  # (before, after)
+        alive = alive @ steps
+        failed += float(alive[: rank + 1].sum())
+        alive[: rank + 1] = 0.0
+        before = share
+    return min(failed, 1.0)

@@ -1,0 +1,1 @@
+"""Commands of the few-shot wing: data, train, score, study, reproduce, demo."""

@@ -1,0 +1,1 @@
+"""Data sets of the paper: files, cache, and the pools made of them."""

@@ -1,0 +1,175 @@
+"""Folders of images."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapac._common import (
+    Counts,
+    PathLike,
+    Progress,
+    as_whole_number,
+    ignore_progress,
+    listed,
+    require,
+)
+from metapac.errors import InvalidInput
+from metapac.fewshot.drawing import LazyArray
+
+Pixels = NDArray[np.uint8]
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
+
+_BLOCK = 256  # images decoded by one thread at a time
+
+
+def image_folder(
+    folder: PathLike, *, size: int, lazy: bool = False, progress: Progress | None = None
+) -> tuple[Any, Counts, list[str]]:
+    """Return the images of a folder that has one subfolder per class.
+
+    Images of another size are resized without preserving their aspect ratio, as in mini-ImageNet.
+
+    Parameters
+    ----------
+    folder : path_like
+        Folder with one subfolder per class.
+    size : int
+        Height and width in pixels.
+    lazy : bool, default False
+        Whether to read images when tasks need them instead of now, for folders larger than memory.
+    progress : callable, optional
+        Called as ``progress("reading images", done, total)``.
+
+    Returns
+    -------
+    x : ndarray of uint8 or LazyArray, shape (n, size, size, 3)
+        Pixels.
+    y : ndarray of int, shape (n,)
+        Class of each image, as a position in ``names``.
+    names : list of str
+        Names of the classes, sorted.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no images, or some cannot be read, such as those with 16 or 32 bits per
+        channel. With ``lazy``, the latter is raised when they are read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> from metapac.fewshot import image_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat", "dog"):
+    ...         path = pathlib.Path(folder, name)
+    ...         path.mkdir()
+    ...         Image.new("RGB", (10, 10)).save(path / "1.png")
+    ...     x, y, names = image_folder(folder, size=8)
+    >>> x.shape, y.tolist(), names
+    ((2, 8, 8, 3), [0, 1], ['cat', 'dog'])
+    """
+    size = as_whole_number("size", size)
+    root = Path(folder)
+    names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    files = {name: image_files(root / name) for name in names}
+    names = [name for name in names if files[name]]
+    if not names:
+        raise InvalidInput(
+            f"{root} has no folder with images in it. Put the images of each class into a separate "
+            f"folder; supported formats are {', '.join(sorted(SUFFIXES))}."
+        )
+    paths = [path for name in names for path in files[name]]
+    y = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
+    if lazy:
+        shape = (len(paths), size, size, 3)
+        return LazyArray(partial(_read_rows, paths, size), shape=shape, dtype=np.uint8), y, names
+    x = np.empty((len(paths), size, size, 3), np.uint8)
+    done, report = 0, progress or ignore_progress
+    for block in read_images(paths, size):
+        x[done : done + len(block)] = block
+        done += len(block)
+        report("reading images", done, len(paths))
+    return x, y, names
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Return the image files in a folder, but not in its subfolders."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    return [folder / name for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES]
+
+
+def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
+    """Yield images in blocks, in the order of their paths."""
+    require("PIL.Image", extra="data", purpose="reading images")
+    faults: list[str] = []
+    blocks = [paths[start : start + _BLOCK] for start in range(0, len(paths), _BLOCK)]
+    workers = os.cpu_count() or 1
+    waiting: deque[Future[tuple[Pixels, list[str]]]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for i in range(len(blocks) + workers):
+            if i < len(blocks):
+                waiting.append(pool.submit(_decode, blocks[i], size))
+            if i >= workers and waiting:  # by now every thread has a next block queued
+                pixels, block_faults = waiting.popleft().result()
+                faults += block_faults
+                yield pixels
+    if faults:
+        raise InvalidInput(
+            f"{len(faults)} of {len(paths)} images cannot be read: {listed(faults)}. Copy "
+            "those files again from their source, or remove them."
+        )
+
+
+def _read_rows(paths: Sequence[Path], size: int, positions: Counts) -> Pixels:
+    """Return some images, for a `LazyArray`."""
+    blocks = read_images([paths[i] for i in positions.tolist()], size)
+    return np.concatenate([np.empty((0, size, size, 3), np.uint8), *blocks])
+
+
+def _decode(paths: Sequence[Path], size: int) -> tuple[Pixels, list[str]]:
+    """Return the pixels of some images, and what is wrong with those that cannot be read."""
+    pixels = np.zeros((len(paths), size, size, 3), np.uint8)
+    faults = []
+    for i, path in enumerate(paths):
+        try:
+            pixels[i] = _image(path, size)
+        except MemoryError:
+            raise
+        except Exception as error:  # a broken or huge file can fail in any way
+            faults.append(f"{path} ({_reason(path, error)})")
+    return pixels, faults
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """Return why an image cannot be read, without its path."""
+    from PIL import UnidentifiedImageError
+
+    if path.is_file() and not path.stat().st_size:
+        return "it has zero bytes"
+    if isinstance(error, UnidentifiedImageError):
+        return "it is not an image"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _image(path: Path, size: int) -> Any:
+    from PIL import Image
+
+    with Image.open(path) as file:
+        if file.mode.startswith(("I", "F")):  # would be clipped at 255, not scaled
+            raise InvalidInput(f"it has mode {file.mode}: save it with 8 bits per channel")
+        picture = file.convert("RGB")
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.LANCZOS)
+    return np.asarray(picture)

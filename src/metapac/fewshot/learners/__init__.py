@@ -1,0 +1,1 @@
+"""Learners: adapt to a task with a few labelled examples, then score."""

@@ -1,0 +1,126 @@
+"""An experiment from data to stored results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from metapac._common import PathLike, Progress, as_whole_number, ignore_progress, listed
+from metapac.artefact import lock_folder
+from metapac.errors import InvalidInput, Parameter
+from metapac.fewshot.datasets import cache
+from metapac.fewshot.datasets.pools import LoadedPools, load_pools
+from metapac.fewshot.reproduce.experiments import Control, Experiment, list_controls
+from metapac.fewshot.reproduce.seed import LEARNER_FILE, SeedRun, control_folder, read_learner
+from metapac.fewshot.study.run import SETTINGS, check_seeds, find_seeds, read_rows, seed_folder
+from metapac.fewshot.study.summary import Summary, summarise
+
+_POOLS = ("train", "validation", "calibration", "test")
+_CHARACTERS = (100, 20, 60, 60)  # of the glyphs, in each pool
+
+
+def load(experiment: Experiment, *, home: cache.Home = None) -> LoadedPools:
+    """Return the pools of an experiment."""
+    counts = _CHARACTERS if experiment.data == "glyphs" else experiment.groups
+    return load_pools(
+        experiment.data,
+        sizes=dict(zip(_POOLS, counts, strict=True)),
+        min_size=experiment.min_group_size or None,
+        home=home,
+    )
+
+
+# What the intervals do not cover, beside what `Summary.covers` says.
+_NOTES = {
+    "bank": "All draws take their tasks from those that were scored once; intervals do not cover "
+    "other tasks.",
+    "distinct": "All draws divide the same groups; intervals do not cover other groups.",
+}
+
+
+def reproduce(
+    experiment: Experiment,
+    folder: PathLike,
+    *,
+    seeds: int | None = None,
+    controls: bool = False,
+    rng: int = 0,
+    home: PathLike | None = None,
+    device: str | None = None,
+    n_jobs: int = 1,
+    backend: str | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Train the learner of an experiment with several seeds, and evaluate every method on each.
+
+    An interrupted run resumes: training after its last epoch, an evaluation after its last draw.
+    Weights, embeddings and scores are kept in the folder, so that a restart computes none of them
+    again. More seeds or draws extend a finished run.
+    """
+    seeds = experiment.seeds if seeds is None else as_whole_number("seeds", seeds)
+    rng = as_whole_number("rng", rng, minimum=0)
+    _check_folder(Path(folder), rng, seeds)
+    report = progress or ignore_progress
+    report("reading the data", 0, None)
+    data = load(experiment, home=home)
+    options: dict[str, Any] = {"n_jobs": n_jobs, "backend": backend}
+    rows = []
+    for seed in range(rng, rng + seeds):
+
+        def advance(stage: str, done: int, total: int | None, seed: int = seed) -> None:
+            report(f"seed {seed}: {stage}" if seeds > 1 else stage, done, total)
+
+        place = seed_folder(folder, seed)
+        with lock_folder(place, "metapac reproduce"):
+            run = SeedRun(experiment, data, place, seed, advance)
+            learner = run.train(device)
+            rows.append(run.evaluate(learner, **options))
+            for control in list_controls(experiment) if controls else ():
+                run.evaluate_control(learner, control, **options)
+    return summarise(rows, experiment.guarantee, notes=_notes(experiment))
+
+
+def read_controls(experiment: Experiment, folder: PathLike) -> list[tuple[Control, Summary]]:
+    """Return the results of the controls that were run."""
+    seeds = [seed_folder(folder, seed) for seed in find_seeds(folder)]
+    found = []
+    for control in list_controls(experiment):
+        places = [control_folder(seed, control) for seed in seeds]
+        if any((place / SETTINGS).exists() for place in places):
+            rows = [read_rows(place) for place in places]
+            notes = _notes(control.experiment)
+            found.append((control, summarise(rows, control.experiment.guarantee, notes=notes)))
+    return found
+
+
+def read_accuracies(folder: PathLike) -> list[float]:
+    """Return the accuracy of the learner of each seed on new test tasks."""
+    seeds = [seed_folder(folder, seed) for seed in find_seeds(folder)]
+    return [float(read_learner(seed)["accuracy"]) for seed in seeds]
+
+
+def _notes(experiment: Experiment) -> tuple[str, ...]:
+    note = _NOTES.get(experiment.tasks_from)
+    return () if note is None else (note,)
+
+
+def _check_folder(folder: Path, rng: int, seeds: int) -> None:
+    """Raise if the folder holds a run of one seed, seeds not asked for, or something else."""
+    if folder.exists() and not folder.is_dir():
+        text = "{} must be a folder, got the file {}. Choose another name."
+        raise InvalidInput(text, Parameter("folder"), folder)
+    if any((folder / name).exists() for name in (SETTINGS, LEARNER_FILE)):
+        raise InvalidInput(
+            f"{folder} holds a run of a single seed, as metapac wrote it before runs had several; "
+            "it is left as it is. Choose another folder, or read it with read_rows."
+        )
+    held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if held and not any(path.is_dir() for path in folder.glob("seed-*")):
+        raise InvalidInput(
+            "{} must be a new or empty folder, or that of a run: {} holds no seed, but {}. Choose "
+            "another folder.",
+            Parameter("folder"),
+            folder,
+            listed(held, shown=3),
+        )
+    check_seeds(folder, rng, seeds)

@@ -1,0 +1,1 @@
+"""Studies: methods side by side, from calibration draws to rows and summaries."""

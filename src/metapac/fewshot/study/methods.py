@@ -1,0 +1,583 @@
+"""Methods under study: those of the paper, their neighbours, your own."""
+
+from __future__ import annotations
+
+import copyreg
+import dis
+import hashlib
+import math
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from metapac import artefact
+from metapac._common import Array, Floats
+from metapac.adaptation import Learner
+from metapac.binomial import allowed_errors
+from metapac.errors import InvalidInput
+from metapac.fewshot.meta_cp import Correction, MetaCP
+from metapac.fewshot.study.draws import Draw, order_scores, ordered_evidence, select_ranks
+from metapac.grouping import Grouped, group, kth_smallest
+from metapac.guarantee import Guarantee
+from metapac.planning import plan
+from metapac.sample_size import min_sample_size
+
+
+def describe_learner(learner: Learner) -> dict[str, Any]:
+    """Return a description of a learner, with a checksum of its weights if it has any."""
+    if hasattr(learner, "describe"):
+        described = dict(learner.describe())
+    else:
+        values = {name: value for name, value in vars(learner).items() if name[0] != "_"}
+        described = {"class": type(learner).__name__}
+        described |= {name: getattr(v, "__qualname__", repr(v)) for name, v in values.items()}
+    module = getattr(learner, "module", None)
+    if module is None:
+        return described
+    state = module.state_dict()
+    arrays = (state[name].cpu().numpy() for name in sorted(state))
+    return described | {"weights": artefact.data_checksum(*arrays)}
+
+
+def describe_pool(pool: Any) -> dict[str, Any]:
+    """Return a description of a pool, with a checksum of its data."""
+    labels = [getattr(pool, name) for name in ("groups", "domains") if hasattr(pool, name)]
+    return {
+        "unit": pool.unit,
+        "names": len(pool.names),
+        "examples": len(pool.y),
+        "checksum": artefact.data_checksum(np.asarray(pool.x), pool.y, *labels),
+    }
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+_CODE = ("co_code", "co_consts", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount")
+_PARTS = {
+    types.CodeType: (*_CODE, "co_flags"),  # without the lines and the file
+    types.CellType: ("cell_contents",),
+    types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__dict__"),
+    types.MethodType: ("__func__", "__self__"),
+    types.MemberDescriptorType: ("__name__",),
+    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
+    property: ("fget", "fset", "fdel"),
+    cached_property: ("func",),
+}
+_Seen = dict[int, tuple[int, object]]  # by id, of objects kept alive so that ids stay unique
+
+
+def digest_code(function: Callable[..., Any]) -> str:
+    """Return a checksum of a function's code and of what it uses, the same in every process."""
+    return f"sha256:{_digest(function, {})[:16]}"
+
+
+def _digest(value: object, seen: _Seen) -> str:
+    checksum = hashlib.sha256()
+    for part in _content(value, seen):
+        checksum.update(b"%d:%b" % (len(part), part))
+    return checksum.hexdigest()
+
+
+def _content(value: Any, seen: _Seen) -> Iterator[bytes]:
+    """Yield what tells a value from others, as pickle would store it; code by its content."""
+    yield type(value).__qualname__.encode()
+    if isinstance(value, _PLAIN):
+        yield value if isinstance(value, bytes) else repr(value).encode()
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _content(each, seen)
+        yield b"end"
+    elif isinstance(value, set | frozenset):
+        yield from sorted(_digest(each, seen.copy()).encode() for each in value)
+    elif id(value) in seen:
+        yield b"seen %d" % seen[id(value)][0]
+    else:
+        is_first, seen[id(value)] = not seen, (len(seen), value)
+        yield from _content(_find_parts(value, is_first), seen)
+
+
+def _find_parts(value: Any, is_first: bool) -> Any:
+    """Return what an object consists of."""
+    if isinstance(value, types.FunctionType | type | types.ModuleType) and not is_first:
+        home = getattr(value, "__module__", value.__name__)  # a module has none
+        if _is_installed(home):
+            # Where a class of metapac lives may change; what it is does not.
+            return ("metapac" if home.startswith("metapac.") else home), value.__name__
+    if isinstance(value, types.ModuleType):
+        return Path(str(value.__file__)).read_bytes()
+    if isinstance(value, type):
+        return _class_parts(value)
+    if type(value) in (list, dict):
+        return tuple(value.items() if isinstance(value, dict) else value)
+    if type(value) in _PARTS:
+        parts = tuple(getattr(value, name) for name in _PARTS[type(value)])
+        return (*parts, _used_globals(value)) if isinstance(value, types.FunctionType) else parts
+    reducer: Any = copyreg.dispatch_table.get(type(value))
+    reduced = value.__reduce_ex__(4) if reducer is None else reducer(value)
+    if not isinstance(reduced, str):
+        return tuple(list(part) if isinstance(part, Iterator) else part for part in reduced)
+    if hasattr(value, "__wrapped__"):  # such as a function with a cache
+        return value.__wrapped__
+    if is_first or not _is_installed(value.__module__):
+        raise TypeError(f"{reduced} has no Python code")
+    return value.__module__, reduced
+
+
+def _used_globals(function: types.FunctionType) -> tuple[Any, ...]:
+    """Return the global variables that a function reads, with their values, and what it imports."""
+    codes, known = [function.__code__], function.__globals__
+    for code in codes:  # grows while it is read
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    steps = [step for code in codes for step in dis.get_instructions(code)]
+    names = [step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    used = [(name, known[name]) for name in dict.fromkeys(names) if name in known]
+    return (*used, *_find_imports([s for s in steps if s.opname != "EXTENDED_ARG"], known))
+
+
+def _find_imports(steps: list[dis.Instruction], known: dict[str, Any]) -> Iterator[Any]:
+    """Yield the modules that code imports when it runs, and what it takes from the user's."""
+    for place, step in enumerate(steps):
+        if step.opname == "IMPORT_NAME":
+            level, names = steps[place - 2].argval, steps[place - 1].argval or ("__name__",)
+            try:
+                module = __import__(step.argval, known, None, names, level)
+            except ImportError:  # optional: its name is part of the code
+                continue
+            yield module
+            if not _is_installed(module.__name__):
+                yield from (getattr(module, name) for name in names)
+
+
+def _class_parts(kind: type) -> tuple[Any, ...]:
+    """Return the bases and the members of a class; of names like __doc__, only functions."""
+    functions, special = (types.FunctionType, staticmethod, classmethod), ("__", "_abc_impl")
+    members = vars(kind).items()
+    kept = [m for m in members if isinstance(m[1], functions) or not m[0].startswith(special)]
+    return kind.__bases__, *kept
+
+
+def _is_installed(module: str | None) -> bool:
+    """Return whether a module is metapac's, Python's or of an installed package."""
+    top = (module or "__main__").partition(".")[0]
+    if top in ("metapac", "__main__"):  # the file of __main__ may be that of a tool
+        return top == "metapac"
+    places = Path(getattr(sys.modules.get(top), "__file__", None) or "").parts
+    return top in sys.stdlib_module_names or "site-packages" in places or "dist-packages" in places
+
+
+SECOND_DELTA = 0.1  # of the paper's figure that compares two deltas
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Thresholds chosen for new tasks, and whether the data could support the guarantee.
+
+    Parameters
+    ----------
+    thresholds : ndarray, shape (tests,)
+        One for each new task; ``-inf`` where the guarantee is infeasible (every label is kept).
+    feasible : ndarray of bool, shape (tests,)
+        Whether there were enough data for the guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.fewshot import Chosen
+    >>> Chosen(thresholds=np.array([0.4]), feasible=np.array([True]))
+    Chosen(thresholds=array([0.4]), feasible=array([ True]))
+    """
+
+    thresholds: Array
+    feasible: Array
+
+
+# A named function, since a rule travels to other processes and a lambda cannot be pickled.
+def _more_data(g: Guarantee) -> str:
+    return "more tasks or examples"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way to choose thresholds, and what it requires in words.
+
+    Parameters
+    ----------
+    choose : callable
+        Takes a draw and a guarantee, returns `Chosen`.
+    requirement : callable, optional
+        Takes a guarantee, returns how much data it needs, in words.
+    needs_quantiles : bool, default False
+        Whether it needs predicted quantiles.
+    version : str, optional
+        Version of the code, as in `Method`; "1" for the rules of this library until they change.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.fewshot.study.methods import META_PS
+    >>> META_PS.requirement(Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight"))
+    '116 tasks of 29 examples'
+    """
+
+    choose: Callable[[Draw, Guarantee], Chosen]
+    requirement: Callable[[Guarantee], str] = field(default_factory=lambda: _more_data)
+    needs_quantiles: bool = False
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A rule with the guarantee it is run at, and the name it has in the rows.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    rule : Rule
+        How thresholds are chosen.
+    guarantee : Guarantee
+        The guarantee to aim at.
+    version : str, optional
+        Version of the rule's code, to be changed whenever its results may change: a folder of
+        ``run_study`` never mixes two. By default the rule's; without one, a checksum of the code.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.fewshot import Method
+    >>> from metapac import PS
+    >>> method = Method("pooled", PS, Guarantee(epsilon=0.1, alpha=0.1, delta=0.05))
+    """
+
+    name: str
+    rule: Rule
+    guarantee: Guarantee
+    version: str | None = None
+
+    def choose(self, draw: Draw) -> Chosen:
+        """Return the thresholds of this method on one draw.
+
+        Parameters
+        ----------
+        draw : Draw
+            The draw.
+
+        Returns
+        -------
+        Chosen
+            Thresholds, and whether the guarantee is feasible.
+
+        Raises
+        ------
+        InvalidInput
+            If the rule returns something else.
+        """
+        chosen = self.rule.choose(draw, self.guarantee)
+        arrays = (chosen.thresholds, chosen.feasible) if isinstance(chosen, Chosen) else (None,)
+        if any(np.shape(array) != (len(draw.tests),) for array in arrays):
+            raise InvalidInput(
+                f"the rule of method {self.name!r} must return Chosen(thresholds, feasible), two "
+                f"arrays with a value for each of {len(draw.tests)} new tasks, got {chosen!r}."
+            )
+        return chosen
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, rule, version and guarantee as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            The description.
+
+        Raises
+        ------
+        InvalidInput
+            If the method has no version and the code of its rule cannot be compared.
+        """
+        choose = self.rule.choose
+        return {
+            "name": self.name,
+            "rule": getattr(choose, "__name__", type(choose).__name__).strip("_"),
+            "version": self.version or self.rule.version or self._digest(),
+            **self.guarantee.describe(),
+        }
+
+    def _digest(self) -> str:
+        try:
+            return digest_code(self.rule.choose)
+        except Exception as error:  # whatever a value that the rule uses raises
+            raise InvalidInput(
+                f"method {self.name!r}: a stored evaluation could not notice that its rule changed "
+                f'({error}). Pass Method(..., version="1"), and another version after a change.'
+            ) from error
+
+
+def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) -> tuple[Method, ...]:
+    """Return the paper's four methods, our splits and an oracle.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee to aim at.
+    second_delta : float, optional
+        Another delta, at which Meta-CP and the even and tight splits are run too, as for the
+        paper's figure that compares two deltas.
+
+    Returns
+    -------
+    tuple of Method
+        The methods.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.fewshot import paper_methods
+    >>> methods = paper_methods(Guarantee(epsilon=0.1, alpha=0.1, delta=0.1))
+    >>> [method.name for method in methods]
+    ['PS', 'PS-Test', 'Meta-CP', 'Meta-PS even', 'Meta-PS tight', 'Meta-PS joint', 'oracle']
+    """
+    even, tight, joint = (replace(guarantee, split=split) for split in ("even", "tight", "joint"))
+    methods = (
+        Method("PS", PS, guarantee),
+        Method("PS-Test", PS_TEST, guarantee),
+        Method("Meta-CP", META_CP, guarantee),
+        Method("Meta-PS even", META_PS, even),
+        Method("Meta-PS tight", META_PS, tight),
+        Method("Meta-PS joint", META_PS, joint),
+        Method("oracle", ORACLE, guarantee),
+    )
+    if second_delta in (None, guarantee.delta):
+        return methods
+    loose = replace(guarantee, delta=second_delta)
+    return (
+        *methods,
+        Method("Meta-CP", META_CP, loose),
+        Method("Meta-PS even", META_PS, replace(loose, split="even")),
+        Method("Meta-PS tight", META_PS, replace(loose, split="tight")),
+    )
+
+
+def describe_need(guarantee: Guarantee, name: str, delta: float) -> str | None:
+    """Return how much data one of the paper's methods needs, in words."""
+    methods = {method.name: method for method in paper_methods(replace(guarantee, delta=delta))}
+    method = methods.get(name)
+    return None if method is None else method.rule.requirement(method.guarantee)
+
+
+def _ps(draw: Draw, g: Guarantee) -> Chosen:
+    """PS: all calibration scores pooled, as if they came from one task."""
+    scores = draw.ordered.scores
+    errors = allowed_errors(len(scores), g.miss_rate, g.failure_probability)
+    if errors < 0:
+        return same_for_all(draw, -math.inf, feasible=False)
+    return same_for_all(draw, kth_smallest(scores, errors) + 0.0)  # no negative zero
+
+
+def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
+    """PS-Test: labelled examples of the new task itself."""
+    known = [test.labelled_scores for test in draw.tests]
+    errors = allowed_errors([*map(len, known)], g.miss_rate, g.failure_probability)
+    cuts = [
+        np.partition(scores, k)[k] + 0.0 if k >= 0 else -math.inf  # no negative zero
+        for scores, k in zip(known, errors.tolist(), strict=True)
+    ]
+    return Chosen(np.array(cuts, float), errors >= 0)
+
+
+def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
+    """Meta-PS: a threshold for each calibration task, then one for all new tasks."""
+    (part,) = ordered_evidence(draw.ordered, g).parts(g)
+    return same_for_all(draw, part.outcome().threshold, feasible=part.demand().is_feasible())
+
+
+def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
+    """Meta-CP: a predicted quantile for each task, plus an offset from the calibration tasks."""
+    assert draw.quantiles is not None  # evaluate_draw leaves the method out without them
+    levels = {"epsilon": g.miss_rate, "delta": g.failure_probability}
+    method = MetaCP(**levels, over="examples", on_infeasible="trivial")
+    method.calibrate_grouped(draw.ordered, draw.quantiles)
+    correction = Correction(method.correction_, method.split_)
+    feasible = correction.leaves_room(g.miss_rate, len(method.tasks_))
+    predicted = [test.quantile for test in draw.tests if test.quantile is not None]
+    cuts = [method.threshold(quantile) for quantile in predicted]
+    return Chosen(np.array(cuts), np.full(len(cuts), feasible))
+
+
+def _oracle(draw: Draw, g: Guarantee) -> Chosen:
+    """A lower bound for set size: the largest threshold that is valid on the test examples."""
+    cuts = [test.largest_threshold(g.miss_rate) for test in draw.tests]
+    return Chosen(np.array(cuts), np.ones(len(cuts), dtype=bool))
+
+
+def same_for_all(draw: Draw, cut: float, *, feasible: bool = True) -> Chosen:
+    """Return one threshold for all new tasks of a draw."""
+    return Chosen(np.full(len(draw.tests), cut), np.full(len(draw.tests), feasible))
+
+
+def _labels(g: Guarantee) -> str:
+    return f"{min_sample_size(g.miss_rate, g.failure_probability)} labels"
+
+
+def _tasks(g: Guarantee) -> str:
+    needed = plan(
+        epsilon=g.miss_rate, alpha=g.alpha, delta=g.delta, split=g.split, allow=["levels"]
+    )
+    return f"{needed.tasks} tasks of {needed.examples_per_task} examples"
+
+
+# Raise the version of a rule whenever its thresholds change: stored rows are then refused.
+PS = Rule(_ps, _labels, version="1")
+PS_TEST = Rule(_ps_test, _labels, version="1")
+META_PS = Rule(_meta_ps, _tasks, version="1")
+META_CP = Rule(_meta_cp, needs_quantiles=True, version="1")
+ORACLE = Rule(_oracle, version="1")
+
+
+_RANKS = 64  # ranks within a task that FedCP-QQ tries, spread evenly if a task has more examples
+_NODES = 128  # of the quadrature
+_TAIL = 1e-18  # probability that the threshold lies outside the range of the quadrature
+
+PROMISES = {
+    "FedCP-QQ": "one new example is covered with probability 1 - epsilon, if all tasks have one "
+    "distribution (Humbert, Le Bars, Bellet and Arlot 2023)",
+    "averaged thresholds": "nothing",
+    "HCP": "one new example of a new task is covered with probability 1 - epsilon (Lee, Barber and "
+    "Willett 2023)",
+    "multi-environment": "the sample of a new task is covered to 1 - epsilon with probability "
+    "1 - alpha (Duchi, Gupta, Jiang and Sur 2024)",
+}
+
+
+def neighbour_methods(guarantee: Guarantee) -> tuple[Method, ...]:
+    """Return related methods at the same epsilon and alpha."""
+    rules = (FEDCP_QQ, AVERAGED, HCP, MULTI_ENVIRONMENT)
+    return tuple(Method(name, rule, guarantee) for name, rule in zip(PROMISES, rules, strict=True))
+
+
+def quantile_of_quantiles_coverage(examples: int, tasks: int, within: int, across: int) -> float:
+    """Return the coverage of a quantile of quantiles, if all scores have one distribution.
+
+    Each task reports the ``within``-th smallest of its nonconformity scores; the threshold is the
+    ``across``-th smallest of these.
+
+    On uniform scores, what a task reports is Beta(within, examples - within + 1); let G be its
+    distribution function. The threshold exceeds t if fewer than ``across`` tasks report at most t,
+    with probability P[Bin(tasks, G(t)) < across]. The coverage is the mean of the threshold, the
+    integral of that probability.
+    """
+    reported = within, examples - within + 1
+    smallest = special.betaincinv(across, tasks - across + 1, _TAIL)
+    largest = 1 - special.betaincinv(tasks - across + 1, across, _TAIL)
+    low, high = special.betaincinv(*reported, [smallest, largest])
+    nodes, weights = special.roots_legendre(_NODES)
+    t = low + (high - low) * (nodes + 1) / 2
+    exceeds = special.betainc(tasks - across + 1, across, 1 - special.betainc(*reported, t))
+    return float(low + (high - low) / 2 * (weights @ exceeds))
+
+
+@lru_cache(maxsize=64)
+def choose_ranks(examples: int, tasks: int, epsilon: float) -> tuple[int, int] | None:
+    """Return the ranks of FedCP-QQ: those whose coverage exceeds 1 - epsilon by least."""
+    best: tuple[float, int, int] | None = None
+    for within in np.unique(np.linspace(1, examples, _RANKS).round().astype(int)).tolist():
+        across = _least_rank(examples, tasks, within, epsilon)
+        if across is None:
+            continue
+        found = quantile_of_quantiles_coverage(examples, tasks, within, across), within, across
+        best = found if best is None else min(best, found)
+    return None if best is None else best[1:]
+
+
+def _least_rank(examples: int, tasks: int, within: int, epsilon: float) -> int | None:
+    """Return the smallest rank across tasks whose coverage is at least 1 - epsilon."""
+    low, high = 0, tasks + 1  # coverage rises with the rank
+    while high - low > 1:
+        middle = (low + high) // 2
+        if quantile_of_quantiles_coverage(examples, tasks, within, middle) >= 1 - epsilon:
+            high = middle
+        else:
+            low = middle
+    return high if high <= tasks else None
+
+
+def _fedcp_qq(draw: Draw, g: Guarantee) -> Chosen:
+    """FedCP-QQ: a quantile of one quantile from each task; tasks are cut to the smallest."""
+    ordered = draw.ordered
+    examples, tasks = int(ordered.sizes.min()), len(ordered.sizes)
+    ranks = choose_ranks(examples, tasks, g.miss_rate)
+    if ranks is None:
+        return same_for_all(draw, -math.inf, feasible=False)
+    within, across = ranks
+    if examples < ordered.sizes.max():  # the first examples of each task, in their own order
+        ordered = _cut_tasks(draw, examples)
+    lowest = np.full((tasks, 1), examples - within)  # the same rank, counted from below
+    reported = np.sort(select_ranks(ordered, lowest)[:, 0])
+    return same_for_all(draw, float(reported[tasks - across]))
+
+
+def _cut_tasks(draw: Draw, examples: int) -> Grouped:
+    """Return the first scores of each task, ascending."""
+    grouped = group(draw.scores, draw.tasks)
+    parts = np.split(grouped.scores, np.cumsum(grouped.sizes)[:-1])
+    names = np.arange(len(parts)).repeat(examples)
+    return order_scores(np.concatenate([part[:examples] for part in parts]), names)
+
+
+def _averaged(draw: Draw, g: Guarantee) -> Chosen:
+    """The mean over tasks of their split conformal thresholds."""
+    cuts = _conformal_thresholds(draw, g.miss_rate)
+    return same_for_all(draw, float(cuts.mean()), feasible=bool(np.isfinite(cuts).all()))
+
+
+def _hcp(draw: Draw, g: Guarantee) -> Chosen:
+    """HCP: a weighted quantile of all scores, with equal weight for each task and the new one."""
+    scores, sizes = draw.ordered.scores, draw.ordered.sizes
+    allowed = g.miss_rate * (len(sizes) + 1) - 1  # the new task may be missed altogether
+    if allowed < 0:
+        return same_for_all(draw, -math.inf, feasible=False)
+    if (sizes == sizes[0]).all():  # all scores weigh the same
+        return same_for_all(draw, kth_smallest(scores, _floor(allowed * sizes[0])))
+    return same_for_all(draw, weighted_threshold(scores, (1 / sizes).repeat(sizes), allowed))
+
+
+def weighted_threshold(scores: Array, weights: Floats, allowed: float) -> float:
+    """Return the largest score below which the scores weigh at most ``allowed``."""
+    order = scores.argsort(kind="stable")
+    ranked, below = scores[order], np.concatenate([[0.0], weights[order].cumsum()[:-1]])
+    first = np.searchsorted(ranked, ranked)  # equal scores have the weight below the first of them
+    return float(ranked[below[first] <= allowed][-1])
+
+
+def _multi_environment(draw: Draw, g: Guarantee) -> Chosen:
+    """Multi-environment split conformal: a threshold of each task, then a quantile across tasks."""
+    cut = conformal_threshold(_conformal_thresholds(draw, g.miss_rate), g.alpha)
+    return same_for_all(draw, cut, feasible=cut > -math.inf)
+
+
+def _conformal_thresholds(draw: Draw, epsilon: float) -> Floats:
+    """Return the split conformal threshold of each task."""
+    ranks = [[_floor(epsilon * (n + 1)) - 1] for n in draw.ordered.sizes.tolist()]
+    return select_ranks(draw.ordered, np.array(ranks))[:, 0]
+
+
+def conformal_threshold(scores: Array, epsilon: float) -> float:
+    """Return the split conformal threshold: a new score is below it with probability <= epsilon."""
+    rank = _floor(epsilon * (len(scores) + 1))
+    return float(np.partition(scores, rank - 1)[rank - 1]) if rank else -math.inf
+
+
+def _floor(product: float) -> int:
+    """Return the largest whole number up to a product that may be rounded: 0.1 * 20 is 2."""
+    return math.floor(product * (1 + 2.0**-50))
+
+
+FEDCP_QQ = Rule(_fedcp_qq, version="1")
+AVERAGED = Rule(_averaged, version="1")
+HCP = Rule(_hcp, version="1")
+MULTI_ENVIRONMENT = Rule(_multi_environment, version="1")

@@ -1,0 +1,306 @@
+"""Synthetic tasks: families of score distributions whose true error is known in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy import special, stats
+
+from metapac._common import Array, Seed
+from metapac.binomial import allowed_errors_in_task
+from metapac.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    pass
+
+
+class Family(Protocol):
+    """A distribution over tasks; a task is a number, and an array of numbers is many tasks.
+
+    Examples
+    --------
+    >>> from metapac.fewshot import NormalFamily
+    >>> from metapac.fewshot.synthetic import Family
+    >>> family: Family = NormalFamily()
+    >>> family.draw_scores(family.draw_tasks(3, rng=0), 5, rng=1).shape
+    (3, 5)
+    """
+
+    def draw_tasks(self, count: int, rng: Seed = None) -> Array:
+        """Return independent tasks.
+
+        Parameters
+        ----------
+        count : int
+            Number of tasks.
+        rng : int, numpy.random.Generator or None, optional
+            Seed.
+
+        Returns
+        -------
+        ndarray, shape (count,)
+            The tasks.
+        """
+
+    def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
+        """Return scores of the true labels of independent examples.
+
+        Parameters
+        ----------
+        tasks : ndarray, shape (t,)
+            Tasks.
+        examples : int
+            Number of examples of each task.
+        rng : int, numpy.random.Generator or None, optional
+            Seed.
+
+        Returns
+        -------
+        ndarray, shape (t, examples)
+            The scores.
+        """
+
+    def error(self, tasks: Array, threshold: float) -> Array:
+        """Return the probability, on each task, that the true label's score is below a threshold.
+
+        Parameters
+        ----------
+        tasks : ndarray, shape (t,)
+            Tasks.
+        threshold : float
+            Threshold of the prediction sets.
+
+        Returns
+        -------
+        ndarray, shape (t,)
+            The miss rates.
+        """
+
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
+        """Return the fraction of all tasks whose error at a threshold exceeds ``epsilon``.
+
+        Parameters
+        ----------
+        threshold : float
+            Threshold of the prediction sets.
+        epsilon : float
+            Miss rate.
+
+        Returns
+        -------
+        float
+            The fraction; a guarantee is satisfied if it is at most alpha.
+        """
+
+
+@dataclass(frozen=True)
+class NormalFamily(Family):
+    """Classification tasks with normally distributed scores.
+
+    A task is its signal, normal with mean ``signal`` and standard deviation ``spread``. The score
+    of the true label is normal around that signal and the scores of the other labels around 0,
+    all with standard deviation 1.
+
+    Parameters
+    ----------
+    classes : int, optional
+        Number of labels.
+    signal : float, optional
+        Mean signal of a task; a task with a high signal is easy.
+    spread : float, optional
+        Standard deviation of the signal over tasks.
+
+    Examples
+    --------
+    >>> from metapac.fewshot import NormalFamily
+    >>> round(NormalFamily().violation_rate(threshold=1.0, epsilon=0.1), 3)
+    0.075
+    """
+
+    classes: int = 5
+    signal: float = 3.0
+    spread: float = 0.5
+
+    def draw_tasks(self, count: int, rng: Seed = None) -> Array:
+        return np.random.default_rng(rng).normal(self.signal, self.spread, count)
+
+    def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
+        noise = np.random.default_rng(rng).standard_normal((len(tasks), examples))
+        return np.asarray(noise + np.asarray(tasks)[:, None])
+
+    def draw_examples(self, task: float, examples: int, rng: Seed = None) -> tuple[Array, Array]:
+        """Return scores of all labels, and the true labels.
+
+        Parameters
+        ----------
+        task : float
+            A task.
+        examples : int
+            Number of examples.
+        rng : int, numpy.random.Generator or None, optional
+            Seed.
+
+        Returns
+        -------
+        scores : ndarray, shape (examples, classes)
+            The score of every label.
+        labels : ndarray of int, shape (examples,)
+            The true labels.
+        """
+        generator = np.random.default_rng(rng)
+        labels = generator.integers(self.classes, size=examples)
+        scores = generator.standard_normal((examples, self.classes))
+        scores[np.arange(examples), labels] += task
+        return scores, labels
+
+    def error(self, tasks: Array, threshold: float) -> Array:
+        return np.asarray(special.ndtr(threshold - np.asarray(tasks)))
+
+    def size(self, tasks: Array, threshold: float) -> Array:
+        """Return the expected number of labels in a prediction set, on each task.
+
+        Parameters
+        ----------
+        tasks : ndarray, shape (t,)
+            Tasks.
+        threshold : float
+            Threshold of the prediction sets.
+
+        Returns
+        -------
+        ndarray, shape (t,)
+            The expected sizes.
+        """
+        others = (self.classes - 1) * special.ndtr(-threshold)
+        return np.asarray(1 - self.error(tasks, threshold) + others)
+
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
+        # Phi(threshold - signal) > epsilon where signal < threshold - Phi^-1(epsilon).
+        lowest = threshold - special.ndtri(epsilon)
+        return float(special.ndtr((lowest - self.signal) / self.spread))
+
+
+@dataclass(frozen=True)
+class TiedFamily(Family):
+    """Tasks whose scores lie on a grid, so that many are tied.
+
+    A task is a probability p, distributed as Beta(``a``, ``b``). A score is
+    Binomial(``levels``, p) / ``levels``.
+    """
+
+    levels: int = 10
+    a: float = 8.0
+    b: float = 2.0
+
+    def draw_tasks(self, count: int, rng: Seed = None) -> Array:
+        return np.random.default_rng(rng).beta(self.a, self.b, count)
+
+    def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
+        p, shape = np.asarray(tasks)[:, None], (len(tasks), examples)
+        return np.random.default_rng(rng).binomial(self.levels, p, shape) / self.levels
+
+    def _below(self, threshold: float) -> int:
+        """Return the number of grid values below ``threshold``."""
+        return int(np.searchsorted(np.arange(self.levels + 1) / self.levels, threshold))
+
+    def error(self, tasks: Array, threshold: float) -> Array:
+        return np.asarray(stats.binom.cdf(self._below(threshold) - 1, self.levels, tasks))
+
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
+        below = self._below(threshold)
+        if below == 0 or below > self.levels:
+            return float(below > 0)
+        # The error falls with p, and equals epsilon at this p.
+        border = special.betainccinv(below, self.levels - below + 1, epsilon)
+        return float(stats.beta.cdf(border, self.a, self.b))
+
+
+@dataclass(frozen=True)
+class TwoPointFamily(Family):
+    """The hardest tasks: here a guarantee fails with probability close to delta.
+
+    On a fraction ``bad`` of the tasks a score is 0 with probability ``miss`` and 1 otherwise; on
+    the other tasks every score is 1. With ``miss`` just above epsilon and ``bad`` just above
+    alpha, every threshold above 0 violates the guarantee. See docs/guarantee.md.
+
+    Parameters
+    ----------
+    bad : float
+        Fraction of tasks with scores of 0.
+    miss : float
+        Probability of a score of 0 on such a task.
+
+    Examples
+    --------
+    >>> from metapac.fewshot import TwoPointFamily
+    >>> family = TwoPointFamily(bad=0.2, miss=0.3)
+    >>> family.violation_rate(threshold=1.0, epsilon=0.1)
+    0.2
+    >>> family.violation_rate(threshold=0.0, epsilon=0.1)
+    0.0
+    """
+
+    bad: float
+    miss: float
+
+    def draw_tasks(self, count: int, rng: Seed = None) -> Array:
+        return np.random.default_rng(rng).random(count) < self.bad
+
+    def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
+        draws = np.random.default_rng(rng).random((len(tasks), examples))
+        return np.where(np.asarray(tasks)[:, None] & (draws < self.miss), 0.0, 1.0)
+
+    def error(self, tasks: Array, threshold: float) -> Array:
+        if threshold <= 0 or threshold > 1:
+            return np.full(np.shape(tasks), float(threshold > 1))
+        return np.where(tasks, self.miss, 0.0)
+
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
+        if threshold <= 0 or threshold > 1:
+            return float(threshold > 1)
+        return self.bad if self.miss > epsilon else 0.0
+
+    def probability_of_one(self, guarantee: Guarantee, *, tasks: int, examples: int) -> float:
+        """Return the exact probability that Meta-PS chooses 1, a threshold that is too high.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Levels of the guarantee.
+        tasks : int
+            Number of calibration tasks.
+        examples : int
+            Number of examples of each task.
+
+        Returns
+        -------
+        float
+            The probability, over the draw of the calibration tasks.
+
+        Notes
+        -----
+        The threshold is 1 if at some level the number of task thresholds of 0 is at most the rank.
+        The threshold of a task is 0 if it has more misses than the level allows. A higher level
+        allows more misses and has fewer such tasks: their counts form a Markov chain, each a
+        binomial thinning of the one before.
+        """
+        rank_by_misses: dict[int, int] = {}  # misses that a task may have -> tasks of threshold 0
+        for level, rank in zip(
+            guarantee.levels, guarantee.allowed_low_thresholds(tasks), strict=True
+        ):
+            misses = allowed_errors_in_task(examples, guarantee.miss_rate, level.alpha_within)
+            if misses >= 0:  # otherwise every task threshold is -inf
+                rank_by_misses[misses] = max(rank, rank_by_misses.get(misses, -1))
+        result, previous = 0.0, 1.0
+        alive = np.zeros(tasks + 1)  # P(this many thresholds are 0, and 1 was not chosen so far)
+        alive[tasks] = 1.0
+        counts = np.arange(tasks + 1)
+        for misses, rank in sorted(rank_by_misses.items()):
+            low = self.bad * float(stats.binom.sf(misses, examples, self.miss))
+            thinned = stats.binom.pmf(counts[:, None], counts[None, alive > 0], low / previous)
+            alive = np.asarray(thinned @ alive[alive > 0])
+            result, previous = result + float(alive[: rank + 1].sum()), low
+            alive[: rank + 1] = 0.0
+        return result

@@ -1,0 +1,752 @@
+"""Scores, task names and labels as users pass them, checked and converted once."""
+
+from __future__ import annotations
+
+import datetime
+import numbers
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac._common import (
+    Array,
+    Counts,
+    Floats,
+    as_whole_numbers,
+    brief,
+    check_same_index,
+    check_same_length,
+    check_same_shape,
+    listed,
+    on_host,
+)
+from metapac._text import without_invisible
+from metapac.errors import InvalidInput, Message, Parameter
+
+# What to pass instead, what to do if one is missing, and what is taken for tasks.
+_SCORES = (
+    "Pass probabilities, log-probabilities or negative distances.",
+    "drop the example; in prediction, inf keeps the label.",
+    "scores",
+)
+_PRECISIONS = ("float16", "float32", "float64")
+
+
+def as_score_array(name: str, scores: ArrayLike) -> Floats:
+    """Return ``scores`` as a NumPy array of the same precision; integers become float64."""
+    return _as_real_array(name, scores, *_SCORES)
+
+
+def as_number_array(name: str, values: ArrayLike, *, beside_tasks: bool = False) -> Floats:
+    """Return numbers that are not scores, such as predictions, as float64.
+
+    With ``beside_tasks``, texts may be tasks that were passed in the wrong place.
+    """
+    words = "Pass one number for each example.", "drop the example.", name if beside_tasks else ""
+    return _as_real_array(name, values, *words).astype(np.float64)
+
+
+def _as_real_array(
+    name: str, scores: ArrayLike, remedy: str, if_missing: str, swapped: str
+) -> Floats:
+    """Return numbers as an array; messages end with remedies for what these numbers are."""
+    if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
+        masked = int(np.ma.getmaskarray(scores).sum())
+        raise InvalidInput(
+            f"{name} holds {masked} masked values; a missing score cannot be certified. "
+            "Pass only the examples that have one."
+        )
+    try:
+        array = np.asarray(on_host(scores))
+    except ValueError as error:
+        raise InvalidInput(
+            f"{name} must be a rectangular array of numbers, got rows of unequal length. "
+            "Pass one flat array of scores and one task id for each."
+        ) from error
+    if array.dtype.kind == "O":
+        array = _objects_as_floats(name, array, if_missing, swapped)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(
+            f"{name} must be real numbers, got {array.dtype}. {remedy}"
+            f"{_swap_hint(swapped, array.dtype.kind in 'USO')}"
+        )
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array.astype(np.float64)
+
+
+def as_calibration_scores(name: str, scores: ArrayLike) -> Floats:
+    """Return scores to calibrate on; bfloat16, which NumPy lacks, becomes float32.
+
+    A bfloat16 stands for all numbers that round to it, so their lower bound is used: half a step
+    below. A deployed score of any precision that rounds to the same bfloat16 is then kept.
+    """
+    array = as_score_array(name, scores)
+    if not is_bfloat16(scores):
+        return array
+    step = np.int32(1 << 16)  # a bfloat16 is the upper half of a float32
+    finite = np.isfinite(array)
+    bits = np.where(finite, array, np.float32(0)).view(np.int32)
+    below = np.where(array > 0, bits - step, np.where(array < 0, bits + step, -(2**31) + step))
+    down = np.maximum(below.astype(np.int32).view(np.float32), np.finfo(np.float32).min)
+    return np.where(finite, array / 2 + down / 2, array)
+
+
+def is_bfloat16(scores: object) -> bool:
+    """Return whether scores are a torch tensor of bfloat16, without importing torch."""
+    return str(getattr(scores, "dtype", "")) == "torch.bfloat16"
+
+
+def floor_to_bfloat16(values: ArrayLike) -> NDArray[np.float32]:
+    """Return the largest bfloat16 not above each value, as float32.
+
+    A score at or above a value is still at or above this after rounding to bfloat16, in any
+    rounding mode.
+    """
+    exact = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        near = exact.astype(np.float32)
+        near = np.where(near > exact, np.nextafter(near, np.float32(-np.inf)), near)
+    bits = near.view(np.int32)
+    cut = bits & np.int32(-(1 << 16))  # drops the lower half, which rounds towards zero
+    down = np.where((near < 0) & (cut != bits), cut + np.int32(1 << 16), cut)
+    return down.astype(np.int32).view(np.float32)
+
+
+def check_one_dimensional(name: str, array: Array) -> None:
+    """Raise if scores are not one-dimensional, or empty."""
+    if array.ndim != 1:
+        raise InvalidInput(
+            f"{name} must be one-dimensional, one value for each example, got shape "
+            f"{array.shape}. Of class probabilities, pass those of the true labels, "
+            f"{name}[np.arange(len(y)), y]; of a matrix with one row per task, {name}.ravel() "
+            f"with np.repeat(names, {name}.shape[1])."
+        )
+    if not len(array):
+        raise InvalidInput(f"{name} is empty; pass at least one labelled example.")
+
+
+def check_no_nan(
+    name: str,
+    array: Floats,
+    where: Callable[[int], str] | None = None,
+    remedy: str = "Drop those examples.",
+) -> None:
+    """Raise if a score is NaN; ``where`` describes the flat position of the first one."""
+    # min() propagates NaN and needs no temporary array; NaN are counted only for the message.
+    if array.size and np.isnan(array.min()):
+        bad = np.flatnonzero(np.isnan(array))
+        first = where(int(bad[0])) if where else f"at position {int(bad[0])}"
+        raise InvalidInput(
+            f"{name} holds {len(bad)} NaN out of {array.size} values (first {first}); a score that "
+            f"cannot be compared cannot be certified. {remedy}"
+        )
+
+
+def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
+    """Raise if a number is infinite or NaN; with ``positive``, also if it is not above 0."""
+    bad = ~np.isfinite(array) if not positive else ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        rule = "finite and positive" if positive else "finite"
+        first = int(np.flatnonzero(bad)[0])
+        text = "{} must be {}, got {} at position {}."
+        raise InvalidInput(text, Parameter(name), rule, array.flat[first], first)
+
+
+def as_finite_number(name: str, value: Any) -> float:
+    """Return ``value`` as one float that is neither infinite nor NaN."""
+    array = as_score_array(name, value)
+    if array.ndim or not np.isfinite(array):
+        raise InvalidInput(f"{name} must be one finite number, got {brief(value)}.")
+    return float(array)
+
+
+def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
+    """Return task thresholds as a matrix (tasks, levels) without NaN."""
+    matrix = thresholds[:, None] if thresholds.ndim == 1 and levels == 1 else thresholds
+    if matrix.ndim != 2 or matrix.shape[1] != levels or not len(matrix):
+        raise InvalidInput(
+            f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task, "
+            f"got shape {thresholds.shape}. Send what task_threshold(scores) returned at each site."
+        )
+    remedy = "Take it out of the scores of that task."
+    check_no_nan("task_thresholds", matrix, lambda i: f"in task number {i // levels}", remedy)
+    return matrix
+
+
+def get_precisions(values: Any) -> list[np.dtype[Any]]:
+    """Return the precision of each number or array in a list; float64 for a plain number.
+
+    One array of all of them would have the finest precision, at which certified labels could be
+    lost.
+    """
+    items = [values] if hasattr(values, "dtype") or not len(values) else values
+    return [as_score_array("task_thresholds", item).dtype for item in items]
+
+
+def as_precision(precision: Any) -> np.dtype[Any]:
+    """Return a precision that scores can have; no other type compares them safely."""
+    name = precision.name if isinstance(precision, np.dtype) else precision
+    if not isinstance(name, str) or name not in _PRECISIONS:
+        raise InvalidInput(
+            f"precision must be {', '.join(_PRECISIONS[:2])} or {_PRECISIONS[2]}, got {name!r}."
+        )
+    return np.dtype(name)
+
+
+def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the coarsest precision, at which no label certified at a finer one is lost."""
+    return min(precisions, key=lambda dtype: dtype.itemsize)
+
+
+def _objects_as_floats(name: str, array: Array, if_missing: str, swapped: str) -> Floats:
+    for position, value in enumerate(array.ravel()):
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise InvalidInput(
+                f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
+                f"position {position}. Convert them to floats. Where one is missing, {if_missing}"
+                f"{_swap_hint(swapped, isinstance(value, str))}"
+            )
+    return array.astype(np.float64)
+
+
+def _swap_hint(name: str, suspected: bool) -> str:
+    return f" Were {name} and tasks swapped?" if name and suspected else ""
+
+
+NAME_RULE = 1  # version of `fold_name`, stored in promise files
+_LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
+_SPACE = re.compile(r"(?<!\d) | (?!\d)")  # but between two numbers
+_WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
+
+
+def show_name(name: str) -> str:
+    """Return a name as it looks: in one Unicode form, with single spaces, and none at the ends."""
+    if not (name.isascii() and name.isprintable()):
+        name = without_invisible(unicodedata.normalize("NFKC", name))
+    return " ".join(name.split())
+
+
+def fold_name(name: object) -> str:
+    """Return what tells tasks apart: spaces, case, Unicode form, ``.0`` and leading zeros do not.
+
+    >>> fold_name(" Site 007") == fold_name("site 7"), fold_name("1.0") == fold_name(1)
+    (True, True)
+    """
+    text = _SPACE.sub("", show_name(str(name)).casefold())
+    if "." in text and (whole := _WHOLE_NUMBER.fullmatch(text)):
+        text = whole[1]
+    return _LEADING_ZEROS.sub("", text) if "0" in text else text
+
+
+def fold_names(names: Sequence[str]) -> list[str]:
+    """Return `fold_name` of each name; of very many plain ones, all at once."""
+    joined = "\n".join(names)
+    is_plain = joined.isascii() and joined.replace("\n", "").isprintable()
+    if is_plain and "." not in joined and "  " not in joined:
+        folded = _LEADING_ZEROS.sub("", _SPACE.sub("", joined.casefold())).split("\n")
+        if len(folded) == len(names):
+            return folded
+    return [fold_name(name) for name in names]
+
+
+def match_names(
+    new: Sequence[Any], known: Iterable[Any]
+) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Return the new names that are known, and pairs of a new and a known name that are alike."""
+    if not new:
+        return [], []
+    by_text = {str(name): name for name in known}
+    by_fold = {fold_name(name): name for name in by_text.values()}
+    rest = [name for name in new if str(name) not in by_text]
+    near = [(name, by_fold[key]) for name in rest if (key := fold_name(name)) in by_fold]
+    return [name for name in new if str(name) in by_text], near
+
+
+def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
+    """Return the task id of each example as a one-dimensional array of integers or objects.
+
+    Dates, timestamps and booleans become text, as promise files and tables name them.
+    """
+    if hasattr(tasks, "__array__"):
+        ids = np.asarray(on_host(tasks))
+    elif isinstance(tasks, str | Set | Mapping) or not isinstance(tasks, Iterable):
+        raise InvalidInput(
+            "tasks must hold one id for each example, in the same order, got "
+            f"{brief(tasks)}. Pass a list or an array."
+        )
+    else:
+        ids = np.fromiter(tasks, dtype=object)
+    if ids.ndim != 1:
+        raise InvalidInput(
+            f"tasks must be one-dimensional, got shape {ids.shape}. Combine several columns into "
+            "one id, such as f'{state}-{year}'."
+        )
+    if ids.dtype.kind == "f" and len(ids):
+        raise _missing_id() if np.isnan(ids).any() else _fractional_id(ids[0])
+    if ids.dtype.kind in "iuU":
+        return ids
+    return _as_texts(ids, (datetime.date, np.datetime64, bool, np.bool_))
+
+
+def keep_tasks(tasks: ArrayLike | Iterable[object]) -> ArrayLike | Iterable[object]:
+    """Return task ids that can be read more than once: a generator becomes a list."""
+    return list(tasks) if isinstance(tasks, Iterator) else tasks
+
+
+def as_date_name(value: Any) -> str:
+    """Return a date as ISO text, and a timestamp too; at midnight without its time.
+
+    Zeros at the end of a fraction are dropped. A timestamp with a time zone is named in UTC.
+    """
+    if isinstance(value, np.datetime64):
+        has_seconds = np.datetime_data(value.dtype)[0] not in ("h", "m")
+        text = str(np.datetime_as_string(value if has_seconds else value.astype("M8[s]")))
+    else:
+        if getattr(value, "tzinfo", None) is not None:
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+        text = value.isoformat()
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.removesuffix("T00:00:00")
+
+
+def as_task_names(names: list[Any]) -> Array:
+    """Return distinct task ids as an array; none may be missing, and all must be of one kind."""
+    types = {type(name): name for name in reversed(names)}  # few types, however many names
+    suspects = types.values() if types.keys() <= {str, int} else names
+    if any(_is_missing(name) for name in suspects):
+        raise _missing_id()
+    kinds = {kind_of(name): name for name in types.values()}
+    if "float" in kinds:
+        raise _fractional_id(kinds["float"])
+    if len(kinds) > 1:
+        raise _mixed_types(" and ".join(f"{kind} ({kinds[kind]!r})" for kind in reversed(kinds)))
+    if kinds.keys() == {"int"}:
+        return _as_integers(names)
+    if "str" in kinds and types.keys() != {str}:
+        names = [str(name) for name in names]  # NumPy strings, taken from an object array
+    return np.fromiter(names, object, len(names))
+
+
+def check_one_type(types: set[type]) -> None:
+    """Raise if ids are numbers of several types, which may be equal but mean different tasks."""
+    if len(types) > 1:
+        raise _mixed_types(" and ".join(sorted(kind.__name__ for kind in types)))
+
+
+def append_new_names(old: Array, new: Array) -> Array:
+    """Return old and new task ids in one array; raise if a new id is among the old ones."""
+    calibrated = set(old.tolist())
+    for name in new.tolist():
+        if name in calibrated:
+            raise InvalidInput(
+                f"tasks holds {name!r}, which was calibrated already. Add only new tasks; to "
+                "change the examples of a task, calibrate from scratch."
+            )
+    return as_task_names(old.tolist() + new.tolist())
+
+
+def check_distinct(names: list[Any]) -> None:
+    """Raise if a task occurs more than once."""
+    try:
+        repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    except TypeError as error:
+        raise unhashable_task(error) from error
+    if repeated is not None:
+        raise InvalidInput(
+            f"tasks holds {repeated!r} more than once, and a task counts only once. "
+            "Send one threshold for each task."
+        )
+
+
+def reorder_by_task(
+    name: str, values: Mapping[Any, Any], other: str, tasks: list[Any]
+) -> list[Any]:
+    """Return the values of a mapping in the order of ``tasks``, the tasks of ``other``."""
+    missing = [task for task in tasks if task not in values]
+    if missing or len(values) != len(tasks):
+        which = missing or [task for task in values if task not in set(tasks)]
+        raise InvalidInput(
+            f"{name} must have the same tasks as {other}, but only one has {which[0]!r}."
+        )
+    return [values[task] for task in tasks]
+
+
+def as_task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
+    """Return one finite number for each task, from an array or a mapping from task to number."""
+    if isinstance(quantiles, Mapping):
+        quantiles = reorder_by_task("quantiles", quantiles, "scores", tasks)
+    array = as_score_array("quantiles", quantiles)
+    if array.shape != (len(tasks),):
+        raise InvalidInput(
+            f"quantiles must hold one number for each of the {len(tasks)} tasks, got shape "
+            f"{array.shape}. Pass a mapping from task to number, or an array in the order in which "
+            "the tasks first appear."
+        )
+    check_finite("quantiles", array)
+    return array.astype(np.float64)
+
+
+def as_task_sizes(sizes: Any, names: Array) -> Counts:
+    """Return the number of examples of each task, from an array or a mapping from task."""
+    if isinstance(sizes, Mapping):
+        sizes = reorder_by_task("sizes", sizes, "task_thresholds", names.tolist())
+    counts = as_whole_numbers("sizes", sizes, minimum=1)
+    check_same_shape("sizes", counts, "tasks", names)
+    return counts
+
+
+def as_json_names(names: Array) -> list[Any]:
+    """Return task ids as a list of strings and integers, which JSON preserves."""
+    plain: list[Any] = names.tolist()
+    for name in plain:
+        if type(name) not in (str, int):
+            raise InvalidInput(
+                f"tasks must be strings or integers to be saved, got {name!r} of type "
+                f"{type(name).__name__}. Calibrate with [str(task) for task in tasks]."
+            )
+    return plain
+
+
+def as_json_labels(classes: Iterable[Any]) -> list[Any]:
+    """Return classes as a list of strings, integers and booleans, which JSON preserves."""
+    return [
+        label if isinstance(label, str | int) else str(label)
+        for label in map(as_plain_label, classes)
+    ]
+
+
+def as_class_codes(labels: Any) -> tuple[tuple[Any, ...], Counts]:
+    """Return the sorted classes, and for each label the index of its class."""
+    if not hasattr(labels, "__array__"):  # NumPy would turn NaN among strings into "nan"
+        labels = np.fromiter(labels, dtype=object)
+    array = np.asarray(on_host(labels))
+    if array.ndim == 1 and not len(array):
+        raise InvalidInput("labels is empty; pass at least one labelled example.")
+    if array.ndim != 1:
+        raise InvalidInput(
+            f"labels must be one-dimensional, one true label for each example, got shape "
+            f"{array.shape}."
+        )
+    if array.dtype.kind in "OM":
+        array = _as_plain_labels(_as_texts(array, (datetime.date, np.datetime64)))
+    if array.dtype.kind not in "iuUb":
+        raise _bad_labels(str(array.dtype))
+    classes, codes = np.unique(array, return_inverse=True)
+    return tuple(classes.tolist()), codes.astype(np.int64)
+
+
+def as_classes(labels: list[Any]) -> tuple[Any, ...]:
+    """Return distinct classes, which must be of one kind."""
+    kinds = {kind_of(label) for label in labels}
+    if len(kinds) != 1 or not kinds <= {"str", "int", "bool"}:
+        got = " and ".join(sorted(kinds)) or "none"
+        raise InvalidInput(f"classes must be strings, integers or booleans of one type, got {got}.")
+    if len(set(labels)) < len(labels):
+        raise InvalidInput(f"classes must be distinct, got {brief(labels)}.")
+    return tuple(labels)
+
+
+def as_plain_label(label: Any) -> Any:
+    """Return a label as a Python string, integer or boolean."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def unhashable_task(error: TypeError) -> InvalidInput:
+    """Return the error for task ids that a dict cannot look up."""
+    return InvalidInput(
+        f"tasks must hold hashable ids ({error}). Pass one string or integer for each example."
+    )
+
+
+def kind_of(value: object) -> str:
+    """Return the kind of an id or label: "str", "int", "float" or the name of its type."""
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return "int"
+    return "float" if isinstance(value, float) else type(value).__name__
+
+
+def _as_integers(names: list[Any]) -> Array:
+    try:
+        return np.array(names, dtype=np.int64)
+    except OverflowError:  # such as 64-bit hashes; as objects they keep their value
+        return np.fromiter((int(name) for name in names), object, len(names))
+
+
+def _as_texts(array: Array, kinds: tuple[type, ...]) -> Array:
+    """Return values of some kinds as text; an array that holds other kinds too is kept."""
+    if array.dtype.kind == "M":
+        distinct, index = np.unique(array, return_inverse=True)
+        return _as_texts(np.fromiter(distinct, object, len(distinct)), kinds)[index]
+    values: list[Any] = array.tolist()
+    first = next((value for value in values if not _is_missing(value)), None)
+    if not isinstance(first, kinds) or not all(
+        isinstance(x, kinds) or _is_missing(x) for x in values
+    ):
+        return array.astype(object)
+    texts = {value: None if _is_missing(value) else _as_text(value) for value in values}
+    return np.fromiter((texts[value] for value in values), object, len(values))
+
+
+def _as_text(value: Any) -> str:
+    return str(value) if isinstance(value, bool | np.bool_) else as_date_name(value)
+
+
+def _as_plain_labels(array: Array) -> Array:
+    missing = sum(_is_missing(label) for label in array)
+    kinds = {kind_of(label) for label in array}
+    if missing or len(kinds) > 1 or not kinds <= {"str", "int", "bool"}:
+        raise _bad_labels(" and ".join(sorted(kinds)), missing)
+    return array.astype({"str": str, "int": np.int64, "bool": bool}[kinds.pop()])
+
+
+def _is_missing(value: object) -> bool:
+    unequal_to_itself = isinstance(value, float | np.datetime64) and value != value
+    return value is None or unequal_to_itself or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _bad_labels(got: str, missing: int = 0) -> InvalidInput:
+    remedy = "Convert them, for example with [str(label) for label in labels]."
+    if missing:
+        got, remedy = f"{missing} missing", "Drop those rows."
+    return InvalidInput(
+        "labels must hold strings, integers or booleans of one type, none missing, got "
+        f"{got}. {remedy}"
+    )
+
+
+def _missing_id() -> InvalidInput:
+    return InvalidInput(
+        "tasks holds missing ids (None or NaN); every example must belong to a task. "
+        "Drop those examples or name their task."
+    )
+
+
+def _fractional_id(value: object) -> InvalidInput:
+    return InvalidInput(
+        f"tasks must be strings or integers, got the float {value}. "
+        "Were scores and tasks swapped? If not, convert the ids with .astype(int)."
+    )
+
+
+def _mixed_types(got: str) -> InvalidInput:
+    return InvalidInput(
+        f"tasks must hold ids of one type, got {got}. Convert them all, "
+        "for example with [str(task) for task in tasks]."
+    )
+
+
+_SHOWN = 3  # pairs of names in a message
+
+
+def advise_on_labels(
+    unknown: Sequence[str], classes: Sequence[str], columns: Sequence[str] | None = None
+) -> Message | None:
+    """Return how to bring labels and classes together, if their names tell."""
+    by_fold = {_fold(name): name for name in classes}
+    alike = [(label, by_fold[_fold(label)]) for label in unknown if _fold(label) in by_fold]
+    if alike:
+        pairs = [f"{label!r} differs from {name!r}" for label, name in alike]
+        one = "it" if len(alike) == 1 else "each"
+        return Message(
+            f"{listed(pairs, shown=_SHOWN)} only in case or spaces: give {one} one spelling."
+        )
+    if columns is None:
+        return None
+    start = "Name the class of each column in its order:"
+    if len(unknown) != len(columns):
+        text = f"{start} pass {{}} and {{}}."
+        return Message(text, Parameter("columns", [*columns]), Parameter("classes"))
+    labels = _match(columns, sorted(unknown))
+    pairs = [
+        f"{column!r} those of {label!r}" for column, label in zip(columns, labels, strict=True)
+    ]
+    pairs[0] = pairs[0].replace(" those of ", " holds the scores of ", 1)
+    held = " and ".join(pairs) if len(pairs) <= _SHOWN else listed(pairs, shown=_SHOWN)
+    text = f"{start} if {{}}, pass {{}} and {{}}."
+    return Message(text, held, Parameter("columns", [*columns]), Parameter("classes", labels))
+
+
+def _match(columns: Sequence[str], labels: list[str]) -> list[str]:
+    """Return the labels in the order of the columns that end with them, if each one does."""
+    ends = [[name for name in labels if _fold(column).endswith(_fold(name))] for column in columns]
+    longest = [max(names, key=len, default="") for names in ends]
+    return longest if sorted(longest) == labels else labels
+
+
+def _fold(name: str) -> str:
+    return " ".join(name.split()).casefold()
+
+
+class ClassMatrix(NamedTuple):
+    """Scores of all classes, and the true labels."""
+
+    scores: Floats
+    classes: tuple[Any, ...]
+    codes: Counts
+    labels: list[Any]
+
+    @property
+    def true_scores(self) -> Floats:
+        """Scores of the true labels."""
+        return self.scores[np.arange(len(self.codes)), self.codes]
+
+
+def read_class_matrix(
+    scores: ArrayLike, labels: Any, classes: Sequence[Any] | None = None
+) -> ClassMatrix | None:
+    """Return a matrix of class scores with its labels; None if scores are those of true labels."""
+    array = as_calibration_scores("scores", scores)
+    if array.ndim != 2 or labels is None:
+        if classes is not None:
+            raise InvalidInput(
+                "classes names the columns of a matrix, which needs labels too: pass scores of "
+                f"shape (n, classes) and labels, got scores of shape {array.shape}"
+                f"{' without labels' if labels is None else ''}."
+            )
+        return None
+    names = _column_classes(array.shape[1], scores, classes)
+    check_same_index("labels", labels, "scores", scores)
+    found, codes = as_class_codes(labels)
+    check_same_length("scores", array, "labels", codes)
+    place = {name: column for column, name in enumerate(names)}
+    by_text = {str(name): column for name, column in place.items()}  # as tables name classes
+    position = [place.get(label, by_text.get(str(label), -1)) for label in found]
+    unknown = [repr(label) for label, i in zip(found, position, strict=True) if i < 0]
+    if unknown:
+        texts = [str(label) for label, i in zip(found, position, strict=True) if i < 0]
+        advice = advise_on_labels(texts, [*by_text])
+        raise InvalidInput(
+            "labels must be among the classes {}, got {}. {}",
+            listed([*map(repr, names)]),
+            listed(unknown),
+            advice
+            or "Pass the class of each column of scores as classes=[...], in the order of the "
+            "columns, such as model.classes_.",
+        )
+    columns = np.array(position, dtype=np.int64)[codes]
+    return ClassMatrix(array, names, columns, [names[column] for column in columns.tolist()])
+
+
+def check_column_order(
+    stored: Sequence[Any],
+    pattern: str | Sequence[str],
+    scores: Any,
+    classes: Sequence[Any] | None = None,
+    by_position: bool = True,
+) -> None:
+    """Raise InvalidInput unless the columns of ``scores`` are the calibrated classes, in order."""
+    shape = np.shape(as_score_array("scores", scores))
+    expected = [str(name) for name in stored]
+    if (by_position and not shape) or (
+        (by_position or len(shape) > 1) and shape[-1] != len(expected)
+    ):
+        raise InvalidInput(
+            f"scores must have a column for each of the {len(expected)} classes "
+            f"{listed([*map(repr, stored)])}, in this order, got shape {shape}."
+        )
+    given = _given_names(scores, classes)
+    if isinstance(pattern, str):
+        pattern = [pattern.replace("*", name) for name in expected]
+    if given is None or given in (expected, list(pattern)):
+        return
+    in_order = "Reorder the columns, such as scores[:, [...]] or frame[[...]]."
+    raise InvalidInput(
+        f"the columns of scores are {listed(given)}, but the classes were calibrated in the order "
+        f"{listed(expected)}, and a set is decided by position. {in_order}"
+    )
+
+
+def _given_names(scores: Any, classes: Sequence[Any] | None) -> list[str] | None:
+    """Return the names of the columns as texts; None if they have none."""
+    if classes is not None:
+        return [str(name) for name in classes]
+    names = _frame_columns(scores)
+    return None if names is None else [str(name) for name in names]
+
+
+def _frame_columns(scores: Any) -> list[Any] | None:
+    """Return the column names of a data frame; None if it was made without names."""
+    if not hasattr(scores, "columns") or not hasattr(scores, "__array__"):
+        return None
+    names = [as_plain_label(name) for name in scores.columns]
+    return None if names == list(range(len(names))) else names
+
+
+def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> tuple[Any, ...]:
+    named = _frame_columns(scores)
+    if classes is None:
+        return tuple(range(width) if named is None else named)
+    names = tuple(as_plain_label(name) for name in classes)
+    if len(names) != width or len({*map(str, names)}) != width:
+        raise InvalidInput(
+            f"classes must name each of the {width} columns of scores once, got "
+            f"{listed([*map(repr, names)])}."
+        )
+    texts = [str(name) for name in names]
+    if named is not None and {*map(str, named)} == {*texts} and [*map(str, named)] != texts:
+        raise InvalidInput(
+            f"classes are {listed([*map(repr, names)])}, but the frame has its columns in the "
+            f"order {listed([*map(repr, named)])}. Leave classes out."
+        )
+    return names
+
+
+_MEANINGS = ("task", "score", "label", "classes_column", "prediction", "y", "scale")
+
+
+def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
+    """Return the names of Series by their meaning, if all have one, and no two the same."""
+    names = {meaning: getattr(column, "name", None) for meaning, column in columns.items()}
+    texts = {meaning: name for meaning, name in names.items() if isinstance(name, str) and name}
+    distinct = {*reserved, *texts.values()}
+    return texts if len(distinct) == len(reserved) + len(columns) else {}
+
+
+def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | None) -> None:
+    """Raise InvalidInput for columns that no calibration stores.
+
+    ``classes`` are those of the evidence, if the guarantee is per class. The schema of the file has
+    checked types already.
+    """
+    if columns is None:
+        return
+    _check_distinct_columns(columns)
+    named = columns.get("classes")
+    if named is None:
+        return
+    texts = [str(name) for name in named]
+    if not texts or len(set(texts)) < len(texts):
+        raise InvalidInput(f"columns.classes must name each class once, got {brief(named)}.")
+    listed = columns.get("columns")
+    if isinstance(listed, list) and len(listed) != len(named):
+        raise InvalidInput(
+            f"columns.columns must hold a column for each of {len(named)} classes, got "
+            f"{len(listed)}."
+        )
+    if classes is not None and [str(name) for name in classes] != texts:
+        raise InvalidInput(
+            f"columns.classes must be those of the evidence, {brief(list(classes))}, in the same "
+            f"order, got {brief(named)}."
+        )
+
+
+def _check_distinct_columns(columns: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if one column has two meanings."""
+    seen: dict[str, str] = {}
+    for key in _MEANINGS:
+        if key in columns:
+            first = seen.setdefault(columns[key], key)
+            if first != key:
+                raise InvalidInput(
+                    f"columns.{first} and columns.{key} must be two columns, got "
+                    f"{columns[key]!r} for both."
+                )

@@ -1,1 +1,0 @@
-"""Backbones: the networks that embed examples."""

@@ -1,0 +1,1079 @@
+"""Monitor a guarantee while labelled new tasks come in."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metapac import artefact
+from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
+from metapac._text import visible
+from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
+from metapac.context import Context
+from metapac.data_checks import judge_task_names
+from metapac.errors import BadArtefact, InvalidInput, Message, Parameter
+from metapac.evaluation import Evaluation, evaluate
+from metapac.evidence import ClusterIds, match_clusters
+from metapac.findings import Finding, report
+from metapac.guarantee import Epsilon, percent
+from metapac.inputs import as_classes, as_json_labels, as_json_names, as_task_ids
+from metapac.predictors import Calibrated, MetaPS, ThresholdSets
+from metapac.ranks import equal_share
+from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
+from metapac.words import Words, inflect
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Parameters of a monitored guarantee, and the false-alarm probability.
+
+    Attributes
+    ----------
+    promise : str
+        The guarantee in one sentence.
+    checksum : str
+        Checksum of its parameters, thresholds and calibration tasks, but not of its wording.
+    epsilon : float or mapping from class to float
+        Miss rate that it allows on a task.
+    alpha : float
+        Fraction of new tasks that may exceed it.
+    delta : float or None
+        Failure probability of the guarantee; None if it is in expectation.
+    classes : tuple or None
+        With a guarantee per class, the classes.
+    min_examples : int
+        Tasks with fewer examples are left out; with a guarantee per class, fewer of the class.
+    false_alarm : float
+        Probability of ever raising an alarm if the guarantee is true.
+    unit, example : str
+        What a task and an example are called.
+    again : bool or None
+        Whether tasks of earlier batches count again; None until the first such task has come.
+    """
+
+    promise: str
+    checksum: str
+    epsilon: Epsilon
+    alpha: float
+    delta: float | None
+    classes: tuple[Any, ...] | None
+    min_examples: int
+    false_alarm: float
+    unit: str = "task"
+    example: str = "example"
+    again: bool | None = None
+
+    @classmethod
+    def from_promise(cls, promise: Calibrated, false_alarm: float, min_examples: int) -> Terms:
+        """Return the terms of a calibrated predictor."""
+        promise.check_calibrated()
+        if not isinstance(promise, MetaPS):
+            raise InvalidInput(
+                "{} must be a guarantee about tasks, that of MetaPS, got {}: it limits no share of "
+                "tasks, so no number of bad tasks would contradict it. Calibrate with MetaPS.",
+                Parameter("promise"),
+                type(promise).__name__,
+            )
+        least = as_whole_number("min_examples", min_examples, minimum=0)
+        about = promise.context_
+        return cls(
+            promise=promise.promise_,
+            checksum=_checksum(promise),
+            epsilon=promise.guarantee_.epsilon,
+            alpha=promise.guarantee_.alpha,
+            delta=promise.guarantee_.delta,
+            classes=promise.classes_,
+            min_examples=max(least, promise.min_examples),
+            false_alarm=as_probability("false_alarm", false_alarm),
+            unit=about.unit,
+            example=about.example,
+        )
+
+    @property
+    def rates(self) -> list[float]:
+        """Miss rate allowed for each class, or for all together."""
+        if self.classes is None:
+            return [float(self.epsilon)]  # type: ignore[arg-type]  # a mapping only with classes
+        if isinstance(self.epsilon, Mapping):
+            return [float(self.epsilon[label]) for label in self.classes]
+        return [float(self.epsilon)] * len(self.classes)
+
+    @property
+    def context(self) -> Context:
+        """What a task and an example are called, as a context."""
+        return Context(unit=self.unit, example=self.example)
+
+    @property
+    def limit(self) -> float:
+        """Wealth at which the alarm is raised."""
+        return 1 / self.false_alarm
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms as JSON can hold them."""
+        classes = None if self.classes is None else as_json_labels(self.classes)
+        epsilon = artefact.encode_parameters({"epsilon": self.epsilon})
+        return asdict(self) | epsilon | {"classes": classes}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Terms:
+        """Return the terms in a state file."""
+        epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
+        classes = None if body["classes"] is None else as_classes(body["classes"])
+        if isinstance(epsilon, Mapping) and [*epsilon] != [*(classes or ())]:
+            raise InvalidInput("epsilon and classes must name the same classes.")
+        return cls(**{**body, "epsilon": epsilon, "classes": classes})
+
+
+def _checksum(promise: MetaPS) -> str:
+    """Return a checksum of a guarantee that does not depend on its wording or file version.
+
+    A promise file that is written again, in the words of a newer version, is the same guarantee.
+    """
+    name, result = promise._encoded_result()
+    levels = artefact.encode_parameters(promise._guarantee_params())
+    tasks = [str(task) for task in promise.tasks_.tolist()]
+    return artefact.checksum({"levels": levels, name: result, "tasks": tasks})
+
+
+FORMAT = artefact.Format(
+    "metapac monitor",
+    written_by="Monitor.save() or by 'metapac monitor --state'",
+    remedy="Restore it from a backup, or start anew with another file and count all tasks again.",
+    shape="monitor",
+)
+
+
+class Counted(NamedTuple):
+    """A task that was counted."""
+
+    task: str | int
+    batch: str | None
+    examples: tuple[int, ...]
+    missed: tuple[int, ...]
+    checksum: str
+    cluster: str | int | None = None
+
+
+def write_state(path: PathLike, terms: Terms, tasks: Sequence[Counted]) -> None:
+    """Write a state file, replacing it atomically."""
+    body = {"watched": terms.to_json(), "tasks": [task._asdict() for task in tasks]}
+    artefact.write(path, body, FORMAT)
+
+
+def read_state(path: PathLike) -> tuple[Terms, list[Counted]]:
+    """Return what a state file holds."""
+    body = artefact.read(path, FORMAT)
+    try:
+        terms = Terms.from_json(body["watched"])
+        tasks = [_as_counted(entry) for entry in body["tasks"]]
+        _check(terms, tasks)
+    except InvalidInput as error:
+        raise artefact.inconsistent(path, FORMAT, error) from error
+    return terms, tasks
+
+
+def _as_counted(entry: Mapping[str, Any]) -> Counted:
+    return Counted(**{**entry, "examples": (*entry["examples"],), "missed": (*entry["missed"],)})
+
+
+def _check(terms: Terms, tasks: Sequence[Counted]) -> None:
+    """Raise InvalidInput if a task could not have been counted, or was counted twice."""
+    if len({(str(entry.task), entry.batch) for entry in tasks}) < len(tasks):
+        raise InvalidInput("a task occurs twice in a batch.")
+    for entry in tasks:
+        if not len(entry.examples) == len(entry.missed) == len(terms.rates):
+            raise InvalidInput(f"task {entry.task!r} must have one count for each class.")
+        if any(r > n for n, r in zip(entry.examples, entry.missed, strict=True)):
+            raise InvalidInput(f"task {entry.task!r} has more misses than examples.")
+        if terms.classes is None and entry.examples[0] < max(1, terms.min_examples):
+            raise InvalidInput(f"task {entry.task!r} has too few examples to be counted.")
+
+
+@contextmanager
+def locking(path: PathLike) -> Iterator[None]:
+    """Keep others from updating a state file at the same time.
+
+    Where the file system has no locks, nothing is locked.
+    """
+    target = Path(path).resolve()
+    artefact.check_folder(target.parent)
+    if not artefact.AVAILABLE:
+        yield
+        return
+    place = target.with_name(f".{target.name[:50]}.lock")
+    descriptor = _open_locked(path, place)
+    try:
+        yield
+    finally:
+        place.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _open_locked(path: PathLike, place: Path) -> int:
+    """Return the open lock file of a state file."""
+    while True:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        if artefact.try_lock(descriptor) is False:
+            os.close(descriptor)
+            raise InvalidInput(f"{path} is being updated by another process. Try again later.")
+        if artefact.is_same(descriptor, place):  # else its last holder has just deleted it
+            return descriptor
+        os.close(descriptor)
+
+
+def check_same_promise(path: PathLike, stored: Terms, given: Terms) -> None:
+    """Raise if a state file is for another guarantee, or for other parameters."""
+    if stored.checksum != given.checksum:
+        raise InvalidInput(
+            f"{path} watches another guarantee: {stored.promise} Tasks judged by other sets do not "
+            "count against this one. Use another state file for each promise file."
+        )
+    if stored.rates != given.rates or (stored.alpha, stored.delta) != (given.alpha, given.delta):
+        raise BadArtefact(f"{path} states other levels than the promise. {FORMAT.remedy}")
+
+
+Ranges = Mapping[Any, Sequence[float]]
+Clusters = Mapping[Any, str | int]
+
+
+def check_batch(batch: str | None, again: bool) -> None:
+    """Raise InvalidInput if the name of a batch is no text, or is missing where it is needed."""
+    if batch is not None and (not isinstance(batch, str) or not batch.strip()):
+        text = "{} must be a non-empty string, got {!r}."
+        raise InvalidInput(text, Parameter("batch"), batch)
+    check_bool("again", again)
+    if again and batch is None:
+        text = "{} needs the name of the batch that the tasks come with: pass {}."
+        raise InvalidInput(text, Parameter("again"), Parameter("batch", "2026-01"))
+
+
+def order_tasks(
+    evaluation: Evaluation,
+    terms: Terms,
+    ranges: Ranges,
+    batch: str | None,
+    clusters: Clusters | None = None,
+) -> list[Counted]:
+    """Return the tasks of an evaluation, in the order in which they count.
+
+    Names may be related to the results, such as names by region; the order of checksums is not.
+    """
+    parts = [evaluation]
+    if terms.classes is not None:
+        parts = [(evaluation.by_class or {})[label] for label in terms.classes]
+    counts = [_count_by_task(part) for part in parts]
+    tasks = []
+    for name in sorted(as_json_names(evaluation.tasks), key=_shuffle):
+        # A task that a class leaves out, or that has none of its examples, has a count of 0 here.
+        examples, missed = zip(*(count.get(name, (0, 0)) for count in counts), strict=True)
+        ends = artefact.encode_floats([*map(float, ranges[name])])
+        facts = {"examples": examples, "missed": missed, "range": ends}
+        cluster = None if clusters is None else clusters[name]
+        tasks.append(Counted(name, batch, examples, missed, artefact.checksum(facts), cluster))
+    return tasks
+
+
+def _count_by_task(evaluation: Evaluation) -> dict[Any, tuple[int, int]]:
+    columns = (evaluation.tasks, evaluation.examples, evaluation.missed)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {name: (examples, missed) for name, examples, missed in rows}
+
+
+def _shuffle(name: str | int) -> bytes:
+    return hashlib.sha256(str(name).encode(errors="surrogatepass")).digest()
+
+
+def fix_again(
+    terms: Terms, tasks: Sequence[Counted], counted: Sequence[Counted], *, again: bool
+) -> Terms:
+    """Return the terms with the rule for tasks of earlier batches, which the first of them fixes.
+
+    If the rule could change from batch to batch, labels could decide it: a month that looks like an
+    earlier one would be left out, and a month with bad tasks would count.
+    """
+    seen: dict[str, set[str | None]] = {}
+    for old in counted:
+        seen.setdefault(str(old.task), set()).add(old.batch)
+    if all(new.batch in seen.get(str(new.task), {new.batch}) for new in tasks):
+        return terms
+    if terms.again is not None and terms.again != again:
+        done = "counted again" if terms.again else "left out"
+        remedy = "Pass it too" if terms.again else "Leave it out, or begin another state file"
+        raise InvalidInput(
+            "{} must be the same for all batches, or labels could decide which tasks count. So "
+            "far, tasks of earlier batches were {}. {}.",
+            Parameter("again"),
+            done,
+            remedy,
+        )
+    return replace(terms, again=again)
+
+
+def select_new(
+    tasks: Sequence[Counted], counted: Sequence[Counted], unit: str, *, again: bool
+) -> tuple[list[Counted], list[Any], list[Any]]:
+    """Return the tasks to count, those counted before, and those of clusters counted before.
+
+    Names, batches and clusters decide what counts. Examples only decide whether a task that does
+    not count is left out, or all tasks are refused.
+    """
+    earlier: dict[str, list[Counted]] = {}
+    for entry in counted:
+        earlier.setdefault(str(entry.task), []).append(entry)
+    clusters = {str(old.cluster) for old in counted if old.cluster is not None}
+    new, known, dependent, changed = [], [], [], []
+    for entry in tasks:
+        same = earlier.get(str(entry.task), [])
+        rivals = [old for old in same if old.batch == entry.batch] if again else same
+        if any(old.checksum == entry.checksum for old in rivals):
+            known.append(entry.task)
+        elif not same and entry.cluster is not None and str(entry.cluster) in clusters:
+            dependent.append(entry.task)
+        elif not rivals:
+            new.append(entry)
+        else:
+            changed.append((entry, rivals[-1]))
+    if changed:
+        raise _counted_before(changed, unit, again=again)
+    return new, known, dependent
+
+
+def check_names(
+    new: Sequence[Counted],
+    counted: Sequence[Counted],
+    ranges: Ranges,
+    unit: str,
+    allow: Iterable[str] = (),
+) -> None:
+    """Raise InvalidInput if a task seems to have been counted before, under another name."""
+    if new:
+        singular, _plural = inflect(visible(unit))
+        names = [*dict.fromkeys(entry.task for entry in (*counted, *new))]
+        varied = [entry for entry in new if ranges[entry.task][0] < ranges[entry.task][1]]
+        renamed = _judge_renamed(varied, counted, singular)
+        report([judge_task_names(names, what=singular), renamed], allow)
+
+
+def _judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str) -> Finding | None:
+    """Object to a task that has the numbers and the scores of another one.
+
+    If tasks that came together agree too, scores are so coarse that it happens by chance.
+    """
+    if _agree(new) or _agree(counted):
+        return None
+    earlier = {entry.checksum: entry for entry in counted}
+    pairs = [(entry, earlier[entry.checksum]) for entry in new if entry.checksum in earlier]
+    pairs = [(entry, old) for entry, old in pairs if str(entry.task) != str(old.task)]
+    if not pairs:
+        return None
+    shown = listed([f"{entry.task!r} as {old.task!r}" for entry, old in pairs], shown=3)
+    text = Message(
+        f"the same numbers of examples and misses, and the same range of scores, were counted "
+        f"under another name: {shown}. A {unit} under two names counts twice. Give it one name."
+    )
+    return Finding("duplicates", True, text)
+
+
+def _agree(tasks: Sequence[Counted]) -> bool:
+    """Return whether two tasks of one batch have the same numbers and range of scores."""
+    return len({(entry.batch, entry.checksum) for entry in tasks}) < len(tasks)
+
+
+def _counted_before(
+    changed: list[tuple[Counted, Counted]], unit: str, *, again: bool
+) -> InvalidInput:
+    """Return the error for tasks that were counted before with other examples."""
+    names = listed([repr(new.task) for new, _old in changed])
+    batch = changed[0][1].batch
+    before = "before" if batch is None else f"before (batch {batch!r})"
+    singular, plural = inflect(visible(unit))
+    what = f"{singular} {names} was" if len(changed) == 1 else f"{plural} {names} were"
+    if again:
+        remedy = (
+            "In one batch a task counts once: leave it out; or, if this is a new draw of tasks, "
+            "name another batch."
+        )
+        return InvalidInput(f"{what} counted {before} with other examples. {remedy}")
+    return InvalidInput(
+        "{} counted {} with other examples. A task counts once: a bad one that is seen again is no "
+        "new evidence. Leave it out; or, if each batch is a new draw of tasks, pass {}.",
+        what,
+        before,
+        Parameter("again", True),
+    )
+
+
+def judge_tasks(
+    promise: ThresholdSets,
+    scores: ArrayLike,
+    tasks: ArrayLike | Iterable[object],
+    labels: ArrayLike | None,
+    *,
+    classes: Sequence[Any] | None,
+    clusters: ClusterIds | None,
+    min_examples: int,
+    model: str | None,
+    allow: Iterable[str],
+) -> tuple[Evaluation, Clusters | None]:
+    """Return what ``Monitor.add_evaluation`` takes: the misses and clusters of the tasks."""
+    evaluation = evaluate(
+        promise,
+        scores,
+        tasks,
+        labels,
+        classes=classes,
+        clusters=clusters,
+        min_examples=min_examples,
+        model=model,
+        allow=allow,
+    )
+    if clusters is None:
+        return evaluation, None
+    names, ids = evaluation.tasks.tolist(), as_task_ids(tasks)
+    return evaluation, dict(zip(names, match_clusters(names, ids, clusters), strict=True))
+
+
+# How a task is displayed as above epsilon: a test of this task alone.
+SHOWN = "(95% confidence, each {} alone)"
+
+
+def describe(monitor: Monitor) -> str:
+    """Return the state of a monitor in words."""
+    words = Words.from_context(monitor.terms.context)
+    claims = {VIOLATED: _describe_alarm, HOLDS: _describe_holds}
+    claim = claims.get(monitor.status, _describe_quiet)
+    return f"{claim(monitor, words)} {_describe_share(monitor, words)}".rstrip()
+
+
+def _describe_alarm(monitor: Monitor, words: Words) -> str:
+    terms, alarm = monitor.terms, monitor.alarm
+    assert alarm is not None
+    count = words.count_units(monitor.course.index(alarm) + 1)
+    batch = "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
+    start = (
+        f"Alarm after {count} (at {visible(str(alarm.task))}{batch}): {_breach(monitor, words)}. "
+        f"Stop relying on these sets, look at the {words.units} above {_limit(monitor)}, and "
+        f"recalibrate on new {words.units}; then start a new state file. The wealth of the bets "
+        f"against the guarantee has grown from 1 to {format_wealth(alarm.wealth)}. If it were "
+        f"true, this would ever reach {format_wealth(terms.limit)} with probability at most "
+        f"{percent(terms.false_alarm)}, however often one looks."
+    )
+    if terms.delta is None:
+        return f"{start} {_in_expectation(monitor)}"
+    return (
+        f"{start} An unlucky calibration (probability at most {percent(terms.delta)}) explains it "
+        f"too; otherwise these {words.units} or the scores are not like those of calibration."
+    )
+
+
+def _breach(monitor: Monitor, words: Words) -> str:
+    share = f"more than {percent(monitor.terms.alpha)} of new {words.units}"
+    if monitor.terms.classes is None:
+        return f"{share} have a miss rate above {percent(monitor.terms.rates[0])}"
+    worst = visible(str(_worst_class(monitor)))
+    return f"for some class, {share} have a miss rate above its limit, most likely class {worst}"
+
+
+def _worst_class(monitor: Monitor) -> object:
+    wealths = [steps[-1].wealth if steps else 0.0 for steps in (monitor.by_class or {}).values()]
+    return (monitor.terms.classes or ())[int(np.argmax(wealths))]
+
+
+def _in_expectation(monitor: Monitor) -> str:
+    terms, lower = monitor.terms, monitor.interval[0]
+    chance = "some" if lower <= terms.alpha else f"at most {math.ceil(100 * terms.alpha / lower)}%"
+    return (
+        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
+        f"assumptions, {chance} of all calibrations come out this badly."
+    )
+
+
+def _describe_holds(monitor: Monitor, words: Words) -> str:
+    terms = monitor.terms
+    each = " for each class," if terms.classes else ""
+    rate = "its limit" if terms.classes else percent(terms.rates[0])
+    return (
+        f"Holds, by {words.count_units(len(monitor.course))}:{each} less than "
+        f"{percent(terms.alpha)} of new {words.units} have a miss rate above {rate}. If this were "
+        f"false, it would ever be said with probability at most {percent(terms.false_alarm)}. "
+        f"{_describe_latest(monitor, words)}"
+    )
+
+
+def _describe_quiet(monitor: Monitor, words: Words) -> str:
+    latest = f" {_describe_latest(monitor, words)}" if monitor.course else ""
+    count = words.count_units(len(monitor.course))
+    return (
+        f"No alarm yet{_describe_power(monitor, words)}{latest} After {count}, the wealth of the "
+        f"bets against the guarantee is {format_wealth(monitor.wealth)}; it began at 1, falls "
+        f"unless {words.units} are shown to be above {_limit(monitor)}, and raises an alarm at "
+        f"{format_wealth(monitor.terms.limit)}."
+    )
+
+
+def _describe_power(monitor: Monitor, words: Words) -> str:
+    """Return what no alarm says, given how large the tasks are."""
+    power, of_class = monitor.power(), " of a class" if monitor.terms.classes else ""
+    if power is None:
+        return "."
+    if power.can_tell and power.reach is not None:
+        return (
+            f". That does not show that the guarantee holds: even if every {words.unit} missed "
+            f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
+            "would be unlikely."
+        )
+    least = "more than a million" if power.examples is None else f"about {power.examples:,}"
+    return (
+        f", but {words.units} this small cannot tell: even if every one missed "
+        f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
+        f"takes {least} {words.examples}{of_class} in each."
+    )
+
+
+def _describe_latest(monitor: Monitor, words: Words) -> str:
+    """Return how many tasks of the latest batch are above epsilon, and how many may be."""
+    batch, terms = monitor.course[-1].batch, monitor.terms
+    steps = [step for step in monitor.course if step.batch == batch]
+    count = sum(step.violated for step in steps)
+    total = words.count_units(len(steps))
+    start = f"So far {count}" if batch is None else f"In {visible(batch)} {count}"
+    share = terms.alpha * len(steps)
+    allowed = "less than 1" if share < 0.5 else f"about {math.floor(share + 0.5)}"
+    each = "" if terms.classes is None else " for each class"
+    return (
+        f"{start} of {total} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
+        f"{SHOWN.format(words.unit)}; the guarantee allows {allowed}{each}."
+    )
+
+
+def _limit(monitor: Monitor) -> str:
+    """Return the miss rate that a task may have, in words."""
+    return "the limit of a class" if monitor.terms.classes else percent(monitor.terms.rates[0])
+
+
+def _describe_share(monitor: Monitor, words: Words) -> str:
+    lower, upper = monitor.interval
+    terms = monitor.terms
+    rate = "its limit, for the worst class," if terms.classes else percent(terms.rates[0])
+    if lower > upper:
+        return (
+            f"The share of new {words.units} above {rate} has changed: it was below "
+            f"{percent(upper)} at one time, and above {percent(lower)} at another."
+        )
+    confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
+    if monitor.alarm is None:
+        return (
+            f"If it has been the same throughout, the share of new {words.units} above {rate} is "
+            f"between {percent(lower)} and {percent(upper)} (each end with {confidence})."
+        )
+    if lower <= terms.alpha:  # the alarm has said it
+        return ""
+    return (
+        f"At some time, the share of new {words.units} above {rate} was more than "
+        f"{percent(lower)} ({confidence})."
+    )
+
+
+def format_wealth(wealth: float) -> str:
+    """Return a wealth in few digits, without an exponent."""
+    if wealth < 0.001:
+        return "less than 0.001"
+    if wealth < 100:
+        return f"{wealth:.3g}"
+    return f"{math.floor(wealth):,}" if wealth <= 1e6 else "more than a million"
+
+
+FALSE_ALARM = 0.01
+# Level at which a single task is displayed as violated.
+_SHOWN_LEVEL = 0.05
+
+
+class Monitor:
+    """A test of a guarantee that may be looked at after every new labelled task.
+
+    If the guarantee is true, the probability of ever raising an alarm is at most ``false_alarm``,
+    however long the monitor runs and however often you look.
+
+    Parameters
+    ----------
+    promise : MetaPS
+        The calibrated predictor whose guarantee is monitored.
+    false_alarm : float, default 0.01
+        Probability of ever raising an alarm if the guarantee is true. It is also the probability
+        that a bound on the share of violated tasks is ever wrong.
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with a guarantee per class, of the class), in addition
+        to those that the guarantee leaves out. The monitor is then about tasks with at least this
+        many.
+
+    Attributes
+    ----------
+    course : list of Step
+        The tasks counted, in order, with the wealth and the bounds after each.
+    by_class : dict from class to list of Step, or None
+        With a guarantee per class, the course of each class, at its share of ``false_alarm``.
+    terms : Terms
+        The levels of the guarantee, and the false-alarm probability.
+
+    Raises
+    ------
+    InvalidInput
+        If the guarantee is not about tasks, or a number is out of range.
+
+    Notes
+    -----
+    Each new task is assumed to be violated with probability at most alpha, given all earlier ones;
+    i.i.d. tasks are a special case. Given the task and the number of its examples, these are
+    assumed to be independent draws from it: nobody may label "until five are missed", or leave out
+    examples because of their labels. The guarantee itself fails with probability at most delta, so
+    under the assumptions of calibration an alarm has probability at most delta + ``false_alarm``.
+    docs/monitor.md has the theorem and its proof.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import MetaPS, Monitor
+    >>> rng = np.random.default_rng(0)
+    >>> promise = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1)
+    >>> promise = promise.calibrate(rng.random(4000), np.repeat(np.arange(40), 100))
+    >>> monitor = Monitor(promise)
+    >>> added = monitor.add(rng.random(500) ** 4, np.repeat(np.arange(100, 105), 100))
+    >>> [step.violated for step in added.steps]
+    [True, True, True, True, True]
+    >>> monitor.status
+    'violated'
+    >>> monitor.alarm.wealth >= 100
+    True
+    """
+
+    def __init__(
+        self, promise: ThresholdSets, *, false_alarm: float = FALSE_ALARM, min_examples: int = 0
+    ) -> None:
+        self._start(Terms.from_promise(promise, false_alarm, min_examples))
+        self._promise: ThresholdSets | None = promise
+
+    def _start(self, terms: Terms) -> None:
+        self.terms = terms
+        self.course: list[Step] = []
+        names = terms.classes
+        self.by_class: dict[Any, list[Step]] | None = (
+            None if names is None else {n: [] for n in names}
+        )
+        share = equal_share(terms.false_alarm, len(terms.rates))
+        self._watches = [Watch(rate, terms.alpha, share) for rate in terms.rates]
+        self._counted: list[Counted] = []
+        self._promise = None
+
+    @property
+    def wealth(self) -> float:
+        """Wealth of the bets against the guarantee; per class, the mean over classes."""
+        return float(np.mean([watch.wealth for watch in self._watches]))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bounds on the share of tasks above epsilon, valid at all times simultaneously.
+
+        If the share does not change, the probability that a bound is ever wrong is at most
+        ``false_alarm``. With a guarantee per class, the share is the largest of any class.
+        """
+        lower, upper = (max(getattr(w, name) for w in self._watches) for name in ("lower", "upper"))
+        return lower, upper
+
+    @property
+    def alarm(self) -> Step | None:
+        """The task that raised the alarm; None if there was none."""
+        return next((s for s in self.course if reaches(s.wealth, self.terms.limit)), None)
+
+    @property
+    def status(self) -> str:
+        """The state in a word: "violated" after an alarm, "holds", or "cannot tell yet"."""
+        if self.alarm is not None:
+            return VIOLATED
+        return HOLDS if self.interval[1] <= self.terms.alpha else UNDECIDED
+
+    @property
+    def batches(self) -> list[str | None]:
+        """The batches, in order."""
+        return [*dict.fromkeys(step.batch for step in self.course)]
+
+    def power(self) -> Power | None:
+        """Return what an alarm takes, if new tasks are as large as those counted.
+
+        Returns
+        -------
+        Power or None
+            Miss rates and sizes; with a guarantee per class, of the class that takes most. None
+            without tasks.
+        """
+        sizes = zip(*(entry.examples for entry in self._counted), strict=True)
+        least = max(1, self.terms.min_examples)
+        powers = [
+            watch.find_power(large)
+            for watch, part in zip(self._watches, sizes, strict=False)
+            if (large := [size for size in part if size >= least])
+        ]
+        return max(powers, key=lambda p: (p.reach or 1.0) / p.miss_rate, default=None)
+
+    def sentence(self) -> str:
+        """Return the state in words, with the probability of a false alarm.
+
+        Returns
+        -------
+        str
+            Some sentences.
+        """
+        return describe(self)
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def __repr__(self) -> str:
+        wealth = format_wealth(self.wealth)
+        return f"<Monitor of {len(self.course)} tasks: {self.status}, wealth {wealth}>"
+
+    def add(
+        self,
+        scores: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        clusters: ClusterIds | None = None,
+        batch: str | None = None,
+        again: bool = False,
+        model: str | None = None,
+        allow: Iterable[str] = (),
+    ) -> Added:
+        """Count labelled new tasks, each once.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,) or (n, classes)
+            Scores of the true labels; or scores of every class, which needs ``labels``.
+        tasks : array_like, shape (n,)
+            Task of each example.
+        labels : array_like, shape (n,), optional
+            True label of each example.
+        classes : sequence, optional
+            Names of the columns of ``scores``; by default those of the calibration, or 0, 1, ...
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Clusters, as in ``evaluate``: one task of each cluster counts, over all batches.
+        batch : str, optional
+            Name of the batch that the tasks come with, such as "2026-01".
+        again : bool, default False
+            Whether a task counts again that was counted in another batch, whatever its examples.
+            It must then be a new draw, in the sense of the guarantee. The first batch with such a
+            task decides it for all later ones.
+        model : str, optional
+            Name of the model that gave the scores, to be compared with the calibrated one.
+        allow : iterable of str, default ()
+            Checks of the data to skip, as in ``evaluate``.
+
+        Returns
+        -------
+        Added
+            The tasks that were counted, and those that were not. They are counted in the order of
+            the SHA-256 checksums of their names, which does not depend on the results.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays do not match, if a check objects, if no new task is left, or if a task
+            was counted before, with other examples or under another name. Nothing is counted then.
+        """
+        judged = judge_tasks(
+            self.require_promise(),
+            scores,
+            tasks,
+            labels,
+            classes=classes,
+            clusters=clusters,
+            min_examples=self.terms.min_examples,
+            model=model,
+            allow=allow,
+        )
+        return self.add_evaluation(*judged, batch=batch, again=again, allow=allow)
+
+    def require_promise(self) -> ThresholdSets:
+        """Return the calibrated predictor.
+
+        Returns
+        -------
+        MetaPS
+            The predictor.
+
+        Raises
+        ------
+        InvalidInput
+            If the monitor was loaded without it.
+        """
+        if self._promise is None:
+            raise InvalidInput(
+                "{} must be passed to count tasks: the state file holds no thresholds. Call "
+                "Monitor.load(path, promise).",
+                Parameter("promise"),
+            )
+        return self._promise
+
+    def add_evaluation(
+        self,
+        evaluation: Evaluation,
+        clusters: Clusters | None = None,
+        *,
+        batch: str | None = None,
+        again: bool = False,
+        allow: Iterable[str] = (),
+    ) -> Added:
+        """Count the tasks of an evaluation, made with the promise and ``terms.min_examples``.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+            Misses of each task.
+        clusters : mapping from task to cluster, optional
+            Cluster of each task.
+        batch : str, optional
+            As in ``add``.
+        again : bool, default False
+            As in ``add``.
+        allow : iterable of str, default ()
+            As in ``add``.
+
+        Returns
+        -------
+        Added
+            The tasks that were counted, and those that were not.
+
+        Raises
+        ------
+        InvalidInput
+            If a task was counted before with other examples, or under another name. Nothing is
+            counted then.
+        """
+        check_batch(batch, again)
+        self._check_sizes(evaluation)
+        if evaluation.ranges is None:
+            raise InvalidInput(
+                "the evaluation lacks the ranges of scores. Evaluate the data again."
+            )
+        ranges = dict(zip(evaluation.tasks.tolist(), evaluation.ranges.tolist(), strict=True))
+        tasks = order_tasks(evaluation, self.terms, ranges, batch, clusters)
+        terms = fix_again(self.terms, tasks, self._counted, again=again)
+        new, known, dependent = select_new(tasks, self._counted, terms.unit, again=again)
+        check_names(new, self._counted, ranges, terms.unit, allow)
+        self.terms = terms
+        steps = [self._count(entry) for entry in new]
+        return Added(steps, known, (*evaluation.overlap, *dependent), evaluation.left_out)
+
+    def _check_sizes(self, evaluation: Evaluation) -> None:
+        """Raise InvalidInput if an evaluation leaves out tasks of another size than the monitor."""
+        least, given = self.terms.min_examples, evaluation.min_examples
+        if max(1, given) != max(1, least):
+            raise InvalidInput(
+                "the evaluation leaves out tasks with fewer than {} examples, the monitor those "
+                "with fewer than {}. Evaluate again with {}.",
+                given,
+                least,
+                Parameter("min_examples", least),
+            )
+
+    def _count(self, entry: Counted) -> Step:
+        """Count a task: settle all bets on it."""
+        self._counted.append(entry)
+        parts = zip(self._watches, entry.examples, entry.missed, self.terms.rates, strict=True)
+        violated = []
+        for i, (watch, examples, missed, rate) in enumerate(parts):
+            if examples < self.terms.min_examples:
+                continue
+            watch.add(examples=examples, missed=missed)
+            violated.append(bool(exceeds(examples, missed, rate, (_SHOWN_LEVEL,))[0]))
+            if self.by_class is not None:
+                bounds = watch.wealth, watch.lower, watch.upper
+                start = entry.task, entry.batch, examples, missed, violated[-1]
+                self.by_class[(self.terms.classes or ())[i]].append(Step(*start, *bounds))
+        total = sum(entry.examples), sum(entry.missed), any(violated)
+        self.course.append(Step(entry.task, entry.batch, *total, self.wealth, *self.interval))
+        return self.course[-1]
+
+    def save(self, path: PathLike) -> None:
+        """Write a state file: the terms and the tasks counted, as versioned JSON.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        """
+        write_state(path, self.terms, self._counted)
+
+    @classmethod
+    def load(cls, path: PathLike, promise: ThresholdSets | None = None) -> Self:
+        """Return the monitor in a state file; wealth and bounds are computed anew.
+
+        Parameters
+        ----------
+        path : str or path
+            State file written by ``save`` or ``metapac monitor``.
+        promise : MetaPS, optional
+            The calibrated predictor, which must be the one that is monitored. Without it, no tasks
+            can be added.
+
+        Returns
+        -------
+        Monitor
+            The monitor.
+
+        Raises
+        ------
+        BadArtefact
+            If the file is not a state file, was edited or damaged, or needs a newer metapac.
+        InvalidInput
+            If it monitors another guarantee.
+        """
+        terms, tasks = read_state(path)
+        if promise is not None:
+            given = Terms.from_promise(promise, terms.false_alarm, terms.min_examples)
+            check_same_promise(path, terms, given)
+        monitor = cls.__new__(cls)
+        monitor._start(terms)
+        monitor._promise = promise
+        for entry in tasks:
+            monitor._count(entry)
+        return monitor
+
+    def to_pandas(self) -> Any:
+        """Return the course as a frame with a row for each task.
+
+        With a guarantee per class, there is a row for each class of each task, and the column
+        class.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The frame.
+        """
+        import pandas as pd
+
+        if self.by_class is None:
+            return pd.DataFrame(self.course, columns=Step._fields)
+        frames = [
+            pd.DataFrame(steps, columns=Step._fields).assign(**{"class": label})
+            for label, steps in self.by_class.items()
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def plot(self, path: PathLike | None = None) -> Figure:
+        """Draw the wealth with the alarm line, and the bounds of the share of violated tasks.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            File to write, in the format of its extension.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        MissingExtra
+            If Matplotlib is not installed.
+        """
+        from metapac.plots import draw_monitor
+
+        return draw_monitor(self, path=path)
+
+
+@contextmanager
+def open_monitor(
+    path: PathLike,
+    promise: ThresholdSets,
+    *,
+    false_alarm: float | None = None,
+    min_examples: int | None = None,
+) -> Iterator[Monitor]:
+    """Open the monitor in a state file, or start a new one, and save it at the end.
+
+    Meanwhile, other processes cannot update the file. After an exception, the file is unchanged.
+
+    Parameters
+    ----------
+    path : str or path
+        State file.
+    promise : MetaPS
+        The calibrated predictor.
+    false_alarm : float, optional
+        As in `Monitor`, 0.01 for a new file; that of an existing file cannot be changed.
+    min_examples : int, optional
+        As in `Monitor`, 0 for a new file; that of an existing file cannot be changed.
+
+    Yields
+    ------
+    Monitor
+        The monitor.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is for another guarantee or other parameters, or is in use.
+    BadArtefact
+        If it is not a state file, or damaged.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from metapac import MetaPS, Monitor, open_monitor
+    >>> rng = np.random.default_rng(0)
+    >>> promise = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1)
+    >>> promise = promise.calibrate(rng.random(4000), np.repeat(np.arange(40), 100))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "monitor.json")
+    ...     for month in ("2026-01", "2026-02"):
+    ...         tasks = np.repeat([f"{month} {i}" for i in range(3)], 100)
+    ...         with open_monitor(path, promise) as monitor:
+    ...             added = monitor.add(rng.random(300), tasks, batch=month)
+    ...     Monitor.load(path).batches
+    ['2026-01', '2026-02']
+    """
+    with locking(path):
+        if Path(path).exists():
+            monitor = Monitor.load(path, promise)
+            if min_examples is not None:  # the guarantee may leave out more
+                rate = monitor.terms.false_alarm
+                min_examples = Terms.from_promise(promise, rate, min_examples).min_examples
+            _check_terms(path, monitor.terms, false_alarm, min_examples)
+        else:
+            rate = FALSE_ALARM if false_alarm is None else false_alarm
+            monitor = Monitor(promise, false_alarm=rate, min_examples=min_examples or 0)
+        yield monitor
+        monitor.save(path)
+
+
+def _check_terms(
+    path: PathLike, terms: Terms, false_alarm: float | None, min_examples: int | None
+) -> None:
+    """Raise if a parameter differs from the one stored in the file."""
+    for name, value in (("false_alarm", false_alarm), ("min_examples", min_examples)):
+        fixed = getattr(terms, name)
+        if value is not None and value != fixed:
+            raise InvalidInput(
+                "{} must stay at {!r}, with which {} was begun, got {!r}: an alarm would mean "
+                "nothing if its level could be chosen afterwards. Leave it out.",
+                Parameter(name),
+                fixed,
+                path,
+                value,
+            )

@@ -1,0 +1,754 @@
+"""Planning: what a guarantee needs, what given tasks support, and remedies for too few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import EllipsisType
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac._common import (
+    LARGEST_COUNT,
+    Counts,
+    as_whole_number,
+    as_whole_numbers,
+    check_one_of,
+    listed,
+    reject_foreign_keywords,
+)
+from metapac.binomial import certifies, min_integer, min_value, round_up
+from metapac.data_checks import check_levels
+from metapac.errors import Message, Parameter
+from metapac.evidence import Clusters
+from metapac.guarantee import SPLITS, Guarantee, Split
+from metapac.inputs import check_one_dimensional
+from metapac.ranks import Level, equal_share
+from metapac.sample_size import (
+    MAX_TRIED,
+    Affordable,
+    Demand,
+    find_single_level,
+    min_sample_size,
+    min_task_size,
+    min_tasks,
+    min_tasks_over_levels,
+    sample_size_overflow,
+)
+
+SHOWN_CLASSES = 3
+
+
+def count_tasks(count: int) -> str:
+    """Return a number of tasks in words."""
+    return f"{count} task{'s' if count != 1 else ''}"
+
+
+def are_tasks(count: int) -> str:
+    """Return the words that follow "there"."""
+    return f"{'are' if count != 1 else 'is'} {count_tasks(count)}"
+
+
+def rounded(name: str, value: float) -> Parameter:
+    """Return a level as messages show it."""
+    return Parameter(name, float(f"{value:g}"))
+
+
+class Shortfall:
+    """What the tasks of one demand lack, at the level that needs the fewest tasks."""
+
+    def __init__(self, demand: Demand) -> None:
+        g = demand.guarantee
+        small = [demand.too_small(level) for level in g.levels]
+        enough, level = min_tasks_over_levels(g, small)
+        self.demand, self.to_add, self.small = demand, enough - demand.tasks, small[level]
+        self.needed = min_tasks(g, level)
+        self.examples = min_task_size(g, g.levels[level])
+        self.allowed = g.allowed_low_thresholds(demand.tasks)[level] if demand.tasks else -1
+
+    @property
+    def examples_needed(self) -> str:
+        """What a task needs, in words."""
+        label = self.demand.label
+        return f"{self.examples} examples{'' if label is None else f' of class {label!r}'}"
+
+    def reason(self) -> Message:
+        """Return what is missing; counts are of the tasks used."""
+        demand = self.demand
+        start: str | Message = ""
+        if demand.label is not None:
+            epsilon = rounded("epsilon", demand.guarantee.miss_rate)
+            start = Message("class {!r} ({}): ", demand.label, epsilon)
+        lack = self._too_few() if demand.tasks < self.needed else self._too_small()
+        return Message("{}{}{}", start, lack, self._left_out())
+
+    def _too_few(self) -> str:
+        smaller = f", {self.small} of them smaller" if self.small else ""
+        return (
+            f"this takes {count_tasks(self.needed)} with at least {self.examples_needed} each, but "
+            f"there {are_tasks(self.demand.tasks)}{smaller}"
+        )
+
+    def _too_small(self) -> str:
+        demand = self.demand
+        minimum = int(demand.sizes[demand.used].min())
+        smallest = f" (the smallest has {minimum})" if demand.sizes_known else ""
+        most = f"at most {self.allowed} may" if self.allowed >= 0 else "that is too many"
+        return (
+            f"{self.small} of the {count_tasks(demand.tasks)} have fewer than "
+            f"{self.examples_needed}{smallest}, but {most}"
+        )
+
+    def _left_out(self) -> str | Message:
+        count, minimum = self.demand.left_out, self.demand.guarantee.min_examples
+        if not count:
+            return ""
+        return Message(" ({} more are left out by {})", count, Parameter("min_examples", minimum))
+
+    def why_so_many(self) -> str:
+        """Return why more tasks are to be added than the guarantee takes, if so."""
+        tasks = self.demand.tasks
+        if not self.small or not tasks < self.needed < tasks + self.to_add:
+            return ""
+        label = self.demand.label
+        few = "too small" if label is None else f"too small in class {label!r}"
+        are = "is" if self.small == 1 else "are"
+        return f" ({self.to_add}, because {self.small} of the present {tasks} {are} {few})"
+
+    def remedies(self) -> list[str]:
+        """Return how many tasks to add, and how many to enlarge."""
+        added = f"add {count_tasks(self.to_add)} with at least {self.examples_needed} each"
+        remedies = [f"{added}{self.why_so_many()}"]
+        if self.allowed >= 0:
+            count = self.small - self.allowed
+            remedies.append(f"increase {count} of the small tasks to {self.examples_needed} each")
+        elif self.small and self.demand.tasks < self.needed:
+            more = count_tasks(self.needed - self.demand.tasks)
+            remedies.append(
+                f"increase the small tasks to {self.examples_needed} each and add {more}"
+            )
+        return remedies
+
+
+WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
+
+
+def find_remedies(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str | Message]:
+    """Return what works: first without new data, then with more data, then weaker guarantees."""
+    return [
+        *_other_split(demands),
+        *_only_larger_tasks(demands),
+        *_in_expectation(demands),
+        *_fewer_classes(demands, infeasible),
+        *_more_data(demands, infeasible),
+        *_weaker_guarantees(demands),
+    ]
+
+
+def _other_split(demands: Sequence[Demand]) -> list[Message]:
+    others = [split for split in SPLITS if split != demands[0].guarantee.split]
+    split: Split | None = next((x for x in others if _works(demands, split=x)), None)
+    split = find_single_level(demands) if split is None else split
+    if split is None:
+        return []
+    return [Message("use {}, which gives the same guarantee", Parameter("split", split))]
+
+
+def _only_larger_tasks(demands: Sequence[Demand]) -> list[Message]:
+    """Return a ``min_examples`` that works, and which tasks are then covered."""
+    minimum = find_min_examples(demands)
+    if minimum is None:
+        return []
+    of_class = "" if demands[0].label is None else " of the class"
+    remaining = [demand.with_parameters(min_examples=minimum).tasks for demand in demands]
+    scope = f" and covers only new tasks with at least {minimum} examples{of_class}"
+    return [
+        Message(
+            "use {}, which keeps {} of the {}{}",
+            Parameter("min_examples", minimum),
+            remaining[0] if len(demands) == 1 else f"at least {min(remaining)}",
+            count_tasks(demands[0].tasks + demands[0].left_out),
+            scope if minimum else "",
+        )
+    ]
+
+
+def find_min_examples(demands: Sequence[Demand]) -> int | None:
+    """Return a ``min_examples`` with which tasks support a guarantee, or one for each class."""
+    now = demands[0].guarantee.min_examples
+    sizes = sorted({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
+    some = sizes[:: max(1, len(sizes) // MAX_TRIED)]
+    candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
+    return next((size for size in candidates if _works(demands, min_examples=size)), None)
+
+
+def _in_expectation(demands: Sequence[Demand]) -> list[Message]:
+    if demands[0].guarantee.delta is None or not _works(demands, delta=None):
+        return []
+    text = "use {}, a weaker guarantee that holds on average over calibrations"
+    return [Message(text, Parameter("delta", None))]
+
+
+def _fewer_classes(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
+    """Return the classes to merge into others, if the other classes are then feasible."""
+    # Compared by identity: arrays inside make == ambiguous.
+    rest = [demand for demand in demands if not any(demand is other for other in infeasible)]
+    if len(rest) < 2:
+        return []
+    share = demands[0].guarantee.delta
+    if share is not None:
+        share *= len(demands) / len(rest)
+    if not _works(rest, delta=share):
+        return []
+    names = listed([repr(demand.label) for demand in infeasible], shown=SHOWN_CLASSES)
+    return [f"merge {names} into another class"]
+
+
+def _more_data(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
+    """Return how many tasks to add and, if only one class lacks data, how many to enlarge."""
+    remedies = Shortfall(infeasible[0]).remedies() if len(infeasible) == 1 else []
+    return remedies if len(demands) == 1 else [*_more_tasks(demands, infeasible), *remedies[1:]]
+
+
+def _more_tasks(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
+    """Return how many tasks to add, and the fewest examples of each class that they need."""
+    sizes = {
+        min_task_size(g, level)
+        for g in (demand.guarantee for demand in demands)
+        for level in g.levels
+    }
+
+    def works(count: int, examples: int) -> bool:
+        return all(demand.with_tasks(count, examples).is_feasible() for demand in demands)
+
+    largest = max((Shortfall(demand) for demand in infeasible), key=lambda one: one.to_add)
+    for count in range(largest.to_add, largest.to_add + MAX_TRIED):
+        if works(count, max(sizes)):
+            examples = next(size for size in sorted(sizes) if works(count, size))
+            added = f"add {count_tasks(count)} with at least {examples} examples of each class"
+            return [f"{added}{largest.why_so_many()}"]
+    return []
+
+
+def _weaker_guarantees(demands: Sequence[Demand]) -> list[Message]:
+    """Return the weaker guarantees that these tasks support, one parameter at a time."""
+    one_rate = len({demand.guarantee.miss_rate for demand in demands}) == 1
+    names = ["epsilon"] * one_rate + ["alpha"]
+    names += ["delta"] * (demands[0].guarantee.delta is not None)
+    remedies = []
+    for name in names:
+        value = _smallest_shown(demands, name)
+        scope = " for every class" if name == "epsilon" and len(demands) > 1 else ""
+        if value is not None:
+            remedies.append(Message("settle for {}{}", Parameter(name, value), scope))
+    return remedies
+
+
+def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
+    """Return the smallest value that these tasks support, rounded as it is shown.
+
+    With several levels a larger value may be infeasible where a smaller one is feasible: the count
+    allowed at one level may fall while those of others rise.
+    """
+
+    def works(value: float) -> bool:
+        share = equal_share(value, len(demands)) if name == "delta" else value
+        return _works(demands, **{name: share})
+
+    smallest = min_value(works, demands[0].tolerance)
+    shown = WEAKEST + 1 if smallest is None else round_up(smallest)
+    while shown <= WEAKEST and not works(shown):
+        shown = round_up(shown * 1.001)
+    return shown if shown <= WEAKEST else None
+
+
+def _works(demands: Sequence[Demand], **changes: Any) -> bool:
+    return all(demand.with_parameters(**changes).is_feasible() for demand in demands)
+
+
+def explain_too_few_tasks(
+    demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
+) -> Message:
+    """Return why tasks do not support a guarantee, or one for each class, and what would help."""
+    infeasible = [demand for demand in demands if not demand.is_feasible()]
+    first, g = infeasible[0], demands[0].guarantee
+    delta = None if g.delta is None else float(f"{g.delta * len(demands):g}")
+    asked = [rounded("alpha", g.alpha), Parameter("delta", delta)]
+    if first.label is None:
+        asked.insert(0, rounded("epsilon", first.guarantee.miss_rate))
+        reason = Message(": {}", Shortfall(first).reason())
+    else:
+        count, shown = len(infeasible), infeasible[:SHOWN_CLASSES]
+        reasons = Message.join("; ", [Shortfall(one).reason() for one in shown])
+        more = f"; and {count - SHOWN_CLASSES} more" if count > SHOWN_CLASSES else ""
+        reason = Message(" for {} of {} classes: {}{}", count, len(demands), reasons, more)
+    options = _options(find_remedies(demands, infeasible), trivial, is_interval)
+    what = Message.join(", ", asked), Parameter("split", g.split), reason, options
+    return Message("{} cannot be guaranteed with {}{}. {}", *what)
+
+
+def add_clusters(message: Message, clusters: Clusters) -> Message:
+    """Return a message on too few tasks that says what a task stands for."""
+    return Message(
+        "{} Each task counted here stands for one of {} clusters, which hold {} in all: to add a "
+        "task, add a cluster.",
+        message,
+        len(clusters.names),
+        count_tasks(clusters.tasks),
+    )
+
+
+def explain_too_few_examples(epsilon: float, delta: float, n: int) -> Message:
+    """Return what an infeasible ``PS`` lacks, and which guarantees its examples support."""
+    need = min_sample_size(epsilon, delta)
+    lack = f": this takes {need} examples, but there are {n}"
+    add = f"add {need - n} example{'s' if need - n != 1 else ''}"
+    return _explain(epsilon, delta, lambda e, d: bool(certifies(0, n, e, d)), lack, add)
+
+
+def explain_too_few_tasks_on_average(
+    epsilon: float,
+    delta: float,
+    tasks: int,
+    works: Callable[[float, float, int], bool],
+    condition: str = "",
+) -> Message:
+    """Return what an infeasible guarantee on average over tasks lacks."""
+    high = tasks + 1
+    while not works(epsilon, delta, high):
+        high *= 2
+        if high > LARGEST_COUNT:
+            raise sample_size_overflow(epsilon, delta)
+    needed = min_integer(lambda count: works(epsilon, delta, count), tasks, high)
+    takes = f" on average over tasks: this takes {count_tasks(needed)}{condition}"
+    lack = f"{takes}, but there {are_tasks(tasks)}"
+    add = f"add {count_tasks(needed - tasks)}{condition}"
+    return _explain(epsilon, delta, lambda e, d: works(e, d, tasks), lack, add)
+
+
+def _explain(
+    epsilon: float, delta: float, works: Callable[[float, float], bool], lack: str, add: str
+) -> Message:
+    """Return what the data lack, what to add, and the guarantees that they support."""
+    best = {
+        "epsilon": min_value(lambda value: works(value, delta)),
+        "delta": min_value(lambda value: works(epsilon, value)),
+    }
+    shown = [Parameter(name, round_up(value)) for name, value in best.items() if value]
+    weaker = [Message("settle for {}", level) for level in shown if level.value <= WEAKEST]
+    asked = rounded("epsilon", epsilon), rounded("delta", delta)
+    return Message("{}, {} cannot be guaranteed{}. {}", *asked, lack, _options([add, *weaker]))
+
+
+def _options(
+    remedies: Sequence[str | Message], trivial: bool = True, is_interval: bool = False
+) -> Message:
+    """Return remedies as the end of a message."""
+    if trivial:
+        result = "for intervals of infinite width" if is_interval else "to keep every label"
+        keep_all = Message("pass {} {}", Parameter("on_infeasible", "trivial"), result)
+        remedies = [*remedies, keep_all]
+    if not remedies:
+        return Message("Nothing else that was tried works.")
+    return Message("Options: {}.", Message.join("; or ", remedies))
+
+
+class Need(NamedTuple):
+    """A number of tasks, and of examples in each, that suffices at one level.
+
+    Attributes
+    ----------
+    tasks : int
+        Number of tasks.
+    examples_per_task : int
+        Number of labelled examples in each.
+    level : Level
+        The level.
+    """
+
+    tasks: int
+    examples_per_task: int
+    level: Level
+
+    @property
+    def labels(self) -> int:
+        """Number of labelled examples in all."""
+        return self.tasks * self.examples_per_task
+
+    def describe(self, classes: int = 1) -> str:
+        """Return the need in words."""
+        of = " each" if classes == 1 else f" of each of {classes} classes"
+        return (
+            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples{of} "
+            f"({self.labels * classes} labels in total)"
+        )
+
+
+def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
+    """Return the needs at each level, without those that another level improves on."""
+    needs: list[Need] = []
+    for level in range(len(guarantee.levels)):
+        need = find_need(guarantee, level)
+        while needs and needs[-1].tasks >= need.tasks:
+            needs.pop()
+        needs.append(need)
+    return tuple(needs)
+
+
+def find_need(guarantee: Guarantee, number: int) -> Need:
+    """Return the need at one level."""
+    level = guarantee.levels[number]
+    return Need(min_tasks(guarantee, number), min_task_size(guarantee, level), level)
+
+
+OFFERED_ALPHAS = (0.05, 0.1, 0.2, 0.3)
+OFFERED_DELTAS = (0.05, None)
+
+
+class Offer(NamedTuple):
+    """The smallest epsilon that given tasks support at an alpha and a delta.
+
+    Attributes
+    ----------
+    alpha : float
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
+    delta : float or None
+        Failure probability of the guarantee; None for a guarantee in expectation.
+    epsilon : float or None
+        The miss rate; None if none is feasible.
+    """
+
+    alpha: float
+    delta: float | None
+    epsilon: float | None
+
+
+def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:
+    """Return the smallest epsilon that tasks of given sizes support, by alpha and delta."""
+    labels = range(as_whole_number("classes", classes))
+    offers = []
+    for alpha in OFFERED_ALPHAS:
+        for delta in OFFERED_DELTAS:
+            whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
+            demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
+            offers.append(Offer(alpha, delta, demand.smallest("epsilon")))
+    return offers
+
+
+class Option(NamedTuple):
+    """How one split would use given tasks."""
+
+    split: Split
+    delta: float | None
+    nth_lowest: tuple[int, ...]
+    examples_per_task: int
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the tasks support the guarantee with this split."""
+        return bool(self.nth_lowest)
+
+    def __str__(self) -> str:
+        return f"split={self.split!r}" + ", delta=None" * (self.delta is None)
+
+
+def compare_splits(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
+    """Return how each split would use tasks of given sizes, feasible splits first.
+
+    The comparison looks at sizes alone, at no score. If no split is feasible, a single level that
+    works and a guarantee in expectation are added.
+    """
+    demand = Demand.from_sizes(guarantee, sizes)
+    splits = [*SPLITS, *([] if guarantee.split in SPLITS else [guarantee.split])]
+    options = [_option(demand.with_parameters(split=split)) for split in splits]
+    if not any(option.feasible for option in options):
+        level = find_single_level([demand])
+        options += [] if level is None else [_option(demand.with_parameters(split=level))]
+        options.append(_option(demand.with_parameters(delta=None)))
+    return tuple(sorted(options, key=lambda option: not option.feasible))
+
+
+def _option(demand: Demand) -> Option:
+    g = demand.guarantee
+    usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
+    allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
+    # Infeasible: the same level as in the message of the exception, so that both ask for one size.
+    small = [demand.too_small(level) for level in g.levels]
+    last = usable[-1] if usable else min_tasks_over_levels(g, small)[1]
+    ranks = tuple(allowed[level] + 1 for level in usable)
+    return Option(g.split, g.delta, ranks, min_task_size(g, g.levels[last]))
+
+
+class Curve(NamedTuple):
+    """Minimum tasks and examples per task as a function of one parameter of a guarantee.
+
+    Attributes
+    ----------
+    parameter : str
+        Name of the parameter.
+    values : ndarray of float64
+        Values of the parameter.
+    tasks : ndarray of int64
+        Minimum number of tasks for each value.
+    examples_per_task : ndarray of int64
+        Number of examples that each of them then needs.
+    """
+
+    parameter: str
+    values: NDArray[np.float64]
+    tasks: NDArray[np.int64]
+    examples_per_task: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The minimum that a guarantee needs, and how each split would use given tasks.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        The guarantee to plan for; with several classes, the part for one of them.
+    tasks : int
+        Minimum number of tasks.
+    examples_per_task : int
+        Number of examples that each of them then needs.
+    needs : tuple of Need
+        The same at each level: with more tasks, each may have fewer examples.
+    options : tuple of Option
+        How each split would use tasks of the given sizes.
+    asked : Guarantee
+        The guarantee for all classes together.
+    classes : int
+        Number of classes with a guarantee each; examples are those of one class.
+    recommended : Option or None
+        The option to choose; None if no sizes were given or no option is feasible. Its ``delta``
+        is None where only a weaker guarantee, in expectation, is feasible.
+
+    Examples
+    --------
+    >>> from metapac import plan
+    >>> found = plan(epsilon=0.1, alpha=0.1, delta=0.05)
+    >>> found.tasks, found.examples_per_task
+    (29, 44)
+    """
+
+    guarantee: Guarantee
+    needs: tuple[Need, ...]
+    options: tuple[Option, ...]
+    asked: Guarantee
+    classes: int
+
+    @property
+    def tasks(self) -> int:
+        """Minimum number of tasks."""
+        return self.needs[0].tasks
+
+    @property
+    def examples_per_task(self) -> int:
+        """Number of examples that each task needs if there are no more than ``tasks``."""
+        return self.needs[0].examples_per_task
+
+    @property
+    def labels(self) -> int:
+        """Number of labelled examples in all, of all classes, with the fewest tasks."""
+        return self.needs[0].labels * self.classes
+
+    @property
+    def recommended(self) -> Option | None:
+        """The option to choose; None if no sizes were given or no option is feasible."""
+        return next((option for option in self.options if option.feasible), None)
+
+    def affordable(self, tasks: int, examples_per_task: int) -> Affordable:
+        """Return the best epsilon, alpha and delta, one at a time, that the given data support.
+
+        Parameters
+        ----------
+        tasks : int
+            Number of tasks.
+        examples_per_task : int
+            Number of labelled examples in each.
+
+        Returns
+        -------
+        Affordable
+            The smallest value of each parameter, the others held fixed; None if no value works.
+        """
+        count = as_whole_number("tasks", tasks)
+        size = as_whole_number("examples_per_task", examples_per_task)
+        return Demand(self.guarantee, np.array([size]), np.array([count])).affordable()
+
+    def examples_for(self, tasks: int) -> int | None:
+        """Return how many labelled examples each task needs, if there are this many tasks.
+
+        Parameters
+        ----------
+        tasks : int
+            Number of tasks, all of one size.
+
+        Returns
+        -------
+        int or None
+            The smallest size; None if there are too few tasks, whatever their size.
+        """
+        count = np.array([as_whole_number("tasks", tasks)])
+        g = self.guarantee
+        sizes = sorted({min_task_size(g, level) for level in g.levels})
+        fit = (size for size in sizes if Demand(g, np.array([size]), count).is_feasible())
+        return next(fit, None)
+
+    def tasks_for(self, examples_per_task: int) -> int | None:
+        """Return how many tasks are needed, if each has this many labelled examples.
+
+        Parameters
+        ----------
+        examples_per_task : int
+            Number of labelled examples in each task.
+
+        Returns
+        -------
+        int or None
+            The smallest number of tasks; None if the tasks are too small, however many they are.
+        """
+        size = as_whole_number("examples_per_task", examples_per_task)
+        enough = (need.tasks for need in self.needs if need.examples_per_task <= size)
+        return next(enough, None)
+
+    def curve(self, parameter: str = "alpha", values: ArrayLike | None = None) -> Curve:
+        """Return what is needed as a function of one parameter of the guarantee.
+
+        Parameters
+        ----------
+        parameter : {"epsilon", "alpha", "delta", "split"}, default "alpha"
+            The parameter. For "split", the curve is the trade-off between many small tasks and few
+            large ones.
+        values : array_like, optional
+            Values of the parameter; by default a grid.
+
+        Returns
+        -------
+        Curve
+            Minimum tasks and examples per task for each value.
+        """
+        check_one_of("parameter", parameter, tuple(_GRIDS))
+        grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
+        check_one_dimensional("values", grid)
+        changes: list[dict[str, Any]] = [{parameter: float(value)} for value in grid]
+        needs = [find_need(replace(self.guarantee, **change), 0) for change in changes]
+        return Curve(
+            parameter,
+            grid,
+            np.array([need.tasks for need in needs]),
+            np.array([need.examples_per_task for need in needs]),
+        )
+
+    def __str__(self) -> str:
+        some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
+        needed = ", or ".join(dict.fromkeys(need.describe(self.classes) for need in some))
+        lines = [f"Needed: {needed}. Guarantee: {self.asked}"]
+        if self.recommended is not None:
+            lines.append(f"Recommended for your tasks: {self.recommended}")
+            if self.recommended.delta is None and self.guarantee.delta is not None:
+                lines[-1] += ", a weaker guarantee, on average over calibrations"
+            lines[-1] += "."
+        return " ".join(lines)
+
+
+_GRIDS = {
+    "epsilon": np.geomspace(0.01, 0.5, 60),
+    "alpha": np.geomspace(0.01, 0.5, 60),
+    "delta": np.geomspace(1e-12, 0.5, 60),
+    "split": np.linspace(0.01, 0.5, 50),
+}
+
+
+@overload
+def plan(
+    *,
+    epsilon: float,
+    alpha: float,
+    delta: float | None,
+    split: Split = "joint",
+    classes: int = 1,
+    sizes: ArrayLike | None = None,
+    allow: Iterable[str] = (),
+) -> Plan: ...
+@overload
+def plan(*, split: Split = "joint", classes: int = 1, sizes: ArrayLike) -> list[Offer]: ...
+@reject_foreign_keywords
+def plan(
+    *,
+    epsilon: float | None = None,
+    alpha: float | None = None,
+    delta: float | EllipsisType | None = ...,
+    split: Split = "joint",
+    classes: int = 1,
+    sizes: ArrayLike | None = None,
+    allow: Iterable[str] = (),
+) -> Plan | list[Offer]:
+    """Return what a guarantee needs, and how each split would use your tasks.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        Miss rate allowed on a task.
+    alpha : float, optional
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
+    delta : float or None, optional
+        Failure probability of the guarantee; None for a guarantee in expectation.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How ``alpha`` is shared between the two steps.
+    classes : int, default 1
+        Number of classes, if you will use ``per_class``. All numbers of examples, given and
+        returned, are then per class.
+    sizes : array_like of int, optional
+        Number of labelled examples of each task that you have.
+    allow : iterable of str, default ()
+        Checks to skip, as their messages name them: "levels", if you do mean an epsilon or delta
+        above 1/2, or an alpha above 3/4.
+
+    Returns
+    -------
+    Plan or list of Offer
+        The plan; with ``sizes`` it compares the splits and recommends one. Where epsilon, alpha and
+        delta are left out, the smallest epsilon that tasks of these ``sizes`` support, for some
+        alphas, at ``delta=0.05`` and in expectation.
+
+    Raises
+    ------
+    TypeError
+        If only some of epsilon, alpha and delta are given, or neither they nor ``sizes``.
+    InvalidInput
+        If a parameter is out of its range, or looks like a confidence.
+
+    Examples
+    --------
+    >>> from metapac import plan
+    >>> need = plan(epsilon=0.1, alpha=0.1, delta=1e-5)
+    >>> need.tasks, need.examples_per_task
+    (111, 44)
+    >>> plan(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 60).recommended.nth_lowest[0]
+    2
+    """
+    task_sizes = None if sizes is None else as_whole_numbers("sizes", sizes, minimum=0).ravel()
+    if epsilon is None and alpha is None and delta is ... and task_sizes is not None:
+        return find_offers(task_sizes, split=split, classes=classes)
+    missing = [name for name, x in (("epsilon", epsilon), ("alpha", alpha)) if x is None]
+    missing += ["delta"] * (delta is ...)
+    if missing:
+        raise TypeError(
+            f"plan is missing {' and '.join(missing)}. Pass epsilon, alpha and delta; or only "
+            "sizes, to see which guarantees tasks of these sizes support."
+        )
+    count = as_whole_number("classes", classes)
+    asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
+    check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
+    part = asked.for_class(None, range(count))
+    return Plan(
+        part,
+        find_needs(part),
+        () if task_sizes is None else compare_splits(part, task_sizes),
+        asked,
+        count,
+    )

@@ -1,0 +1,1242 @@
+"""Calibrated predictors: Meta-PS, which applies the inequality twice, and PS, once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metapac import _common, artefact, guarantee, planning, sets
+from metapac._common import Floats, PathLike, as_whole_number, reject_foreign_keywords, warn
+from metapac.binomial import allowed_errors, threshold
+from metapac.calibration import (
+    check_feasible,
+    check_meaning,
+    check_on_infeasible,
+    collect_from_arrays,
+    draw_from_clusters,
+    find_task_thresholds,
+    name_columns,
+    read_task_thresholds,
+    score_numbers,
+    warn_if_exact,
+)
+from metapac.context import Context, as_context
+from metapac.copies import judge_copies
+from metapac.data_checks import (
+    SetCounts,
+    check_levels,
+    count_sets,
+    judge_near_names,
+    warn_of_scale,
+    warn_of_sets,
+)
+from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, NotCalibrated, Parameter
+from metapac.evidence import (
+    ClusterIds,
+    Evidence,
+    Outcome,
+    decode_evidence,
+    encode_evidence,
+    join_evidence,
+)
+from metapac.findings import report
+from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.inputs import (
+    as_calibration_scores,
+    as_json_labels,
+    as_precision,
+    as_score_array,
+    check_column_order,
+    check_columns,
+    check_no_nan,
+    floor_to_bfloat16,
+    is_bfloat16,
+    keep_tasks,
+    match_names,
+    read_class_matrix,
+)
+from metapac.ranks import Level
+from metapac.words import (
+    Rule,
+    Words,
+    explain_examples,
+    explain_guarantee,
+    inflect,
+    render_card,
+    render_text,
+    round_down,
+)
+
+if TYPE_CHECKING:
+    from metapac.score_functions import ScoreFunction
+
+FORMAT = artefact.Format(
+    "metapac promise",
+    written_by=".save() or by 'metapac calibrate -o'",
+    remedy="Calibrate again, or restore it from a backup.",
+    shape="promise",
+)
+
+
+class Calibrated(ABC):
+    """A predictor whose calibrated result comes with a guarantee. Subclasses calibrate it.
+
+    Attributes
+    ----------
+    precision_ : numpy.dtype
+        Precision of the calibration scores.
+    context_ : Context
+        What the guarantee is about.
+    """
+
+    context_: Context
+    precision_: np.dtype[np.floating[Any]]
+    _kind: ClassVar[str]  # its name in promise files; a subclass is saved as its parent
+    _calibrated_with: dict[str, Any] | None = None  # None until it is calibrated
+
+    @property
+    @abstractmethod
+    def promise_(self) -> str:
+        """The guarantee in one sentence, with its numbers and its assumptions."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Return the guarantee in plain words, and what it does not say.
+
+        Returns
+        -------
+        str
+            Paragraphs separated by empty lines; items of a list start with "- ".
+        """
+
+    @abstractmethod
+    def _result(self) -> tuple[str, Any]:
+        """Return what was calibrated: its name in promise files, and its value."""
+
+    @abstractmethod
+    def _body(self) -> dict[str, Any]:
+        """Return the rest of a promise file, such as the evidence."""
+
+    @abstractmethod
+    def _restore(self, body: dict[str, Any]) -> None:
+        """Set all results from the content of a promise file."""
+
+    def save(self, path: PathLike) -> None:
+        """Write a promise file: the result, its guarantee and its evidence as versioned JSON.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        """
+        self.check_calibrated()
+        name, result = self._encoded_result()
+        body = {
+            "kind": self._kind,
+            "parameters": artefact.encode_parameters(self.get_params()),
+            "promise": self.promise_,
+            name: result,
+            "precision": self.precision_.name,
+            "context": self._about().to_json(),
+            **self._body(),
+        }
+        artefact.write(path, body, FORMAT)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters, as scikit-learn expects.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Ignored; no parameter is an estimator.
+
+        Returns
+        -------
+        dict
+            Value of each parameter by name.
+        """
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor parameters by name, as scikit-learn expects.
+
+        Parameters
+        ----------
+        **params : object
+            New values. Calibrate again after a change.
+
+        Returns
+        -------
+        Calibrated
+            The object itself.
+        """
+        names = self._parameter_names()
+        for name, value in params.items():
+            if name not in names:
+                raise InvalidInput(
+                    f"{name!r} is not a parameter of {type(self).__name__}; "
+                    f"it has {', '.join(names)}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def check_calibrated(self) -> None:
+        """Raise NotCalibrated before calibration, or if the parameters have changed since."""
+        name = type(self).__name__
+        if self._calibrated_with is None:
+            raise NotCalibrated(
+                f"this {name} is not calibrated yet. Call .calibrate(...) first, or "
+                "metapac.load(path)."
+            )
+        if self._calibrated_with != self._guarantee_params():
+            raise NotCalibrated(
+                f"this {name} was calibrated with {self._calibrated_with}, and its parameters were "
+                f"changed to {self._guarantee_params()} since. Call .calibrate(...) again."
+            )
+
+    @classmethod
+    @functools.cache
+    def _parameter_names(cls) -> tuple[str, ...]:
+        return tuple(inspect.signature(cls).parameters)
+
+    def _mark_calibrated(self, precision: np.dtype[Any]) -> Self:
+        self.precision_ = precision
+        self._calibrated_with = self._guarantee_params()
+        return self
+
+    def _guarantee_params(self) -> dict[str, Any]:
+        """Return the parameters that the guarantee depends on; mappings are copied."""
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in self.get_params().items()
+            if name != "on_infeasible"
+        }
+
+    def _encoded_result(self) -> tuple[str, Any]:
+        """Return the result with its name, as JSON can hold it."""
+        name, value = self._result()
+        return name, artefact.encode_floats(np.asarray(value, dtype=float).tolist())
+
+    def __repr__(self) -> str:
+        if self._calibrated_with != self._guarantee_params():  # not, or not with these parameters
+            return self._constructor(self.get_params())
+        return f"<{self._constructor(self._changed_params())} {self._state()}>"
+
+    def _constructor(self, params: Mapping[str, Any]) -> str:
+        listed = ", ".join(f"{name}={value!r}" for name, value in params.items())
+        return f"{type(self).__name__}({listed})"
+
+    def _changed_params(self) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults."""
+        defaults = {p.name: p.default for p in inspect.signature(type(self)).parameters.values()}
+        return {k: v for k, v in self.get_params().items() if v != defaults[k]}
+
+    @abstractmethod
+    def _state(self) -> str:
+        """Return what was calibrated and on what, such as "calibrated on 60 tasks ..."."""
+
+    def _about(self) -> Context:
+        """Return what the guarantee is about."""
+        return getattr(self, "context_", None) or Context()
+
+    def _repr_html_(self) -> str:
+        """Return a card for notebooks: the explanation, and the guarantee in one sentence."""
+        if self._calibrated_with != self._guarantee_params():
+            return render_text(repr(self))
+        return render_card(repr(self), self.explain(), self.promise_)
+
+    def __str__(self) -> str:
+        return repr(self) if self._calibrated_with is None else self.promise_
+
+    def _at_least(
+        self,
+        scores: ArrayLike,
+        threshold: ArrayLike,
+        score_range: tuple[float, float] | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return which scores are at least ``threshold``, in the coarser of both precisions.
+
+        A warning is given if their scale is not that of ``score_range``.
+        """
+        array = np.atleast_1d(as_score_array("scores", scores))
+        check_no_nan(
+            "scores",
+            array,
+            lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
+            "Give a label without a score inf, so that it is kept.",
+        )
+        warn_of_scale(array, score_range)
+        if is_bfloat16(scores):
+            return np.asarray(array >= floor_to_bfloat16(threshold))
+        coarser = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
+        with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
+            return np.asarray(
+                array.astype(coarser, copy=False) >= np.asarray(threshold).astype(coarser)
+            )
+
+
+class ThresholdSets(Calibrated):
+    """Prediction sets of all labels whose score is at least a calibrated threshold.
+
+    Attributes
+    ----------
+    threshold_ : float
+        The threshold. Not available with ``per_class``.
+    thresholds_ : ndarray
+        With ``per_class``, the threshold of each of ``classes_``.
+    classes_ : tuple or None
+        With ``per_class``, the classes in the order of the columns of ``predict_set``.
+    columns_ : dict or None
+        Columns of the table it was calibrated on, if it was a table.
+    precision_ : numpy.dtype
+        Precision of the calibration scores.
+    """
+
+    epsilon: Any
+    classes_: tuple[Any, ...] | None = None
+    columns_: dict[str, Any] | None = None
+    threshold_: float
+    thresholds_: NDArray[np.float64]
+    _score_range: tuple[float, float] | None = None  # in calibration, of true labels; if known
+    _sets: SetCounts | None = None  # of the calibration rows, if all labels had scores
+
+    def __getattr__(self, name: str) -> Any:
+        """Explain why a result is missing."""
+        if name.endswith("_") and not name.startswith("_"):
+            self.check_calibrated()
+        if name == "threshold_":
+            raise NotCalibrated(
+                "threshold_ does not exist with per_class=True, which gives each class a "
+                "threshold. Use .thresholds_, or .threshold_of(label)."
+            )
+        if name == "thresholds_":
+            raise NotCalibrated(
+                "thresholds_ exists only with per_class=True; here all labels share one "
+                "threshold. Use .threshold_, or .threshold_of(label)."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _set_threshold(self, threshold: float | NDArray[np.float64]) -> None:
+        """Set the threshold, or with ``per_class`` that of each class, and drop an earlier one."""
+        for name in ("threshold_", "thresholds_"):
+            vars(self).pop(name, None)
+        setattr(self, "threshold_" if isinstance(threshold, float) else "thresholds_", threshold)
+
+    def threshold_of(self, label: Any) -> float:
+        """Return the threshold that decides whether a label is kept.
+
+        Parameters
+        ----------
+        label : object
+            With ``per_class``, one of ``classes_``; otherwise any label, since all share one.
+
+        Returns
+        -------
+        float
+            The threshold.
+        """
+        self.check_calibrated()
+        if self.classes_ is None:
+            return self.threshold_
+        if label not in self.classes_:
+            raise InvalidInput(
+                f"label must be one of the classes {', '.join(map(repr, self.classes_))}, got "
+                f"{label!r}."
+            )
+        return float(self.thresholds_[self.classes_.index(label)])
+
+    def predict_set(
+        self,
+        scores: ArrayLike,
+        *,
+        classes: Sequence[Any] | None = None,
+        score: str | ScoreFunction | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return which labels are kept: those whose score is at least the threshold.
+
+        The comparison is made in the coarser of the precisions of these scores and of the
+        calibration scores: rounding preserves order, so it cannot lose a label that was certified.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores of labels, usually of shape (n, classes). If calibrated on scores of all
+            classes, or with ``per_class``, the last axis holds the classes in the same order; the
+            column names of a data frame are compared.
+        classes : sequence, optional
+            Class of each column, to be compared with the calibrated ones.
+        score : str or ScoreFunction, optional
+            Score function that gave the scores, to be compared with the calibrated one, that is
+            ``Context(score=...)``.
+
+        Returns
+        -------
+        ndarray of bool
+            Whether each label is kept, in the shape of ``scores``.
+
+        Warns
+        -----
+        CheckWarning
+            If the first scores look like percentages or logarithms and those of calibration were
+            fractions, or the reverse; if all sets are empty; or if the sets of at least 200 rows
+            are unlike those of calibration.
+        """
+        self.check_calibrated()
+        if "prediction" in (self.columns_ or {}):
+            raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
+        self._about().check_score(score)
+        self._check_order(scores, classes)
+        kept = self._at_least(scores, self._result()[1], self._score_range)
+        if kept.ndim == 2:
+            warn_of_sets(kept, self._sets, self._known_classes)
+        return kept
+
+    @property
+    def _known_classes(self) -> Sequence[Any] | None:
+        """Names of the columns of a matrix of scores; None if they are not known."""
+        return self.classes_ or (self.columns_ or {}).get("classes")
+
+    def _check_order(self, scores: ArrayLike, classes: Sequence[Any] | None) -> None:
+        """Raise unless the last axis of ``scores`` holds the calibrated classes, in their order."""
+        known = self._known_classes
+        if known is None and classes is not None:
+            raise InvalidInput(
+                "classes cannot be compared: no class names were calibrated. Leave them out, or "
+                "calibrate with classes."
+            )
+        if known is not None:
+            pattern = (self.columns_ or {}).get("columns", "p_*")
+            check_column_order(known, pattern, scores, classes, self.classes_ is not None)
+
+    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike | None = None) -> Floats:
+        """Return an interval for each prediction, if calibrated for intervals.
+
+        Parameters
+        ----------
+        prediction : array_like
+            Predicted values.
+        scale : array_like, optional
+            Scale of each residual, if calibrated with a scale; by default 1.
+
+        Returns
+        -------
+        ndarray
+            Lower and upper ends, in the shape of ``prediction`` with a last axis of length 2.
+        """
+        self.check_calibrated()
+        if self.classes_ is not None:
+            raise InvalidInput(
+                "predict_interval needs one threshold, and per_class=True has several."
+            )
+        self._check_scale(scale)
+        widths = 1.0 if scale is None else scale
+        return sets.interval(self.threshold_, prediction, widths, precision=self.precision_)
+
+    def _check_scale(self, scale: ArrayLike | None) -> None:
+        """Raise if residuals were divided by a scale in calibration only, or in prediction only."""
+        known = self.columns_ or {}
+        if "prediction" not in known:  # calibrated on scores, which do not tell
+            return
+        if "scale" in known and scale is None:
+            raise InvalidInput(
+                "the residuals were calibrated with a scale, and scale is missing. Pass the scale "
+                "of each prediction."
+            )
+        if "scale" not in known and scale is not None and np.any(np.asarray(scale) != 1):
+            raise InvalidInput(
+                "the residuals were calibrated without a scale. Leave scale out, or calibrate with "
+                "one."
+            )
+
+    def _encode_sets(self) -> dict[str, Any]:
+        return {} if self._sets is None else {"sets": self._sets._asdict()}
+
+    def _result(self) -> tuple[str, Any]:
+        name = "threshold" if self.classes_ is None else "thresholds"
+        return name, getattr(self, f"{name}_")
+
+    def _state(self) -> str:
+        name, value = self._result()
+        shown = map(round_down, np.atleast_1d(value).tolist())
+        if self.classes_ is not None:
+            shown = map("{} {}".format, self.classes_, shown)
+        return f"calibrated on {self._basis()}, {name} {_common.listed([*shown], shown=3)}"
+
+    @abstractmethod
+    def _basis(self) -> str:
+        """Return what the threshold rests on, such as "60 hospitals"."""
+
+
+class MetaPS(ThresholdSets):
+    """Prediction sets with a bounded miss rate on at least ``1 - alpha`` of new tasks.
+
+    With confidence ``1 - delta`` over the calibration tasks, at least a fraction ``1 - alpha`` of
+    new tasks, each with its own adaptation examples, have sets that miss the true label at most a
+    fraction ``epsilon`` of the time. Scores of a model that is not adapted to tasks work in the
+    same way.
+
+    Parameters
+    ----------
+    epsilon : float or mapping from class to float
+        Miss rate allowed on a task. With ``per_class``, a mapping gives each class its own.
+    alpha : float
+        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
+    delta : float or None
+        Failure probability of the guarantee. None gives a guarantee in expectation, which is
+        weaker and needs far fewer tasks: 10 at ``alpha=0.1``.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How ``alpha`` is shared between the two steps. "joint" usually gives the smallest sets;
+        "tight" lets a site send a single number; "even" is the paper's. A number, at most 1/2, is
+        the level within tasks and must be chosen before seeing the data.
+    per_class : bool, default False
+        Whether to bound the miss rate of each class separately, with a threshold for each, so that
+        a rare class cannot be missed unnoticed. ``delta`` is divided among the classes.
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
+        covers only tasks with at least this many.
+    on_infeasible : {"raise", "trivial"}, default "raise"
+        What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label (for
+        numbers, infinite intervals).
+
+    Attributes
+    ----------
+    threshold_ : float
+        The smallest score that is kept. Not available with ``per_class``.
+    thresholds_ : ndarray, shape (classes,)
+        With ``per_class``, the smallest score that is kept for each class.
+    classes_ : tuple or None
+        With ``per_class``, the classes, in the order of the columns of ``predict_set``.
+    tasks_ : ndarray
+        Calibration tasks, without those that ``min_examples`` leaves out; with ``per_class``, all.
+    task_sizes_ : ndarray
+        Number of examples of each task; with ``per_class``, one column for each class.
+    task_thresholds_ : ndarray
+        Threshold of each task; with ``per_class``, one column for each class.
+    left_out_ : int or ndarray
+        Number of tasks that ``min_examples`` leaves out; with ``per_class``, for each class.
+    clusters_ : ndarray or None
+        If calibrated with ``clusters``, the cluster of each of ``tasks_``.
+    guarantee_ : Guarantee
+        What is guaranteed.
+    level_ : Level or tuple of Level
+        The level with the largest threshold; with ``per_class``, one for each class.
+    precision_ : numpy.dtype
+        Precision of the calibration scores.
+    promise_ : str
+        The guarantee in one sentence.
+
+    Notes
+    -----
+    One inequality is applied twice. Within each task it finds a threshold whose miss rate is at
+    most ``epsilon``; across tasks it finds a threshold that is low enough for at least a fraction
+    ``1 - alpha`` of new tasks. docs/guarantee.md has the theorem and its proof.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import MetaPS
+    >>> rng = np.random.default_rng(0)
+    >>> scores, hospitals = rng.random(120 * 50), np.repeat(np.arange(120), 50)
+    >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
+    >>> method.predict_set([[0.9, 0.5, 0.001]])
+    array([[ True,  True, False]])
+    """
+
+    _kind = "MetaPS"
+    guarantee_: Guarantee
+    level_: Level | tuple[Level, ...]
+    tasks_: NDArray[Any]
+    task_sizes_: NDArray[np.int64]
+    task_thresholds_: NDArray[np.float64]
+    left_out_: int | NDArray[np.int64]
+    clusters_: NDArray[Any] | None
+
+    @reject_foreign_keywords
+    def __init__(
+        self,
+        *,
+        epsilon: Epsilon,
+        alpha: float,
+        delta: float | None,
+        split: Split = "joint",
+        per_class: bool = False,
+        min_examples: int = 0,
+        on_infeasible: str = "raise",
+    ) -> None:
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.delta = delta
+        self.split = split
+        self.per_class = per_class
+        self.min_examples = min_examples
+        self.on_infeasible = on_infeasible
+
+    def calibrate(
+        self,
+        scores: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        clusters: ClusterIds | None = None,
+        rng: int = 0,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Find the threshold from labelled examples of the calibration tasks.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,) or (n, classes)
+            Scores of the true labels, or with ``labels`` those of all classes; higher means more
+            plausible.
+        tasks : array_like, shape (n,)
+            Task of each example: strings, integers, or anything hashable.
+        labels : array_like, shape (n,), optional
+            True label of each example. Needed with scores of all classes and with ``per_class``,
+            and only then.
+        classes : sequence, optional
+            Class of each column of ``scores``, such as ``model.classes_``; by default the column
+            names of a data frame, or 0, 1, ... ``predict_set`` then expects the same order.
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Cluster of each example or task, such as its alphabet or hospital group. Tasks of one
+            cluster may depend on each other; clusters are independent. One random task of each
+            cluster is calibrated on, and the guarantee is for new tasks of new clusters.
+        rng : int, default 0
+            Seed of that draw, which does not look at scores. Fix it beforehand: choosing the seed
+            by its result breaks the guarantee.
+        context : Context, optional
+            What the guarantee is about: model, training tasks, vocabulary.
+        allow : iterable of str, default ()
+            Checks of the data to skip, such as "duplicates"; the message of a check names it.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+        """
+        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
+        evidence = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
+        if clusters is not None:
+            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context, allow)
+        return self._calibrate_across(guarantee, evidence, context, allow)
+
+    def calibrate_intervals(
+        self,
+        y: ArrayLike,
+        prediction: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        scale: ArrayLike | None = None,
+        *,
+        clusters: ClusterIds | None = None,
+        rng: int = 0,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Find the threshold of prediction intervals, from numbers that a model predicted.
+
+        The threshold is that of ``calibrate`` on `residual_scores`. The guarantee then speaks of
+        intervals, which ``predict_interval`` returns.
+
+        Parameters
+        ----------
+        y : array_like, shape (n,)
+            True values.
+        prediction : array_like, shape (n,)
+            Predicted values.
+        tasks : array_like, shape (n,)
+            Task of each example, as in ``calibrate``.
+        scale : array_like, shape (n,), optional
+            Scale of each residual, such as a predicted standard deviation; 1 by default.
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Clusters, as in ``calibrate``.
+        rng : int, default 0
+            Seed of the draw from clusters.
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the data to skip.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from metapac import MetaPS
+        >>> rng = np.random.default_rng(0)
+        >>> y, hospitals = rng.normal(50, 2, size=120 * 50), np.repeat(np.arange(120), 50)
+        >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
+        >>> method = method.calibrate_intervals(y, np.full(len(y), 50.0), hospitals)
+        >>> method.predict_interval([50.0, 60.0]).round(1)
+        array([[45.7, 54.3],
+               [55.7, 64.3]])
+        """
+        if self.per_class:
+            raise InvalidInput(
+                "calibrate_intervals is for numbers, which have no classes. Leave out {}.",
+                Parameter("per_class", True),
+            )
+        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
+        scores = score_numbers(y, prediction, tasks, scale)
+        evidence = collect_from_arrays(guarantee, scores, tasks, None, None, allow)
+        warn_if_exact(evidence)
+        if clusters is not None:
+            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context, allow)
+        names = {**(evidence.columns or {}), **name_columns(y, prediction, tasks, scale)}
+        return self._calibrate_across(guarantee, evidence._replace(columns=names), context, allow)
+
+    @classmethod
+    def from_evidence(
+        cls,
+        guarantee: Guarantee,
+        evidence: Evidence,
+        *,
+        on_infeasible: str = "raise",
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Return a predictor calibrated on evidence that was collected elsewhere.
+
+        This is the second step alone, for engines and sites that take the first one themselves.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            What is to be guaranteed. The evidence has to be collected at its levels.
+        evidence : Evidence
+            Threshold of each task at each level, from ``metapac.evidence``.
+        on_infeasible : {"raise", "trivial"}, default "raise"
+            What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label
+            (for numbers, infinite intervals).
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the tasks to skip, such as "duplicates"; the message of a check names it.
+
+        Returns
+        -------
+        MetaPS
+            The calibrated predictor.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+        """
+        check_on_infeasible(on_infeasible)
+        method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
+        return method._calibrate_across(guarantee, evidence, context, allow)
+
+    def add(
+        self,
+        scores: ArrayLike,
+        tasks: ArrayLike | Iterable[object],
+        labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        clusters: ClusterIds | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Add new tasks; the result is that of calibrating on all tasks from scratch.
+
+        Each guarantee is for a number of tasks fixed in advance. Adding tasks until you like the
+        result multiplies the failure probability, by up to 8 with 500 tasks and 18 with 2000. If
+        you want to look while adding, use ``delta / (j * (j + 1))`` at look j: that is valid for
+        any number of looks.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,) or (n, classes)
+            Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`.
+            If old and new scores differ in precision, the coarser one is used for sets.
+        tasks : array_like, shape (n,)
+            Task of each example. None of them may have been calibrated on before.
+        labels : array_like, shape (n,), optional
+            True labels, as in ``calibrate``.
+        classes : sequence, optional
+            Class of each column of ``scores``, in the same order as before.
+        clusters : array_like, shape (n,), or mapping from task, optional
+            Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
+        allow : iterable of str, default ()
+            Checks of the data to skip.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated on all tasks.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the tasks are too few or too small; the message says what would work.
+        """
+        self.check_calibrated()
+        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
+        if classes is not None or np.ndim(scores) == 2:
+            self._check_order(scores, classes)
+        new = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
+        if clusters is not None:
+            rng = 0 if self._evidence.clusters is None else self._evidence.clusters.rng
+            new = draw_from_clusters(new, tasks, clusters, rng, self.context_, allow)
+        _same, near = match_names(new.names.tolist(), self._evidence.names.tolist())
+        report([judge_near_names(near, "calibration tasks")], allow)
+        joined = join_evidence(self._evidence, new)
+        return self._calibrate_across(guarantee, joined, self.context_, allow)
+
+    def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
+        """Return all that one site has to send to ``combine``: one number for each level.
+
+        No other score leaves the site. With ``split="tight"`` it is a single number.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,)
+            Scores of the true labels of one task.
+        allow : iterable of str, default ()
+            Checks of the data to skip.
+
+        Returns
+        -------
+        scalar or ndarray, shape (levels,)
+            The numbers, in the precision of the scores.
+        """
+        self._check_not_per_class("task_threshold")
+        sent = find_task_thresholds(self._make_guarantee(), scores, allow)
+        return sent if len(sent) > 1 else sent[0]
+
+    def combine(
+        self,
+        task_thresholds: ArrayLike | Mapping[Any, Any],
+        tasks: ArrayLike | Iterable[object] | None = None,
+        *,
+        sizes: ArrayLike | Mapping[Any, int] | None = None,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Find the threshold from what ``task_threshold`` returned at each site.
+
+        The result is that of ``calibrate`` on all scores, provided that every site used the same
+        parameters and none sent its numbers under two names. Bare numbers cannot show that; the
+        files written by ``metapac site`` can.
+
+        Parameters
+        ----------
+        task_thresholds : array_like or mapping from task
+            What each task sent. If precisions differ, the coarsest is used for sets.
+        tasks : array_like, optional
+            Names of the tasks; by default 0, 1, and so on. Not with a mapping.
+        sizes : array_like or mapping from task, optional
+            Number of examples of each task. Without it, a threshold of ``-inf`` is taken to mean
+            that the task is too small.
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the data to skip, such as "task-names"; the message of a check names it.
+
+        Returns
+        -------
+        MetaPS
+            The object itself, calibrated.
+        """
+        self._check_not_per_class("combine")
+        guarantee = self._make_guarantee()
+        sent = read_task_thresholds(guarantee, task_thresholds, tasks, sizes, allow)
+        return self._calibrate_across(guarantee, sent, context, allow)
+
+    @property
+    def promise_(self) -> str:
+        """The guarantee in one sentence, followed by ``remarks_`` if there are any."""
+        self.check_calibrated()
+        g = self.guarantee_
+        if self.classes_ is None:
+            thresholds: guarantee.Thresholds = self.threshold_
+        else:
+            thresholds = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
+        # Each class leaves out different tasks, so there is no single number of tasks.
+        tasks = None if g.per_class and g.min_examples else len(self.tasks_)
+        sentence = g.sentence(
+            tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
+        )
+        return " ".join([sentence, *self.remarks_])
+
+    @property
+    def remarks_(self) -> list[str]:
+        """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
+        self.check_calibrated()
+        return [remark for outcome in self._outcomes if (remark := self._remark(outcome))]
+
+    def _remark(self, outcome: Outcome) -> str:
+        """Return what makes a guarantee uninformative, in the words of labels or of intervals."""
+        return outcome.remark(is_interval="prediction" in (self.columns_ or {}))
+
+    def explain(self) -> str:
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Tasks and examples are called as ``context`` names them. Percentages are exact; thresholds
+        are rounded down, so that whoever applies them keeps at least as many labels.
+
+        Returns
+        -------
+        str
+            What was checked, what holds, how sure one can be, what it does not say, and what to do
+            with lists of several labels or none. Items of a list start with "- ".
+
+        Examples
+        --------
+        >>> import textwrap
+        >>> import numpy as np
+        >>> from metapac import MetaPS
+        >>> rng = np.random.default_rng(0)
+        >>> scores, hospitals = rng.random(120 * 50), np.repeat(np.arange(120), 50)
+        >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
+        >>> print(textwrap.fill(method.explain().split("\\n\\n")[1], 80))
+        For at least 90% of new tasks of the same kind, at most 10% of the examples get
+        a list without the right label.
+        """
+        self.check_calibrated()
+        return explain_guarantee(
+            self.guarantee_,
+            self._rules(),
+            len(self.tasks_),
+            self._about(),
+            self.columns_,
+            self._cluster_words(),
+        )
+
+    def _cluster_words(self) -> tuple[str, str] | None:
+        """Return what clusters are called, in singular and plural, if there are any."""
+        if self.clusters_ is None:
+            return None
+        named = self._about().cluster or (self.columns_ or {}).get("cluster", "cluster")
+        return inflect(named)
+
+    def _rules(self) -> list[Rule]:
+        """Return what the sets keep and what that rests on, for each class or for all together."""
+        parts = self._evidence.parts(self.guarantee_)
+        is_interval = "prediction" in (self.columns_ or {})
+        return [
+            Rule.from_outcome(part, outcome, is_interval=is_interval)
+            for part, outcome in zip(parts, self._outcomes, strict=True)
+        ]
+
+    def _basis(self) -> str:
+        return Words.from_context(self._about()).count_units(len(self.tasks_))
+
+    def _make_guarantee(self) -> Guarantee:
+        check_on_infeasible(self.on_infeasible)
+        return Guarantee(**{field.name: getattr(self, field.name) for field in fields(Guarantee)})
+
+    def _check_not_per_class(self, method: str) -> None:
+        if self.per_class:
+            raise InvalidInput(
+                f"{method} supports a single guarantee, and per_class=True has one for each class. "
+                "Use metapac.tables.site_table and metapac.combine_sites."
+            )
+
+    def _calibrate_across(
+        self,
+        guarantee: Guarantee,
+        evidence: Evidence,
+        context: Context | None,
+        allow: Iterable[str],
+    ) -> Self:
+        """Check that the tasks support the guarantee, then take the second step."""
+        about = as_context(context, evidence.names.tolist(), allow)
+        report([judge_copies(evidence.contents)], allow)
+        feasible = check_feasible(guarantee, evidence, self.on_infeasible)
+        self._take_second_step(guarantee, evidence)
+        self.context_ = about
+        for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
+            if is_feasible and (remark := self._remark(outcome)):
+                warn(remark)
+        return self
+
+    def _take_second_step(self, guarantee: Guarantee, evidence: Evidence) -> None:
+        """Find the thresholds across tasks and set the fitted attributes."""
+        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
+        sample, evidence = evidence.sample, evidence._replace(sample=None)
+        outcomes = [part.outcome() for part in evidence.parts(guarantee)]
+        self.guarantee_, self.columns_ = guarantee, evidence.columns
+        self._evidence, self._outcomes = evidence, outcomes
+        self.classes_, self._score_range = evidence.classes, _get_score_range(evidence)
+        self.clusters_ = None
+        if evidence.classes is None:
+            self._set_shared(evidence, outcomes[0])
+        else:
+            self._set_per_class(evidence, outcomes)
+        self._sets = None if sample is None else count_sets(sample, self._result()[1])
+        self._mark_calibrated(evidence.precision)
+
+    def _set_shared(self, evidence: Evidence, outcome: Outcome) -> None:
+        used = outcome.used
+        self._set_threshold(outcome.threshold)
+        self.level_ = self.guarantee_.levels[outcome.level]
+        self.tasks_, self.task_sizes_ = evidence.names[used], evidence.sizes[used, 0]
+        self.task_thresholds_ = evidence.thresholds[used, 0, outcome.level]
+        self.left_out_ = int(np.count_nonzero(~used))
+        if evidence.clusters is not None:
+            self.clusters_ = evidence.clusters.names[used]
+
+    def _set_per_class(self, evidence: Evidence, outcomes: list[Outcome]) -> None:
+        used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
+        levels = [outcome.level for outcome in outcomes]
+        self._set_threshold(np.array([outcome.threshold for outcome in outcomes]))
+        self.level_ = tuple(self.guarantee_.levels[level] for level in levels)
+        self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
+        at_level = evidence.thresholds[:, np.arange(len(levels)), levels]  # (tasks, classes)
+        self.task_thresholds_ = np.where(used, at_level, np.nan)
+        self.left_out_ = np.count_nonzero(~used, axis=0)
+        if evidence.clusters is not None:
+            self.clusters_ = evidence.clusters.names
+
+    def _name_columns(self, names: dict[str, str]) -> Self:
+        """Keep the names of the columns that a table of these scores has."""
+        self.columns_ = {**(self.columns_ or {}), **names} or None
+        self._evidence = self._evidence._replace(columns=self.columns_)
+        return self
+
+    def _body(self) -> dict[str, Any]:
+        evidence = encode_evidence(self._evidence)
+        return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
+
+    def _restore(self, body: dict[str, Any]) -> None:
+        precision = as_precision(body["precision"])
+        guarantee = self._make_guarantee()
+        stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
+        stored.check_certified(guarantee, "evidence.thresholds")
+        self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
+        self._sets = SetCounts(**body["sets"]) if "sets" in body else None
+
+
+def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:
+    """Return the lowest and the highest score of a true label, if they are known."""
+    if evidence.highest is None:
+        return None
+    return float(evidence.lowest.min()), float(evidence.highest.max())
+
+
+class PS(ThresholdSets):
+    """Prediction sets for examples from one distribution: one application of the inequality.
+
+    With confidence ``1 - delta`` over the calibration examples, the sets miss the true label of a
+    new example from the same distribution at most a fraction ``epsilon`` of the time. On scores
+    pooled over tasks it says nothing about any one task. Calibrated on labelled examples of the
+    test task itself, it is the paper's PS-Test.
+
+    Parameters
+    ----------
+    epsilon : float
+        Miss rate allowed.
+    delta : float
+        Failure probability of the guarantee.
+    on_infeasible : {"raise", "trivial"}, default "raise"
+        What to do if the examples are too few: raise ``InfeasibleGuarantee``, or keep every
+        label.
+
+    Attributes
+    ----------
+    threshold_ : float
+        The smallest score that is kept.
+    n_examples_ : int
+        Number of calibration examples.
+    promise_ : str
+        The guarantee in one sentence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import PS
+    >>> method = PS(epsilon=0.1, delta=0.05).calibrate(np.linspace(0, 1, 101))
+    >>> method.threshold_
+    0.04
+    >>> method.predict_set([[0.7, 0.2, 0.01]])
+    array([[ True,  True, False]])
+    """
+
+    _kind = "PS"
+    epsilon: float
+    n_examples_: int
+
+    @reject_foreign_keywords
+    def __init__(self, *, epsilon: float, delta: float, on_infeasible: str = "raise") -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.on_infeasible = on_infeasible
+
+    def calibrate(
+        self,
+        scores: ArrayLike,
+        labels: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        context: Context | None = None,
+        allow: Iterable[str] = (),
+    ) -> Self:
+        """Find the threshold from labelled examples.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n,) or (n, classes)
+            Scores of the true labels, or with ``labels`` those of all classes; higher means more
+            plausible.
+        labels : array_like, shape (n,), optional
+            True label of each example. Needed with scores of all classes, and only then.
+        classes : sequence, optional
+            Class of each column of ``scores``; by default the column names of a data frame, or 0,
+            1, ...
+        context : Context, optional
+            What the guarantee is about.
+        allow : iterable of str, default ()
+            Checks of the data to skip, such as "duplicates"; the message of a check names it.
+
+        Returns
+        -------
+        PS
+            The object itself, calibrated.
+
+        Raises
+        ------
+        InfeasibleGuarantee
+            If the examples are too few; the message says what would work.
+        """
+        check_on_infeasible(self.on_infeasible)
+        about = as_context(context)
+        matrix = read_class_matrix(scores, labels, classes)
+        if matrix is None and labels is not None:
+            raise InvalidInput("labels must not be passed with the scores of the true labels.")
+        given = scores if matrix is None else matrix.true_scores
+        array = as_calibration_scores("scores", given)
+        cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
+        check_levels(self.epsilon, None, self.delta, allow=allow)
+        sample = check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
+        if self.on_infeasible == "raise" and self._is_infeasible(n):
+            raise InfeasibleGuarantee(
+                planning.explain_too_few_examples(self.epsilon, self.delta, n)
+            )
+        self.n_examples_ = n
+        self.context_ = about
+        self.columns_ = matrix and {"classes": as_json_labels(matrix.classes)}
+        self._set_threshold(cut_off)
+        self._sets = sample and count_sets(sample, cut_off)
+        return self._mark_calibrated(array.dtype)
+
+    @property
+    def promise_(self) -> str:
+        """The guarantee in one sentence, with its numbers and its assumptions."""
+        self.check_calibrated()
+        sentence = guarantee.describe_example_guarantee(
+            self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
+        )
+        return sentence if self.threshold_ > -math.inf else f"{sentence} {guarantee.TRIVIAL}"
+
+    def explain(self) -> str:
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Returns
+        -------
+        str
+            What was checked, what holds, how sure one can be, and what it does not say.
+        """
+        self.check_calibrated()
+        trivial = self.threshold_ == -math.inf
+        rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
+        return explain_examples(self.epsilon, self.delta, rule, self._about())
+
+    def _is_infeasible(self, examples: int) -> bool:
+        return allowed_errors(examples, self.epsilon, self.delta) < 0
+
+    def _basis(self) -> str:
+        return Words.from_context(self._about()).count_examples(self.n_examples_)
+
+    def _body(self) -> dict[str, Any]:
+        evidence = {"examples": self.n_examples_}
+        return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
+
+    def _restore(self, body: dict[str, Any]) -> None:
+        check_on_infeasible(self.on_infeasible)
+        n = as_whole_number("examples", body["evidence"]["examples"])
+        cut_off = float(body["threshold"])
+        if cut_off > -math.inf and self._is_infeasible(n):
+            raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
+        self.n_examples_ = n
+        self.columns_ = body.get("columns")
+        self._sets = SetCounts(**body["sets"]) if "sets" in body else None
+        self._set_threshold(cut_off)
+        self._mark_calibrated(as_precision(body["precision"]))
+
+
+# The module of each kind; that of the few-shot wing by name, as the core never imports it.
+_KINDS = {"MetaPS": __name__, "PS": __name__, "MetaCP": "metapac.fewshot.meta_cp"}
+
+
+def load(path: PathLike) -> Any:
+    """Return the calibrated predictor that ``save`` or ``metapac calibrate`` wrote.
+
+    The thresholds of `MetaPS` are recomputed from the evidence in the file and compared with those
+    that it states. The sentence is worded anew by this version.
+
+    Parameters
+    ----------
+    path : str or path
+        Promise file.
+
+    Returns
+    -------
+    MetaPS, PS or MetaCP
+        The calibrated predictor.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is not a promise file, was edited or damaged, or needs a newer metapac.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from metapac import PS, load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "promise.json"
+    ...     PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50).save(path)
+    ...     load(path).threshold_
+    0.5
+    """
+    body = artefact.read(path, FORMAT)
+    try:
+        parameters = artefact.decode_parameters(body["parameters"])
+        predictor: Any = getattr(import_module(_KINDS[body["kind"]]), body["kind"])(**parameters)
+        predictor._restore(body)
+        check_columns(body.get("columns"), getattr(predictor, "classes_", None))
+        predictor.context_ = Context.from_json(body.get("context"))
+        tasks = getattr(predictor, "tasks_", ())
+        predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
+        name, evident = predictor._encoded_result()
+        stated = body[name]
+    except InvalidInput as error:
+        raise artefact.inconsistent(path, FORMAT, error) from error
+    if stated != evident:
+        raise BadArtefact(
+            f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
+        )
+    return predictor

@@ -1,0 +1,147 @@
+"""Errors of engines and columns, in the user's words."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from metapac._common import listed
+from metapac._text import scrub
+from metapac.errors import EngineError, InvalidInput, Parameter
+
+# Exceptions from these packages report a problem with a file or a server, not a bug in metapac.
+_PACKAGES = (
+    "_duckdb",
+    "duckdb",
+    "ibis",
+    "psycopg",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "python_calamine",
+    "sqlite3",
+    "xml",
+)
+
+
+@contextmanager
+def reporting(
+    name: str, verb: str = "read", *, is_file: bool = False, secrets: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Turn an error of an engine into an ``EngineError`` that names the table."""
+    try:
+        yield name
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in _PACKAGES:
+            raise
+        cause = None if secrets else error  # whose traceback would show them
+        if "OutOfMemory" in type(error).__name__:
+            raise EngineError(
+                "{}: {}. Raise {}.", name, reason(error), Parameter("memory_limit")
+            ) from cause
+        hint = " If it is truncated, or not of the type that its name says, write it again."
+        raise EngineError(
+            f"{name} cannot be {verb} ({reason(error, secrets)}).{hint if is_file else ''}"
+        ) from cause
+
+
+def reason(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
+    """Return an engine's error message in one line; of a Java error, the root cause."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    message = str(error if cause is None else cause.getMessage())
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return scrub(lines[0], secrets) if lines else type(error).__name__
+
+
+def get_column(source: Any, name: str, remedy: str = "") -> Any:
+    """Return a column of a source; the error lists the columns of the table."""
+    columns = source.table.columns
+    if name in columns:
+        return source.table[name]
+    lower = {column.lower(): column for column in reversed(columns)}
+    close = difflib.get_close_matches(name.lower(), lower, 1, 0.75)
+    hint = f" Did you mean {lower[close[0]]!r}?" if close else remedy
+    if source.is_text and len(columns) == 1:
+        hint += " Columns must be separated by commas, in .tsv by tabs."
+    raise InvalidInput(
+        f"{source.name} has no column {name!r}; it has: {list_columns(source)}.{hint}"
+    )
+
+
+def list_columns(source: Any) -> str:
+    """Return the names of the columns of a source, or the first ones if there are very many."""
+    return listed(source.table.columns, shown=30)
+
+
+def check_column_names(**names: Any) -> None:
+    """Raise InvalidInput if a column is not given by its name, but for example by its values."""
+    for parameter, name in names.items():
+        if name is not None and not isinstance(name, str):
+            raise InvalidInput(
+                "{} must be the name of a column as a string, got {}.",
+                Parameter(parameter),
+                type(name).__name__,
+            )
+
+
+def check_case_collisions(name: str, columns: Sequence[str]) -> None:
+    """Raise InvalidInput for names that differ only in case, which engines may confuse."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        first = seen.setdefault(column.lower(), column)
+        if first != column:
+            raise InvalidInput(
+                f"{name} has columns {first!r} and {column!r}, which differ only in case. Rename "
+                "one."
+            )
+
+
+def name_type(kind: Any) -> str:
+    """Return the type of a column in words; of one that holds nothing but nulls, say so."""
+    is_empty = kind.is_null() or (kind.is_unknown() and "NULL" in str(kind))
+    return "a column without values" if is_empty else str(kind)
+
+
+def class_names(classes: Sequence[Any]) -> list[Any]:
+    """Return distinct class names: integers as they are, everything else as strings."""
+    if isinstance(classes, str):
+        raise InvalidInput(
+            "{} must be a list of names, got the string {!r}.", Parameter("classes"), classes
+        )
+    counts = Counter(str(name) for name in classes)
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated or not counts:
+        problem = f"{repeated[0]!r} twice" if repeated else "none"
+        raise InvalidInput("{} must name each class once, got {}.", Parameter("classes"), problem)
+    return [_plain(name) for name in classes]
+
+
+def _plain(name: Any) -> int | str:
+    is_integer = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return int(name) if is_integer else str(name)
+
+
+def no_rows(name: str) -> InvalidInput:
+    """Return the error for a table without rows."""
+    return InvalidInput(f"{name} holds no rows. Pass at least one labelled example.")
+
+
+def check_no_missing_tasks(name: str, column: str | None, missing: int) -> None:
+    """Raise InvalidInput if rows have no task."""
+    if missing:
+        raise InvalidInput(
+            f"{name}: column {column!r} is missing in {pluralize(missing, 'row')}; an example must "
+            "belong to a task. Drop those rows or name their task."
+        )
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 row" or "2 rows"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,1 +1,0 @@
-"""Reading and writing tables: files, databases and engines."""

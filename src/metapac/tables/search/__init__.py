@@ -1,1 +1,0 @@
-"""Exact order statistics per task inside an engine."""
