@@ -17,11 +17,11 @@ from metapac.fewshot.reproduce import demos
 @pytest.fixture(scope="module")
 def small() -> demos.GlyphDemo:
     """The demonstration with few characters, few epochs and few tasks."""
-    assert demos.EXPERIMENT.training is not None
-    training = replace(demos.EXPERIMENT.training, epochs=2, episodes_per_epoch=20)
+    training = replace(demos.TRAINING, epochs=2, episodes_per_epoch=20)
     experiment = replace(demos.EXPERIMENT, training=training, calibration_tasks=115, test_tasks=4)
     few = dict.fromkeys(demos.CHARACTERS, 12)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demos, "TRAINING", training)
         patch.setattr(demos, "EXPERIMENT", experiment)
         patch.setattr(demos, "CHARACTERS", few)
         # 10 tasks of 250 labels tell 0.4 from the chance of 0.2 as surely as 100 tasks do.
