@@ -28,6 +28,7 @@ PACKAGES = [
     "metapac.fewshot",
 ]
 SOURCE = Path(metapac.__file__).parent
+API_PAGES = Path(__file__).parent.parent / "docs" / "api"
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 
 
@@ -52,10 +53,23 @@ def public_names() -> Iterator[Documented]:
                 yield from members(f"{package}.{name}", value)
 
 
+def results() -> Iterator[Documented]:
+    """Yield the members of the classes that public functions return, as the API pages list them."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(API_PAGES.glob("*.md")))
+    for module, name in re.findall(r"^::: (metapac[\w.]*)\.(\w+)$", text, re.MULTILINE):
+        value = getattr(importlib.import_module(module), name)
+        if module not in PACKAGES and inspect.isclass(value):
+            yield from members(f"{module}.{name}", value)
+
+
 def members(path: str, cls: type) -> Iterator[Documented]:
-    for name, value in vars(cls).items():
-        if not name.startswith("_") and inspect.isfunction(unwrapped(value)):
-            yield Documented(f"{path}.{name}", value, cls)
+    """Yield the public methods and properties of a class, those that it inherits from us too."""
+    for owner in cls.__mro__:
+        if not owner.__module__.startswith("metapac."):
+            continue
+        for name, value in vars(owner).items():
+            if not name.startswith("_") and inspect.isfunction(unwrapped(value)):
+                yield Documented(f"{path}.{name}", value, owner)
 
 
 def unwrapped(value: Any) -> Any:
@@ -183,7 +197,7 @@ def returns_something(function: Any) -> bool:
     return str(result).removeprefix("typing.") not in ("None", "NoReturn", "Never")
 
 
-ITEMS = list(public_names())
+ITEMS = list({item.name: item for item in [*results(), *public_names()]}.values())
 
 
 def by_name(item: Documented) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -99,3 +101,25 @@ except ModuleNotFoundError as error:
         f"{name} needs torch. Install it with: pip install 'metapac[torch]' "
         "(in a checkout: pip install -e '.[torch]')"
     )
+
+
+def exists(dotted: str) -> bool:
+    """Return whether a name in a text, such as ``metapac.fewshot.train``, is there."""
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        return attrgetter(".".join(parts[1:]))(metapac) is not None
+    return False
+
+
+def test_names_in_texts_exist() -> None:
+    named = re.compile(r"(?<![\w/.@-])metapac(?:\.[A-Za-z_]\w*)+")
+    found = {(path, name) for path in SOURCE.rglob("*.py") for name in named.findall(read(path))}
+    assert not [(path.name, name) for path, name in found if not exists(name)]
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,4 +1,8 @@
-"""Shared ground: array types, checks of arguments, optional imports, warnings."""
+"""Shared ground: array types, checks of arguments, optional imports, warnings.
+
+Here and in `inputs`, ``check_x`` raises `InvalidInput` and returns nothing; ``as_x`` returns the
+converted value, or raises.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -218,3 +223,11 @@ def listed(words: Sequence[str], *, shown: int = 5) -> str:
     """Return words separated by commas; of a long list, the first ones and how many follow."""
     more = f" and {len(words) - shown} more" if len(words) > shown else ""
     return ", ".join(words[:shown]) + more
+
+
+def data_home(home: PathLike | None = None) -> Path:
+    """Return the folder of all data sets."""
+    chosen = home or os.environ.get("METAPAC_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "metapac"

@@ -42,6 +42,16 @@ class Scorer(Protocol):
         The row of an example must depend on that example and the support set alone. If it
         depended on the other rows of ``x``, the scores of a task would not be independent and no
         guarantee would hold.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, ...)
+            Examples.
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+            The probabilities; exactly 0 for labels absent from the support set.
         """
 
 

@@ -1,4 +1,12 @@
-"""Files that the library writes: JSON and tensors with checksums, atomic replacement, locks."""
+"""Files that the library writes: JSON and tensors with checksums, atomic replacement, locks.
+
+Work in progress lives in a hidden folder ``.NAME.HEX.partial`` beside its target. Only its owner
+can read that folder, and the process that writes there holds a lock on it. The lock ends with the
+process, so the next one that writes to the same folder can tell what killed ones left behind.
+
+A document is JSON with one key per line. A tensor file is a safetensors file with a document in
+its metadata; the document's checksum covers the tensors too.
+"""
 
 from __future__ import annotations
 
@@ -1014,11 +1022,3 @@ def _damaged(path: PathLike, kind: Format) -> BadArtefact:
     return BadArtefact(
         f"{path} was edited or damaged: its checksum does not match its content. {kind.remedy}"
     )
-
-
-def data_home(home: PathLike | None = None) -> Path:
-    """Return the folder of all data sets."""
-    chosen = home or os.environ.get("METAPAC_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "metapac"

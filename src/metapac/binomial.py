@@ -1,4 +1,8 @@
-"""The inequality: exact binomial bounds, and the threshold that they certify."""
+"""The inequality: exact binomial bounds, and the threshold that they certify.
+
+This is PS-Binom of the paper (Appendix B), solved for the number of errors instead of searching a
+grid of thresholds.
+"""
 
 from __future__ import annotations
 

@@ -229,9 +229,12 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
     """Return distinct names of tasks in the order given."""
     if tasks is None:
         return None
-    if isinstance(tasks, str | bytes) or not isinstance(tasks, Iterable):
+    is_table = getattr(tasks, "ndim", 1) != 1 or hasattr(tasks, "columns")
+    if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable) or is_table:
         raise InvalidInput(
-            "{} must be a list of task names, got {}.", Parameter(name), brief(tasks)
+            "{} must be a list of task names, or the column that holds them, got {}.",
+            Parameter(name),
+            brief(tasks),
         )
     values = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
     plain = [as_plain_label(task) for task in values]

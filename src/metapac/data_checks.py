@@ -1,4 +1,8 @@
-"""Do the data mean what they should? Checks of scores, tasks and levels that are valid in form."""
+"""Do the data mean what they should? Checks of scores, tasks and levels that are valid in form.
+
+Each judge looks at a few numbers and returns a `Finding` or None. The numbers come from arrays
+(`count_repeats`, `count_swaps`) or from an engine (``metapac.tables.data_checks``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Drift: scores of new tasks compared with those of calibration, without labels."""
+"""Drift: scores of new tasks compared with those of calibration, without labels.
+
+It is a heuristic without a guarantee: scores may shift while the sets stay good, and the reverse.
+"""
 
 from __future__ import annotations
 

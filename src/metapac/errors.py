@@ -1,4 +1,19 @@
-"""Errors of the library: what is wrong, which argument, and the way out."""
+"""Errors of the library: what is wrong, which argument, and the way out.
+
+::
+
+    MetapacError
+    ├── InvalidInput (ValueError)              an argument or the data violate a rule
+    ├── InfeasibleGuarantee (ValueError)       too few tasks or examples for the guarantee
+    ├── NotCalibrated (ValueError, AttributeError)
+    ├── BadArtefact (ValueError)               a file that is not, or no longer, what metapac wrote
+    ├── BadArchive (ValueError)                a downloaded archive that is unsafe or damaged
+    ├── EngineError (ValueError)               a table engine could not read or write
+    ├── DownloadFailed (OSError)
+    └── MissingExtra (ModuleNotFoundError)     an optional dependency is not installed
+
+Files that cannot be opened raise ``OSError``, and wrong argument names ``TypeError``, as usual.
+"""
 
 from __future__ import annotations
 

@@ -77,11 +77,35 @@ class SetCounts(NamedTuple):
     full: Counts
 
     def sum_by(self, index: Counts, length: int) -> SetCounts:
-        """Return the sums over groups with the same index."""
+        """Return the sums over groups with the same index.
+
+        Parameters
+        ----------
+        index : ndarray of int
+            Index of each group.
+        length : int
+            Number of sums.
+
+        Returns
+        -------
+        SetCounts
+            The sums.
+        """
         return SetCounts(*(sum_by(column, index, length) for column in self))
 
     def take(self, which: Array) -> SetCounts:
-        """Return the counts of some groups."""
+        """Return the counts of some groups.
+
+        Parameters
+        ----------
+        which : ndarray
+            Indices or booleans.
+
+        Returns
+        -------
+        SetCounts
+            Their counts.
+        """
         return SetCounts(*(column[which] for column in self))
 
 
@@ -114,7 +138,18 @@ class ClassMisses(NamedTuple):
         return self.missed / self.examples if self.examples else math.nan
 
     def is_above(self, epsilon: float) -> bool:
-        """Return whether the miss rate is shown to exceed a limit, by the rule for single tasks."""
+        """Return whether the miss rate is shown to exceed a limit, by the rule for single tasks.
+
+        Parameters
+        ----------
+        epsilon : float
+            The limit.
+
+        Returns
+        -------
+        bool
+            True if it does with 95% confidence, one-sided, for this class alone.
+        """
         return bool(are_above(np.array([self.examples]), np.array([self.missed]), epsilon)[0])
 
 

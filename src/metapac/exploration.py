@@ -37,7 +37,27 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
-        """Return the ratio of two sums over tasks, with its interval."""
+        """Return the ratio of two sums over tasks, with its interval.
+
+        Parameters
+        ----------
+        numerators, denominators : ndarray, shape (tasks,)
+            What each task adds to the two sums.
+        most : float, default 1.0
+            Largest possible ratio.
+
+        Returns
+        -------
+        Estimate
+            The interval is Student's, for the linearized ratio, cut at 0 and ``most``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from metapac.exploration import Estimate
+        >>> Estimate.of_ratio(np.array([1, 3]), np.array([4, 4])).value
+        0.5
+        """
         total, tasks = float(denominators.sum()), len(numerators)
         if total == 0:
             return cls(math.nan, math.nan, math.nan)
@@ -91,7 +111,13 @@ class Cell:
     tasks_needed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the cell as JSON can hold it, estimates as lists, and classes as pairs."""
+        """Return the cell as JSON can hold it, estimates as lists, and classes as pairs.
+
+        Returns
+        -------
+        dict
+            The cell.
+        """
         estimates = {name: _encode(getattr(self, name)) for name in ("size", "empty", "full")}
         return {
             "epsilon": self.epsilon,
@@ -106,7 +132,18 @@ class Cell:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
-        """Return the cell that `to_json` prepared."""
+        """Return the cell that `to_json` prepared.
+
+        Parameters
+        ----------
+        body : mapping
+            What `to_json` returned.
+
+        Returns
+        -------
+        Cell
+            The cell.
+        """
         return cls(
             float(body["epsilon"]),
             float(body["alpha"]),

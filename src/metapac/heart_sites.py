@@ -29,6 +29,10 @@ class HeartSites(NamedTuple):
     calibration: Any
     new: Any
 
+    def __repr__(self) -> str:
+        counts = (f"{name} {frame['state'].nunique()}" for name, frame in self._asdict().items())
+        return f"<HeartSites, states: {', '.join(counts)}>"
+
     @property
     def features(self) -> list[str]:
         """Names of the columns that hold the answers."""
@@ -51,7 +55,8 @@ def load_heart_sites(
         Number of states to calibrate on. The rest of the 53 are new.
     rng : int or Generator, default 0
         Seed of the split. States are drawn at random, and no state is in two of the groups, except
-        that ``pilot`` holds the training states, asked again a year later.
+        that ``pilot`` holds the training states, asked again a year later. The model knows these
+        states, so that what a pilot promises may be too good.
 
     Returns
     -------
@@ -62,7 +67,7 @@ def load_heart_sites(
     Raises
     ------
     InvalidInput
-        If the states do not suffice for both groups and a new one.
+        If the states do not suffice for both groups and a new one, or ``rng`` is no seed.
     MissingExtra
         If pandas is not installed.
 
@@ -90,6 +95,8 @@ def load_heart_sites(
     """
     pandas = require("pandas", extra="tables", purpose="load_heart_sites")
     sample = read_sample()
+    if not isinstance(rng, np.random.Generator):
+        rng = as_whole_number("rng", rng, minimum=0)
     states = np.random.default_rng(rng).permutation(sample.states)
     ends = np.cumsum([as_whole_number("train", train), as_whole_number("calibration", calibration)])
     if ends[-1] >= len(states):

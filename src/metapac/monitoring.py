@@ -77,7 +77,27 @@ class Terms:
 
     @classmethod
     def from_promise(cls, promise: Calibrated, false_alarm: float, min_examples: int) -> Terms:
-        """Return the terms of a calibrated predictor."""
+        """Return the terms of a calibrated predictor.
+
+        Parameters
+        ----------
+        promise : MetaPS
+            The calibrated predictor.
+        false_alarm : float
+            False-alarm probability.
+        min_examples : int
+            Size below which a task is left out, if the guarantee leaves out no more.
+
+        Returns
+        -------
+        Terms
+            The terms.
+
+        Raises
+        ------
+        InvalidInput
+            If its guarantee is not about tasks, or a number is out of range.
+        """
         promise.check_calibrated()
         if not isinstance(promise, MetaPS):
             raise InvalidInput(
@@ -121,14 +141,36 @@ class Terms:
         return 1 / self.false_alarm
 
     def to_json(self) -> dict[str, Any]:
-        """Return the terms as JSON can hold them."""
+        """Return the terms as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            The terms.
+        """
         classes = None if self.classes is None else as_json_labels(self.classes)
         epsilon = artefact.encode_parameters({"epsilon": self.epsilon})
         return asdict(self) | epsilon | {"classes": classes}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Terms:
-        """Return the terms in a state file."""
+        """Return the terms in a state file.
+
+        Parameters
+        ----------
+        body : mapping
+            What ``to_json`` returned, which satisfies its JSON Schema.
+
+        Returns
+        -------
+        Terms
+            The terms.
+
+        Raises
+        ------
+        InvalidInput
+            If classes and miss rates do not fit together.
+        """
         epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
         classes = None if body["classes"] is None else as_classes(body["classes"])
         if isinstance(epsilon, Mapping) and [*epsilon] != [*(classes or ())]:

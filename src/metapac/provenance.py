@@ -1,4 +1,9 @@
-"""Where scores come from: what a scored table says about its model and tasks."""
+"""Where scores come from: what a scored table says about its model and tasks.
+
+A Parquet file stores it in its metadata, under the key ``metapac``, so that it stays with the
+scores. Calibration then knows the model, and prediction refuses scores of another one, and rows
+that are not those that were scored.
+"""
 
 from __future__ import annotations
 

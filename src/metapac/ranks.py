@@ -1,4 +1,9 @@
-"""Ranks across tasks: which of the tasks' thresholds the guarantee takes."""
+"""Ranks across tasks: which of the tasks' thresholds the guarantee takes.
+
+Ranks are counted from 0: rank k is the (k + 1)-th lowest threshold, so that k thresholds may be too
+low. A rank of -1 marks a level that is unusable with so few tasks. The probability behind
+``joint_ranks`` and its proof are in docs/guarantee.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Score functions: from a model's outputs to the score of each label."""
+"""Score functions: from a model's outputs to the score of each label.
+
+The bounds take the highest and the lowest log-odds of every label against the true one, of shape
+(n, classes + 1). The column of the true label is -inf; the last column is the mass of labels
+without a column. The proofs are in `metapac.ScoreFunction.lower`.
+
+A guarantee holds for one score function. The same `ScoreFunction` therefore gives two kinds of
+scores: those of the true labels, lowered so that rounding in deployment cannot give lower ones, and
+those of all labels, from which sets are made.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Prediction sets: sizes, labels, intervals, answers, and what to expect of them."""
+"""Prediction sets: sizes, labels, intervals, answers, and what to expect of them.
+
+A wrong answer is a set that misses the true label, so on a task whose miss rate is at most epsilon,
+at most a fraction epsilon of *all* its questions is answered wrongly. Among the *answered*
+questions the error rate may be higher, because the same errors are divided by a smaller number: it
+is at most epsilon divided by the fraction answered.
+"""
 
 from __future__ import annotations
 
@@ -253,7 +259,21 @@ class SetSummary:
     def warnings(
         self, calibrated: tuple[float, float] | None = None, epsilon: float | None = None
     ) -> list[str]:
-        """Return what looks wrong; an empty list if nothing does, or if the sets are few."""
+        """Return what looks wrong; an empty list if nothing does, or if the sets are few.
+
+        Parameters
+        ----------
+        calibrated : tuple of float, optional
+            Lowest and highest score of the true labels in calibration.
+        epsilon : float, optional
+            Miss rate that the guarantee allows; the largest one of any class. More empty sets are
+            a finding.
+
+        Returns
+        -------
+        list of str
+            A sentence for each finding.
+        """
         found = [] if calibrated is None else self._out_of_range(*calibrated)
         too_empty = [] if epsilon is None else self._too_empty(epsilon)
         if self.rows < max(_ENOUGH, _ENOUGH_PER_CLASS * len(self.by_class)):
@@ -261,7 +281,13 @@ class SetSummary:
         return found + (self._alike() or too_empty + self._rare())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON can hold them."""
+        """Return the figures as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            The attributes, with a list of classes and counts.
+        """
         by_class = [{"class": name, "sets": count} for name, count in self.by_class.items()]
         return vars(self) | {
             "mean_size": self.mean_size if self.rows else None,
@@ -410,7 +436,23 @@ class Answers:
         return f"<Answers: {int(self.answered.sum())} of {len(self.answered)} answered>"
 
     def count_errors(self, y: Iterable[Any]) -> AnswerErrors:
-        """Return how many answers are wrong."""
+        """Return how many answers are wrong.
+
+        Parameters
+        ----------
+        y : iterable, length n
+            True label of each question.
+
+        Returns
+        -------
+        AnswerErrors
+            Their number, and their fraction of all questions and of those answered.
+
+        Raises
+        ------
+        InvalidInput
+            If there is not one label for each question, or labels and answers differ in type.
+        """
         truth = [as_plain_label(label) for label in y]
         check_same_length("y", np.empty(len(truth)), "answers", self.answered)
         pairs = [p for p in zip(self.labels, truth, strict=True) if p[0] is not None]
@@ -430,6 +472,22 @@ class Answers:
     def bound_errors(self, epsilon: float, *, confidence: float = 0.95) -> float:
         """Return a bound on the error rate among the questions of one task that are answered.
 
+        Parameters
+        ----------
+        epsilon : float
+            Miss rate of the guarantee.
+        confidence : float, default 0.95
+            Confidence of the bound, over the draw of the questions, on tasks whose miss rate is at
+            most ``epsilon``.
+
+        Returns
+        -------
+        float
+            ``epsilon`` divided by a lower confidence bound on the share of questions that are
+            answered, and at most 1. No labels are needed.
+
+        Notes
+        -----
         P(wrong | answered) = P(wrong and answered) / P(answered) <= epsilon / P(answered), since
         a wrong answer is a miss. The bound of Clopper and Pearson replaces P(answered).
         """

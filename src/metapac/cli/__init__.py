@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from metapac.cli import exits  # isort: skip (first, since it handles signals)
 
-from metapac.cli import exits
+import sys
 
 
 def main() -> None:

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from metapac._common import Progress
 from metapac._text import scrub_line, visible
-from metapac._text import visible as make_visible
 
 
 class SafeConsole(Console):
@@ -137,6 +136,6 @@ def progress_bar(
             if name != current:
                 current = name
                 bar.reset(row)
-            bar.update(row, description=make_visible(stage), completed=done, total=total)
+            bar.update(row, description=visible_lines(stage), completed=done, total=total)
 
         yield advance

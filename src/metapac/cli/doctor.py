@@ -12,9 +12,8 @@ from typing import Any
 
 from rich.table import Table
 
-from metapac._common import install_command
+from metapac._common import data_home, install_command
 from metapac._version import __version__
-from metapac.artefact import data_home
 from metapac.cli import console
 from metapac.cli.options import AsJson
 

@@ -1,4 +1,7 @@
-"""Options that commands share."""
+"""Options that commands share.
+
+A bundle is a dataclass; a command that takes one has an option for each of its fields.
+"""
 
 from __future__ import annotations
 

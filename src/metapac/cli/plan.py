@@ -20,7 +20,6 @@ from metapac.cli.console import format_count, make_table, print_json, print_line
 from metapac.cli.options import AsJson, TableOptions, parse_allowed, parse_delta
 from metapac.cli.sources import open_table
 from metapac.errors import InvalidInput, Parameter
-from metapac.federated import count_liars
 from metapac.guarantee import SPLITS, Guarantee
 from metapac.planning import (
     OFFERED_ALPHAS,
@@ -202,6 +201,8 @@ def summarise(result: PlanResult) -> dict[str, Any]:
 
 def _count_dishonest(plan: Plan) -> dict[str, Any]:
     """Return how many dishonest sites decide the sets: with the fewest tasks, and safer ones."""
+    from metapac.federated import count_liars
+
     g = plan.guarantee
     safer = min_tasks_over_levels(g, [1] * len(g.levels))[0]
     return {

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # the same names as below, for type checkers
     from metapac.fewshot.study.methods import Chosen as Chosen
     from metapac.fewshot.study.methods import Method as Method
     from metapac.fewshot.study.methods import Rule as Rule
+    from metapac.fewshot.study.methods import neighbour_methods as neighbour_methods
     from metapac.fewshot.study.methods import paper_methods as paper_methods
     from metapac.fewshot.study.pool_study import PoolStudy as PoolStudy
     from metapac.fewshot.study.run import run_seeds as run_seeds
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # the same names as below, for type checkers
     from metapac.fewshot.tasks import Task as Task
     from metapac.fewshot.tasks import class_reuse as class_reuse
     from metapac.fewshot.training.checkpoints import load_learner as load_learner
+    from metapac.fewshot.training.checkpoints import load_weights as load_weights
     from metapac.fewshot.training.checkpoints import save_weights as save_weights
     from metapac.fewshot.training.loop import train as train
     from metapac.fewshot.training.strong import recipe_for as recipe_for
@@ -86,13 +88,13 @@ _NAMES = {
     "prompts": "InContextLearner read_samples",
     "scoring": "fit_temperature score_examples score_tasks",
     "study.draws": "SyntheticStudy",
-    "study.methods": "Chosen Method Rule paper_methods",
+    "study.methods": "Chosen Method Rule neighbour_methods paper_methods",
     "study.pool_study": "PoolStudy",
     "study.run": "run_seeds run_study",
     "study.summary": "summarise",
     "synthetic": "NormalFamily TwoPointFamily",
     "tasks": "Task class_reuse",
-    "training.checkpoints": "load_learner save_weights",
+    "training.checkpoints": "load_learner load_weights save_weights",
     "training.loop": "train",
     "training.strong": "recipe_for train_strong",
 }

@@ -1,4 +1,8 @@
-"""Drawing tasks: one seed for each, the same alone or in a batch."""
+"""Drawing tasks: one seed for each, the same alone or in a batch.
+
+NumPy hashes a seed and the number of an item to the state of a generator, one item at a time. Its
+`SeedSequence` fixes the hash for good; here the same steps are taken for all items together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Meta-CP, the baseline of Fisch et al. (2021): sets that are valid on average over tasks."""
+"""Meta-CP, the baseline of Fisch et al. (2021): sets that are valid on average over tasks.
+
+Both corrections depend on the numbers of tasks and examples alone, never on scores: the proofs,
+in docs/guarantee.md, bound the average at one fixed lambda. Tasks are given by their distinct
+sizes and the number of tasks of each size.
+"""
 
 from __future__ import annotations
 

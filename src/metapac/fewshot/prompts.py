@@ -595,7 +595,24 @@ class Samples:
         return np.array([scores[label] for scores, label in pairs])
 
     def predict_sets(self, predictor: ThresholdSets) -> list[list[int]]:
-        """Return the prediction set of each question: positions of its plausible choices."""
+        """Return the prediction set of each question: positions of its plausible choices.
+
+        Parameters
+        ----------
+        predictor : MetaPS or PS
+            Calibrated on scores that were read in the same way. The model and the score function
+            are compared with its ``Context``.
+
+        Returns
+        -------
+        list of list of int
+            The sets.
+
+        Raises
+        ------
+        InvalidInput
+            If another model or score function was calibrated.
+        """
         context = predictor.context_
         context.check_model(self.model)
         score = None if context.score is None else self.score

@@ -1,4 +1,8 @@
-"""The network of Meta-CP: a task's quantile, predicted from its support set."""
+"""The network of Meta-CP: a task's quantile, predicted from its support set.
+
+It predicts a task's quantile of nonconformity, minus the score of the true label, from the task's
+adaptation examples.
+"""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def fit_temperature(
     Returns
     -------
     ScoreFunction
-        The score function, for `metapac.fewshot.score_tasks` and `metapac.fewshot.score_matrix`.
+        The score function, for `metapac.fewshot.score_tasks` and `metapac.fewshot.score_examples`.
 
     Raises
     ------
@@ -357,7 +357,7 @@ def _log_odds(learner: Learner, task: Task) -> list[Doubles]:
 
 FORMAT = artefact.Format(
     "metapac scores",
-    written_by="metapac.fewshot.store",
+    written_by="metapac.fewshot.scoring.store",
     remedy="Score the tasks again.",
     schema=2,
     oldest=2,

@@ -1,4 +1,8 @@
-"""Synthetic tasks: families of score distributions whose true error is known in closed form."""
+"""Synthetic tasks: families of score distributions whose true error is known in closed form.
+
+Whether a task satisfies a guarantee is therefore a number here, not an estimate. The tests use the
+families as oracles, and the demo as data.
+"""
 
 from __future__ import annotations
 

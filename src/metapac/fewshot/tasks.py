@@ -273,7 +273,7 @@ def _check_not_dataset(name: str, x: Any) -> None:
     raise InvalidInput(
         f"{name} must be an array, got a {type(x).__name__}, which gives examples one by one. Pass "
         f"LazyArray.from_dataset(data{inner}), with data for the {type(x).__name__}; it is in "
-        "metapac.fewshot.tasks and reads rows when tasks need them."
+        "metapac.fewshot and reads rows when tasks need them."
     )
 
 
@@ -591,7 +591,13 @@ class ClassReuse:
     shared: float
 
     def describe(self) -> str:
-        """Return the counts in words, and what follows from them."""
+        """Return the counts in words, and what follows from them.
+
+        Returns
+        -------
+        str
+            Three sentences; one if no class is in two tasks.
+        """
         counts = f"{self.tasks} tasks from {self.classes} classes"
         if self.per_class == 1:
             return f"{counts}: no class is in two tasks."

@@ -1,4 +1,8 @@
-"""Charts of a report, drawn as SVG."""
+"""Charts of a report, drawn as SVG.
+
+Colours are variables of the page's style sheet, so that one drawing serves light, dark and print.
+Each chart is drawn twice, for a wide and for a narrow screen: text keeps its size on a phone.
+"""
 
 from __future__ import annotations
 

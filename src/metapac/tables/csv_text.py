@@ -1,4 +1,7 @@
-"""CSV files as text: delimiters, decimal commas, numbers that survive unchanged."""
+"""CSV files as text: delimiters, decimal commas, numbers that survive unchanged.
+
+Engines read the rows. This slow reader is used only to explain why an engine failed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Exact order statistics per task inside an engine."""
+"""Exact order statistics per task inside an engine.
+
+A sample of the table suggests two values between which the ranks of a task lie. One query counts
+the scores below them and fetches the few in between, which are sorted here: a right guess gives the
+answer, and a wrong one still narrows the search. The ranks that remain are narrowed down by
+counting until few enough scores are left to fetch.
+"""
 
 from __future__ import annotations
 

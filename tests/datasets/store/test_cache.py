@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import BadArtefact
-from metapac.artefact import checksum, data_home, new_folder, temporary_name
+from metapac._common import data_home
+from metapac.artefact import checksum, new_folder, temporary_name
 from metapac.fewshot.datasets import cache
 
 ROWS = np.arange(24, dtype=np.int16).reshape(4, 3, 2)

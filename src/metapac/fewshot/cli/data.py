@@ -9,7 +9,7 @@ import typer
 from rich.progress import DownloadColumn
 from rich.table import Table
 
-from metapac.artefact import data_home
+from metapac._common import data_home
 from metapac.cli.commands import add_command
 from metapac.cli.console import make_table, print_json, print_line, progress_bar, stdout
 from metapac.cli.help import PlainGroup

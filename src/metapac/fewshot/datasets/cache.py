@@ -18,8 +18,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from metapac import artefact
-from metapac._common import Array, PathLike
-from metapac.artefact import clear_leftovers, data_home, file_version, new_folder, temporary_name
+from metapac._common import Array, PathLike, data_home
+from metapac.artefact import clear_leftovers, file_version, new_folder, temporary_name
 from metapac.errors import BadArtefact, InvalidInput
 
 Home = PathLike | None

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from metapac._common import PathLike, Progress, check_one_of
-from metapac.artefact import data_home, replacing
+from metapac._common import PathLike, Progress, check_one_of, data_home
+from metapac.artefact import replacing
 from metapac.fewshot.datasets import cache, downloads
 from metapac.fewshot.datasets.downloads import Download, download
 

@@ -1,4 +1,7 @@
-"""The corruptions of CIFAR10-C."""
+"""The corruptions of CIFAR10-C.
+
+The same code runs on CPU and GPU. Constants are those of severities 1 and 2 for 32 x 32 images.
+"""
 
 from __future__ import annotations
 

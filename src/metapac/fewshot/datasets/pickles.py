@@ -1,4 +1,8 @@
-"""The two pickled formats of the paper's data, read without unpickling."""
+"""The two pickled formats of the paper's data, read without unpickling.
+
+A pickle is a program. This module interprets its opcodes one by one and executes only those that
+build containers, numbers, text and NumPy arrays; no name in the file is ever imported or called.
+"""
 
 from __future__ import annotations
 

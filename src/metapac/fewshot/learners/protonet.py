@@ -1,4 +1,8 @@
-"""Prototypical networks: a label's score is the distance to the mean of its examples."""
+"""Prototypical networks: a label's score is the distance to the mean of its examples.
+
+A prototype is a mean of pool embeddings, so every distance to it consists of inner products of
+pool embeddings. With their Gram matrix at hand, scoring a task adds up a few of its rows.
+"""
 
 from __future__ import annotations
 

@@ -78,13 +78,46 @@ class NewTask(Protocol):
         """Number of labels; 0 if it is not known."""
 
     def error(self, thresholds: ArrayLike) -> Array:
-        """Return the miss rate of each threshold on this task."""
+        """Return the miss rate of each threshold on this task.
+
+        Parameters
+        ----------
+        thresholds : array_like, shape (n,)
+            Thresholds.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            How often the true label's score is below each threshold.
+        """
 
     def size(self, thresholds: ArrayLike) -> Array:
-        """Return the mean set size of each threshold on this task."""
+        """Return the mean set size of each threshold on this task.
+
+        Parameters
+        ----------
+        thresholds : array_like, shape (n,)
+            Thresholds.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Mean number of labels in a set.
+        """
 
     def largest_threshold(self, epsilon: float) -> float:
-        """Return the largest threshold whose error on this task is at most ``epsilon``."""
+        """Return the largest threshold whose error on this task is at most ``epsilon``.
+
+        Parameters
+        ----------
+        epsilon : float
+            Miss rate allowed.
+
+        Returns
+        -------
+        float
+            The threshold.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +171,24 @@ class ScoredTask:
     def from_predictions(
         cls, scores: ArrayLike, labels: ArrayLike, *, labelled: Array, quantile: float | None = None
     ) -> Self:
-        """Return a task from the scores and true labels of its examples."""
+        """Return a task from the scores and true labels of its examples.
+
+        Parameters
+        ----------
+        scores : array_like, shape (n, classes)
+            Scores of all labels of all examples.
+        labels : array_like of int, shape (n,)
+            True label of each example.
+        labelled : ndarray of bool, shape (n,)
+            The examples that PS-Test may use; the others are test examples.
+        quantile : float, optional
+            Predicted quantile of the task, for Meta-CP.
+
+        Returns
+        -------
+        ScoredTask
+            The task.
+        """
         table, y = np.asarray(scores), np.asarray(labels)
         true = table[np.arange(len(y)), y]
         return cls(true[labelled], true[~labelled], table[~labelled], quantile)
@@ -162,16 +212,49 @@ class ScoredTask:
         return np.sort(self.scores, axis=None)
 
     def error(self, thresholds: ArrayLike) -> Array:
-        """Return the miss rate of each threshold on the test examples."""
+        """Return the miss rate of each threshold on the test examples.
+
+        Parameters
+        ----------
+        thresholds : array_like, shape (n,)
+            Thresholds.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            How often the true label's score is below each threshold.
+        """
         return _count_below(self._sorted_true, thresholds) / len(self.true_scores)
 
     def size(self, thresholds: ArrayLike) -> Array:
-        """Return the mean set size of each threshold on the test examples."""
+        """Return the mean set size of each threshold on the test examples.
+
+        Parameters
+        ----------
+        thresholds : array_like, shape (n,)
+            Thresholds.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Mean number of labels in a set.
+        """
         below = _count_below(self._sorted_all, thresholds)
         return (self.scores.size - below) / len(self.true_scores)
 
     def largest_threshold(self, epsilon: float) -> float:
-        """Return the largest threshold whose error on the test examples is at most ``epsilon``."""
+        """Return the largest threshold whose error on the test examples is at most ``epsilon``.
+
+        Parameters
+        ----------
+        epsilon : float
+            Miss rate allowed.
+
+        Returns
+        -------
+        float
+            The threshold.
+        """
         # The same floats that error() returns are compared with epsilon.
         rates = np.arange(len(self.true_scores)) / len(self.true_scores)
         return float(self._sorted_true[np.searchsorted(rates, epsilon, side="right") - 1])
@@ -224,10 +307,27 @@ class Study(Protocol):
     """A source of calibration draws: a scored data set, or a family of synthetic tasks."""
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks."""
+        """Return calibration scores and new tasks.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The only source of randomness.
+
+        Returns
+        -------
+        Draw
+            The draw.
+        """
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on, with a checksum of the data."""
+        """Return everything that the draws depend on, with a checksum of the data.
+
+        Returns
+        -------
+        dict
+            Values that JSON can hold.
+        """
 
 
 @dataclass(frozen=True, eq=False)

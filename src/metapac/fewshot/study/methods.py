@@ -1,4 +1,8 @@
-"""Methods under study: those of the paper, their neighbours, your own."""
+"""Methods under study: those of the paper, their neighbours, your own.
+
+The task of a draw is an agent, a group or an environment in the words of their papers. Scores are
+conformity scores here, so that their upper quantiles become lower ones.
+"""
 
 from __future__ import annotations
 
@@ -107,8 +111,7 @@ def _find_parts(value: Any, is_first: bool) -> Any:
     if isinstance(value, types.FunctionType | type | types.ModuleType) and not is_first:
         home = getattr(value, "__module__", value.__name__)  # a module has none
         if _is_installed(home):
-            # Where a class of metapac lives may change; what it is does not.
-            return ("metapac" if home.startswith("metapac.") else home), value.__name__
+            return home, value.__name__
     if isinstance(value, types.ModuleType):
         return Path(str(value.__file__)).read_bytes()
     if isinstance(value, type):
@@ -220,8 +223,9 @@ class Rule:
     Examples
     --------
     >>> from metapac import Guarantee
-    >>> from metapac.fewshot.study.methods import META_PS
-    >>> META_PS.requirement(Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight"))
+    >>> from metapac.fewshot import paper_methods
+    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight")
+    >>> paper_methods(guarantee)[4].rule.requirement(guarantee)
     '116 tasks of 29 examples'
     """
 
@@ -250,9 +254,11 @@ class Method:
     Examples
     --------
     >>> from metapac import Guarantee
-    >>> from metapac.fewshot import Method
-    >>> from metapac import PS
-    >>> method = Method("pooled", PS, Guarantee(epsilon=0.1, alpha=0.1, delta=0.05))
+    >>> from metapac.fewshot import Chosen, Method, Rule
+    >>> def keep_all(draw, guarantee):
+    ...     return Chosen([float("-inf")] * len(draw.tests), True)
+    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    >>> method = Method("every label", Rule(keep_all), guarantee)
     """
 
     name: str
@@ -455,7 +461,26 @@ PROMISES = {
 
 
 def neighbour_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return related methods at the same epsilon and alpha."""
+    """Return related methods at the same epsilon and alpha.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of Meta-PS; the guarantees of these methods are weaker, see `PROMISES`.
+
+    Returns
+    -------
+    tuple of Method
+        The methods.
+
+    Examples
+    --------
+    >>> from metapac import Guarantee
+    >>> from metapac.fewshot import SyntheticStudy, neighbour_methods, run_study
+    >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+    >>> [method.name for method in neighbour_methods(guarantee)]
+    ['FedCP-QQ', 'averaged thresholds', 'HCP', 'multi-environment']
+    """
     rules = (FEDCP_QQ, AVERAGED, HCP, MULTI_ENVIRONMENT)
     return tuple(Method(name, rule, guarantee) for name, rule in zip(PROMISES, rules, strict=True))
 

@@ -74,15 +74,45 @@ class Rows:
         return len(self.draw)
 
     def take(self, which: Array) -> Self:
-        """Return some of the rows."""
+        """Return some of the rows.
+
+        Parameters
+        ----------
+        which : ndarray of bool or int
+            Mask or positions.
+
+        Returns
+        -------
+        Rows
+            Those rows.
+        """
         return type(self)(**{name: column[which] for name, column in vars(self).items()})
 
     def methods(self) -> list[tuple[str, float]]:
-        """Return each method with each of its deltas, in order of first appearance."""
+        """Return each method with each of its deltas, in order of first appearance.
+
+        Returns
+        -------
+        list of (str, float)
+            Name and delta.
+        """
         return list(dict.fromkeys(zip(self.method.tolist(), self.delta.tolist(), strict=True)))
 
     def select(self, method: str, delta: float | None = None) -> Self:
-        """Return the rows of one method."""
+        """Return the rows of one method.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+        delta : float, optional
+            Delta of the method; by default the first that it has.
+
+        Returns
+        -------
+        Rows
+            Its rows.
+        """
         deltas = [d for name, d in self.methods() if name == method]
         if not deltas or delta not in (None, *deltas):
             wanted = f"{method!r}" if delta is None else f"{method!r} at delta={delta:g}"
@@ -93,7 +123,18 @@ class Rows:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Rows]) -> Self:
-        """Return one table made of several."""
+        """Return one table made of several.
+
+        Parameters
+        ----------
+        parts : iterable of Rows
+            The tables, in order.
+
+        Returns
+        -------
+        Rows
+            All rows.
+        """
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         names = (field.name for field in fields(cls))
         return cls(**dict(zip(names, map(np.concatenate, columns), strict=True)))

@@ -1,4 +1,13 @@
-"""Summaries of rows: tables, intervals, comparisons of size."""
+"""Summaries of rows: tables, intervals, comparisons of size.
+
+The error of a task is observed on its test examples and differs from its true miss rate by chance.
+So the observed error of a task may exceed epsilon although its miss rate does not, and a draw with
+few tasks may look worse, or better, than its threshold is.
+
+Tasks of one draw share a threshold, and draws of one training seed share a learner. Their results
+are not independent, so intervals are computed from independent units: the draws, if there are one
+or two seeds, and the seeds, if there are more.
+"""
 
 from __future__ import annotations
 
@@ -584,19 +593,80 @@ class Summary(Sequence[MethodSummary]):
         )
 
     def to_markdown(self) -> str:
-        """Return the table in Markdown, followed by its footnotes."""
+        """Return the table in Markdown, followed by its footnotes.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee, evaluate
+        >>> from metapac.fewshot import SyntheticStudy, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> print(summarise(rows, g).to_markdown().splitlines()[0])
+        | method | mean size | 90 % error | tasks within | draws within | by chance | verdict |
+        """
         return to_markdown(self)
 
     def to_latex(self) -> str:
-        r"""Return the table as a LaTeX ``tabular`` for the package ``booktabs``."""
+        r"""Return the table as a LaTeX ``tabular`` for the package ``booktabs``.
+
+        Returns
+        -------
+        str
+            The text; the footnotes are comments.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee, evaluate
+        >>> from metapac.fewshot import SyntheticStudy, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> print(summarise(rows, g).to_latex().splitlines()[1])
+        \begin{tabular}{lrrrrrl}
+        """
         return to_latex(self)
 
     def to_csv(self) -> str:
-        """Return the table as CSV: every number to its last digit, the ends of intervals apart."""
+        """Return the table as CSV: every number to its last digit, the ends of intervals apart.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee, evaluate
+        >>> from metapac.fewshot import SyntheticStudy, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> print(summarise(rows, g).to_csv().splitlines()[0][:37])
+        method,delta,size,size_low,size_high,
+        """
         return to_csv(self)
 
     def describe(self) -> dict[str, Any]:
-        """Return the table as JSON can hold it; an interval without an end has None there."""
+        """Return the table as JSON can hold it; an interval without an end has None there.
+
+        Returns
+        -------
+        dict
+            ``methods``, ``seeds``, ``draws``, ``columns`` (what they mean), ``covers`` and
+            ``notes``.
+
+        Examples
+        --------
+        >>> from metapac import Guarantee, evaluate
+        >>> from metapac.fewshot import SyntheticStudy, summarise
+        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
+        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
+        >>> summarise(rows, g).describe()["methods"][0]["verdict"]
+        'violated'
+        """
         return describe(self)
 
     def _repr_html_(self) -> str:

@@ -43,8 +43,7 @@ def save_weights(learner: Trainable, path: PathLike) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from metapac.fewshot import MLP, ProtoNet, save_weights
-    >>> from metapac.fewshot.training.checkpoints import load_weights
+    >>> from metapac.fewshot import MLP, ProtoNet, load_weights, save_weights
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_weights(ProtoNet(MLP(3, rng=0)), f"{folder}/model.safetensors")
     ...     load_weights(ProtoNet(MLP(3, rng=1)), f"{folder}/model.safetensors")
@@ -55,7 +54,33 @@ def save_weights(learner: Trainable, path: PathLike) -> None:
 
 
 def load_weights(learner: Trainable, path: PathLike) -> None:
-    """Load weights into a learner of the architecture that they were saved from."""
+    """Load weights into a learner of the architecture that they were saved from.
+
+    Parameters
+    ----------
+    learner : Trainable
+        The learner, whose weights are replaced.
+    path : str or path-like
+        File that `save_weights` or ``metapac train`` wrote.
+
+    Raises
+    ------
+    BadArtefact
+        If the file is damaged, or is not a file of weights.
+    InvalidInput
+        If the file records another architecture.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from metapac.fewshot import MLP, ProtoNet, load_weights, save_weights
+    >>> saved, fresh = ProtoNet(MLP(3, rng=0)), ProtoNet(MLP(3, rng=1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_weights(saved, f"{folder}/model.safetensors")
+    ...     load_weights(fresh, f"{folder}/model.safetensors")
+    >>> bool((saved.embed([[1.0, 2.0, 3.0]]) == fresh.embed([[1.0, 2.0, 3.0]])).all())
+    True
+    """
     architecture, state = _read(path)
     check_same_architecture(path, architecture, learner)
     check_tensors(path, WEIGHTS, state, learner.module.state_dict())

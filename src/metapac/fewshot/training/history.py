@@ -103,13 +103,35 @@ class History:
         return max(self.epochs, key=lambda epoch: epoch.accuracy)
 
     def has_stalled(self, patience: int | None) -> bool:
-        """Return whether the last epochs brought no improvement."""
+        """Return whether the last epochs brought no improvement.
+
+        Parameters
+        ----------
+        patience : int or None
+            Number of epochs without improvement to tolerate; None tolerates any number.
+
+        Returns
+        -------
+        bool
+            Whether none of the last ``patience`` epochs was better than those before.
+        """
         if patience is None or not self.epochs:
             return False
         return len(self.epochs) - self.best.epoch >= patience
 
     def append(self, epoch: Epoch) -> History:
-        """Return a history with one more epoch."""
+        """Return a history with one more epoch.
+
+        Parameters
+        ----------
+        epoch : Epoch
+            The new epoch.
+
+        Returns
+        -------
+        History
+            The longer history; this one does not change.
+        """
         return History((*self.epochs, epoch))
 
 

@@ -137,13 +137,37 @@ class Recipe:
         return -(-self.tuning_steps // STEPS_PER_EPOCH)
 
     def learning_rate(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step of pre-training."""
+        """Return the learning rate of a step of pre-training.
+
+        Parameters
+        ----------
+        step : int
+            Number of the step, from 0.
+        steps : int
+            Number of all steps.
+
+        Returns
+        -------
+        float
+            The learning rate.
+        """
         fall = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps))
         rise = max(1, min(self.warmup, steps // 10))
         return self.lr * fall * min(1.0, (step + 1) / rise)
 
     def tuning_rate(self, step: int) -> float:
-        """Return the learning rate of a step of tuning."""
+        """Return the learning rate of a step of tuning.
+
+        Parameters
+        ----------
+        step : int
+            Number of the step, from 0.
+
+        Returns
+        -------
+        float
+            The learning rate.
+        """
         done = step / max(1, self.tuning_steps)
         return self.tuning_lr * (TUNING_FLOOR + (1 - TUNING_FLOOR) * (1 - done))
 
