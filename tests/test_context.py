@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from metapac import PS, Context, InvalidInput, MetaPS, load
@@ -136,8 +137,11 @@ def test_models_are_compared() -> None:
         ({"model": " "}, "model must be a non-empty string, got ' '"),
         ({"unit": None}, "unit must be a non-empty string, got None"),
         ({"example": 3}, "example must be a non-empty string, got 3"),
-        ({"trained_on": "ohio"}, "trained_on must be a list of task names, got 'ohio'"),
-        ({"pilot": 3}, "pilot must be a list of task names, got 3"),
+        ({"trained_on": "ohio"}, "trained_on must be a list of task names"),
+        ({"pilot": 3}, "pilot must be a list of task names"),
+        ({"pilot": np.array([["a", "b"]])}, "pilot must be a list of task names"),
+        ({"trained_on": pd.DataFrame({"state": ["a"]})}, "trained_on must be a list of task names"),
+        ({"trained_on": {"a": 1}}, "trained_on must be a list of task names"),
         ({"pilot": [1.5]}, "pilot must hold strings or integers, got 1.5"),
         ({"trained_on": [None]}, "trained_on must hold strings or integers, got None"),
     ],
