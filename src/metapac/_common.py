@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.errors import InvalidInput, MissingExtra, Parameter
+from metapac.errors import InvalidInput, MissingExtra, keyword
 
 Array = NDArray[Any]
 Floats = NDArray[np.floating[Any]]
@@ -109,29 +109,35 @@ def as_probability(name: str, value: object, *, scope: str = "") -> float:
     """Return ``value`` as a float strictly between 0 and 1; messages show ``scope`` after name."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < 1:
         return float(value)
-    text = "{}{} must be a number strictly between 0 and 1, got {!r}. Pass a small one such as {}."
-    raise InvalidInput(text, Parameter(name), scope, value, Parameter(name, 0.1))
+    raise InvalidInput(
+        f"{name}{scope} must be a number strictly between 0 and 1, got {value!r}. Pass a small one "
+        f"such as {keyword(name, 0.1)}.",
+        parameter=name,
+    )
 
 
 def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise if ``value`` is not one of the allowed strings."""
     if value not in allowed:
         words = " or ".join(repr(word) for word in allowed)
-        raise InvalidInput("{} must be {}, got {!r}.", Parameter(name), words, value)
+        raise InvalidInput(f"{name} must be {words}, got {value!r}.", parameter=name)
 
 
 def check_bool(name: str, value: object) -> None:
     """Raise if ``value`` is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidInput("{} must be True or False, got {!r}.", Parameter(name), value)
+        raise InvalidInput(f"{name} must be True or False, got {value!r}.", parameter=name)
 
 
 def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
     """Return ``value`` as int64 of any shape, with no element below ``minimum``."""
     array = _as_counts(value, minimum)
     if array is None:
-        text = "{} must hold whole numbers from {} to 10**9, got {}. Pass counts, not fractions."
-        raise InvalidInput(text, Parameter(name), minimum, brief(value))
+        raise InvalidInput(
+            f"{name} must hold whole numbers from {minimum} to 10**9, got {brief(value)}. Pass "
+            "counts, not fractions.",
+            parameter=name,
+        )
     return array
 
 
@@ -139,8 +145,10 @@ def as_whole_number(name: str, value: object, *, minimum: int = 1) -> int:
     """Return ``value`` as one int, not below ``minimum``."""
     array = _as_counts(value, minimum)
     if array is None or array.ndim:
-        text = "{} must be a whole number from {} to 10**9, got {}."
-        raise InvalidInput(text, Parameter(name), minimum, brief(value))
+        raise InvalidInput(
+            f"{name} must be a whole number from {minimum} to 10**9, got {brief(value)}.",
+            parameter=name,
+        )
     return int(array)
 
 
@@ -148,7 +156,7 @@ def as_positive_number(name: str, value: object) -> float:
     """Return ``value`` as a float, if it is a finite number above 0."""
     number = 0.0 if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
     if not 0 < number < np.inf:
-        raise InvalidInput("{} must be a positive number, got {}.", Parameter(name), brief(value))
+        raise InvalidInput(f"{name} must be a positive number, got {brief(value)}.", parameter=name)
     return number
 
 

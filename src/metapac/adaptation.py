@@ -107,17 +107,15 @@ def adapt_learner(
     adapt = getattr(learner, "adapt", None)
     if isinstance(learner, type) or not callable(adapt):
         raise InvalidInput(
-            "the learner must be an object with a method adapt(x, y), got {}. Wrap a function by "
-            "CallableLearner, a scikit-learn classifier by SklearnLearner.",
-            brief(learner),
+            f"the learner must be an object with a method adapt(x, y), got {brief(learner)}. Wrap "
+            "a function by CallableLearner, a scikit-learn classifier by SklearnLearner."
         )
     options = {"classes": classes} if _takes_classes(adapt) else {}
     scorer: Scorer = adapt(support_x, support_y, **options)
     if not hasattr(scorer, "predict_proba"):
         raise InvalidInput(
-            "{}.adapt must return an object with a method predict_proba(x), got {}.",
-            type(learner).__name__,
-            brief(scorer),
+            f"{type(learner).__name__}.adapt must return an object with a method predict_proba(x), "
+            f"got {brief(scorer)}."
         )
     return scorer
 

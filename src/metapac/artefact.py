@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 
 from metapac._common import PathLike, brief, require, warn
 from metapac._version import __version__
-from metapac.errors import BadArchive, BadArtefact, EngineError, InvalidInput, Parameter
+from metapac.errors import BadArchive, BadArtefact, EngineError, InvalidInput
 
 try:
     import fcntl
@@ -933,7 +933,7 @@ def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _decode_by_class(name: str, pairs: list[Any]) -> dict[Any, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise InvalidInput("{} gives a class two values: {}.", Parameter(name), brief(pairs))
+        raise InvalidInput(f"{name} gives a class two values: {brief(pairs)}.", parameter=name)
     return values
 
 

@@ -19,7 +19,7 @@ from metapac._common import (
 )
 from metapac.context import Context, as_context
 from metapac.data_checks import Sample, check_examples, check_levels, check_sites
-from metapac.errors import InfeasibleGuarantee, InvalidInput, Message, Parameter
+from metapac.errors import InfeasibleGuarantee, InvalidInput
 from metapac.evidence import (
     UNKNOWN,
     ClusterIds,
@@ -147,12 +147,12 @@ def score_numbers(
     target = as_number_array("y", y, beside_tasks=True)
     if target.ndim != 1:
         raise InvalidInput(
-            "{} must be one-dimensional, got shape {}. Pass one number for each example.",
-            Parameter("y"),
-            target.shape,
+            f"y must be one-dimensional, got shape {target.shape}. Pass one number for each "
+            "example.",
+            parameter="y",
         )
     if not len(target):
-        raise InvalidInput("{} is empty; pass at least one labelled example.", Parameter("y"))
+        raise InvalidInput("y is empty; pass at least one labelled example.", parameter="y")
     for name, values in (("prediction", prediction), ("scale", scales)):
         array = as_number_array(name, values, beside_tasks=True)
         if array.ndim or name == "prediction":
@@ -182,7 +182,7 @@ def warn_if_exact(evidence: Evidence) -> None:
             "model been trained on these examples? Pass predictions for examples that it has not "
             "seen."
         )
-        warn(CheckWarning(Message(text)))
+        warn(CheckWarning(text))
 
 
 def find_task_thresholds(

@@ -11,7 +11,7 @@ import numpy as np
 from metapac._common import brief, listed, warn
 from metapac._text import name_score
 from metapac.data_checks import judge_near_names
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.findings import report
 from metapac.inputs import as_plain_label, match_names
 
@@ -102,13 +102,12 @@ class Context:
             if same:
                 one = len(same) == 1
                 raise InvalidInput(
-                    "{} and the calibration tasks share {}: {}. The guarantee does not hold if {}. "
-                    "Leave {} out of the calibration data.",
-                    Parameter(name),
-                    "1 task" if one else f"{len(same)} tasks",
-                    listed([*map(repr, same)]),
-                    reason.replace("their", "its").replace("them", "it") if one else reason,
-                    "it" if one else "them",
+                    f"{name} and the calibration tasks share "
+                    f"{'1 task' if one else f'{len(same)} tasks'}: {listed([*map(repr, same)])}. "
+                    "The guarantee does not hold if "
+                    f"{reason.replace('their', 'its').replace('them', 'it') if one else reason}. "
+                    f"Leave {'it' if one else 'them'} out of the calibration data.",
+                    parameter=name,
                 )
             kind = "training" if name == "trained_on" else name
             report([judge_near_names(near, "calibration tasks", what=f"{kind} task")], allow)
@@ -131,11 +130,9 @@ class Context:
             )
         elif model != self.model:
             raise InvalidInput(
-                "{} must be {!r}, the model that was calibrated, got {!r}. A guarantee holds for "
-                "one model: calibrate the other one.",
-                Parameter("model"),
-                self.model,
-                model,
+                f"model must be {self.model!r}, the model that was calibrated, got {model!r}. A "
+                "guarantee holds for one model: calibrate the other one.",
+                parameter="model",
             )
 
     def check_score(self, score: str | ScoreFunction | None) -> None:
@@ -222,7 +219,7 @@ def _check_name(name: str, value: Any, *, optional: bool = False) -> None:
     if optional and value is None:
         return
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput("{} must be a non-empty string, got {!r}.", Parameter(name), value)
+        raise InvalidInput(f"{name} must be a non-empty string, got {value!r}.", parameter=name)
 
 
 def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
@@ -232,13 +229,15 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
     is_table = getattr(tasks, "ndim", 1) != 1 or hasattr(tasks, "columns")
     if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable) or is_table:
         raise InvalidInput(
-            "{} must be a list of task names, or the column that holds them, got {}.",
-            Parameter(name),
-            brief(tasks),
+            f"{name} must be a list of task names, or the column that holds them, got "
+            f"{brief(tasks)}.",
+            parameter=name,
         )
     values = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
     plain = [as_plain_label(task) for task in values]
     for task in plain:
         if type(task) not in (str, int):
-            raise InvalidInput("{} must hold strings or integers, got {!r}.", Parameter(name), task)
+            raise InvalidInput(
+                f"{name} must hold strings or integers, got {task!r}.", parameter=name
+            )
     return tuple(dict.fromkeys(plain))

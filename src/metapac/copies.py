@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Array, Counts, Floats, listed
-from metapac.errors import Message
 from metapac.findings import FALSE_ALARM, Finding
 
 Repeats = Mapping[tuple[int, int], int]
@@ -39,7 +38,7 @@ def judge_duplicates(repeats: Repeats) -> Finding | None:
     if least > 1:
         often = f"{least} times" if len(times) == 1 else f"at least {least} times"
         seen = f"every row occurs {often} ({rows} rows, {distinct} distinct)"
-    text = Message(
+    text = (
         f"{seen}, and by chance equal scores would not repeat in this way. The examples of a task "
         "must be independent, and copies count as evidence that is not there. Drop the copies; "
         "they often come from a join."
@@ -134,7 +133,7 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
         "tasks have the same number of examples and the same lowest and highest score: "
         f"{shown}. The same data under two names count twice. Leave out the first of each pair."
     )
-    return Finding("duplicates", True, Message(text))
+    return Finding("duplicates", True, text)
 
 
 class _Ranges(NamedTuple):

@@ -16,7 +16,7 @@ from scipy import special
 
 from metapac._common import Array, Counts, Floats, listed, warn
 from metapac.copies import count_repeats, judge_duplicates
-from metapac.errors import Message, Parameter
+from metapac.errors import keyword
 from metapac.findings import (
     FALSE_ALARM,
     MAX_ROWS,
@@ -115,7 +115,7 @@ def judge_sets(
     for name, x, y in zip(by_class, now[1:], was[1:], strict=True):
         named.append(f"{name!r} in {x:.1%} instead of {y:.1%}")
     named = [named[i] for i in np.flatnonzero(far)]
-    text = Message(
+    text = (
         f"the sets are unlike those of calibration: {listed(named, shown=3)}. Is it the same "
         "model, on the same scale, with its columns in the same order?"
     )
@@ -138,7 +138,7 @@ def warn_of_sets(
     """Warn of sets that are all empty, or unlike those of calibration; only some are looked at."""
     if len(sets) >= MIN_ROWS and not sets[:_FIRST_ROWS].any():
         text = f"the first {min(len(sets), _FIRST_ROWS)} sets are all empty. Is it the same model?"
-        warn(CheckWarning(Message(f"{text} Are the scores on the same scale, not logarithms?")))
+        warn(CheckWarning(f"{text} Are the scores on the same scale, not logarithms?"))
     elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
         some = sets[draw_rows(len(sets), _FIRST_ROWS)]
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
@@ -206,7 +206,7 @@ def judge_columns(
     if not found:
         return None
     _, lost, pairs, a, b = max(found)
-    text = Message(
+    text = (
         f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: in {lost} of {pairs} pairs "
         "of examples, one of each class, they fit better if exchanged. Check which column is which."
     )
@@ -220,7 +220,7 @@ def judge_best(labels: Counts, scores: Floats) -> Finding | None:
     true = scores[np.arange(len(labels)), labels]
     if np.any(np.count_nonzero(scores >= true[:, None], axis=1) > 1):
         return None
-    text = Message(
+    text = (
         f"the true label scores highest in all {len(labels)} rows looked at. Are the labels the "
         "model's own predictions, or was it trained on these rows? No guarantee holds then."
     )
@@ -231,7 +231,7 @@ def judge_chance(won: int, lost: int) -> Finding | None:
     """Point out scores that tell true labels from others no better than chance."""
     if special.bdtr(won, won + lost, _WEAK) > 1e-3 or _sign_test(won, lost) < 0.01:
         return None
-    text = Message(
+    text = (
         "the scores fit the labels no better than chance. In about half of the pairs "
         f"({lost} of {won + lost}), exchanging the two labels fits better. Were scores and labels "
         "joined by the wrong key, or one of them shuffled?"
@@ -252,7 +252,7 @@ def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -
     right, reversed_ = int(np.sum(wins > losses)), int(np.sum(losses > wins))
     if reversed_ <= right or _sign_test(lost, won) > FALSE_ALARM:
         return None
-    text = Message(
+    text = (
         f"the true label scores lower than other labels: in {lost} of {won + lost} pairs of "
         f"examples, and in {reversed_} of {right + reversed_} tasks. Higher scores must mean more "
         f"plausible; with these, the sets keep the wrong labels. {_ask_about(columns)} If lower "
@@ -316,10 +316,8 @@ def judge_levels(epsilon: Any, alpha: float | None, delta: float | None) -> Find
     }
     for name, level in (("epsilon", largest), ("alpha", alpha), ("delta", delta)):
         if level is not None and level > _LARGEST[name]:
-            meant = Parameter(name, round(1 - level, 12))
-            text = Message(
-                "{} {}. Did you mean {}?", Parameter(name, level), consequence[name], meant
-            )
+            meant = keyword(name, round(1 - level, 12))
+            text = f"{keyword(name, level)} {consequence[name]}. Did you mean {meant}?"
             return Finding("levels", True, text)
     return None
 
@@ -333,7 +331,7 @@ def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | N
     suspects = [name for group in alike for name in group]
     same = _group_alike(suspects, [*map(show_name, suspects)])
     groups = listed([" and ".join(map(repr, group)) for group in same or alike], shown=3)
-    text = Message(
+    text = (
         f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
         f"{what} under two names counts as two, and the guarantee rests on fewer {what}s than it "
         "says. Give it one name."
@@ -353,18 +351,16 @@ def judge_near_names(
         f"{count} nearly the name of {known}: {shown} differ only in {_DIFFERENCES}. If they are "
         "the same, leave them out."
     )
-    return Finding("task-names", True, Message(text))
+    return Finding("task-names", True, text)
 
 
 def judge_task_column(tasks: int, rows: int) -> Finding | None:
     """Object if every row is a task of its own, as with a column of ids."""
     if tasks < rows or rows < MIN_ROWS:
         return None
-    text = Message(
-        "{} names a different task in each of {} rows. A task, such as a hospital, has many "
-        "examples; this looks like a column that identifies the examples.",
-        Parameter("task"),
-        rows,
+    text = (
+        f"task names a different task in each of {rows} rows. A task, such as a hospital, has many "
+        "examples; this looks like a column that identifies the examples."
     )
     return Finding("task-column", True, text)
 
@@ -373,13 +369,10 @@ def judge_ids(rows: int, distinct: int, first: Sequence[str] = ()) -> Finding | 
     """Object to an id that occurs twice within a task."""
     if distinct == rows:
         return None
-    text = Message(
-        "{} occurs twice within a task in {} of {} rows (first: {}). The examples of a task must "
-        "be independent, and copies count as evidence that is not there. Keep one row for each.",
-        Parameter("id"),
-        rows - distinct,
-        rows,
-        listed(first, shown=3),
+    text = (
+        f"id occurs twice within a task in {rows - distinct} of {rows} rows (first: "
+        f"{listed(first, shown=3)}). The examples of a task must be independent, and copies count "
+        "as evidence that is not there. Keep one row for each."
     )
     return Finding("duplicates", True, text)
 
@@ -393,21 +386,17 @@ def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | N
     present = {name: count for name, count in rare.items() if count}
     if not present:
         absent = [repr(name) for name in rare]
-        text = Message(
-            "no calibration example is of class {}: sets may always miss {} and still keep the "
-            "guarantee. Calibrate on examples of every class.",
-            listed(absent, shown=3),
-            "it" if len(absent) == 1 else "any of them",
+        text = (
+            f"no calibration example is of class {listed(absent, shown=3)}: sets may always miss "
+            f"{'it' if len(absent) == 1 else 'any of them'} and still keep the guarantee. "
+            "Calibrate on examples of every class."
         )
         return Finding("rare-class", False, text)
     shares = [f"{name!r} is {count / total:.1%}" for name, count in present.items()]
-    text = Message(
-        "{} of the examples, less than {}: sets may always miss {} and still keep the guarantee. "
-        "Use {}.",
-        listed(shares, shown=3),
-        Parameter("epsilon"),
-        "it" if len(present) == 1 else "any of them",
-        Parameter("per_class", True),
+    text = (
+        f"{listed(shares, shown=3)} of the examples, less than epsilon: sets may always miss "
+        f"{'it' if len(present) == 1 else 'any of them'} and still keep the guarantee. Use "
+        "per_class=True."
     )
     return Finding("rare-class", False, text)
 
@@ -416,7 +405,7 @@ def judge_percentages(rows: int, fractions: int, percentages: int) -> Finding | 
     """Object if the scores of some rows sum to 1 and those of all others to 100."""
     if not (fractions and percentages) or fractions + percentages < 0.99 * rows:
         return None
-    text = Message(
+    text = (
         f"the class scores sum to 1 in {fractions} rows and to 100 in {percentages}. Fractions and "
         "percentages cannot share a threshold. Divide the percentages by 100."
     )
@@ -432,7 +421,7 @@ def judge_scale(
     if float("-inf") < negative <= 0 <= least < positive and lowest < 0:
         these, used = "logarithms", "probabilities" if positive <= 1 else "positive numbers"
         these, used = (these, used) if low < 0 else (used, these)
-        text = Message(
+        text = (
             f"the scores are between {low:g} and {high:g}, those of the calibration between "
             f"{low_then:g} and {high_then:g}: these look like {these}; the calibration used {used}."
         )
@@ -445,7 +434,7 @@ def judge_scale(
         kinds, remedy = "fractions and those percentages", "Multiply these by 100."
     else:
         return None
-    text = Message(
+    text = (
         f"the scores go up to {high:g}, those of the calibration up to {high_then:g}: these are "
         f"{kinds}, so that the threshold means nothing here. {remedy}"
     )
@@ -457,7 +446,7 @@ def judge_missing(rows: int, missing: Mapping[Any, int], *, affected: int) -> Fi
     if not affected:
         return None
     classes = listed([f"{name!r}: {count}" for name, count in missing.items() if count])
-    text = Message(
+    text = (
         f"scores of classes are missing in {affected} of {rows} rows"
         f"{f' (by class, {classes})' if classes else ''}. Prediction refuses such rows, so that "
         "the guarantee would be for other examples than those calibrated on. Drop these rows, or "
@@ -472,13 +461,10 @@ def judge_score_column(
     """Object to a score column that is one of the class columns."""
     if not others or equal >= 0.99 * rows:
         return None
-    text = Message(
-        "{} looks like the score of one class, beside {}. The guarantee needs the score of the "
-        "true label, whatever it is: pass {}, the column with the true label, and leave out {}.",
-        Parameter("score", score),
-        listed(others, shown=3),
-        Parameter("label"),
-        Parameter("score"),
+    text = (
+        f"{keyword('score', score)} looks like the score of one class, beside "
+        f"{listed(others, shown=3)}. The guarantee needs the score of the true label, whatever it "
+        "is: pass label, the column with the true label, and leave out score."
     )
     return Finding("score-column", True, text)
 

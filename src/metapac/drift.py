@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from metapac._common import Array, Counts, check_same_length
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.inputs import as_score_array, as_task_ids, as_task_names, check_no_nan
 
 # A task is unusual if at most one in so many calibration tasks differs as much from the others.
@@ -187,11 +187,9 @@ def compare_pools(new: Pool, reference: Pool) -> Drift:
     """Compare the scores of new tasks with those of calibration tasks."""
     if len(reference.names) < _FEWEST:
         raise InvalidInput(
-            "{} must have at least {} tasks, so that differences among them can be measured, got "
-            "{}.",
-            Parameter("reference"),
-            _FEWEST,
-            len(reference.names),
+            f"reference must have at least {_FEWEST} tasks, so that differences among them can be "
+            f"measured, got {len(reference.names)}.",
+            parameter="reference",
         )
     count = len(reference.names)
     total, own = int(reference.number.sum()), reference.sizes
@@ -265,5 +263,5 @@ def _read(scores: Any, tasks: Any, name: str, other: str) -> Pool:
     ids = as_task_ids(tasks)
     check_same_length(name, array, other, ids)
     if not len(array):
-        raise InvalidInput("{} is empty; pass at least one example.", Parameter(name))
+        raise InvalidInput(f"{name} is empty; pass at least one example.", parameter=name)
     return Pool.collect(ids.tolist(), array, np.ones(len(array), np.int64))

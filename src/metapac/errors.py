@@ -17,73 +17,13 @@ Files that cannot be opened raise ``OSError``, and wrong argument names ``TypeEr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from string import Formatter
+from collections.abc import Sequence
 from typing import Any
 
 
-class Parameter:
-    """A parameter that a message mentions, with the value to pass if there is one."""
-
-    def __init__(self, name: str, value: Any = ...) -> None:
-        self.name = name
-        self.value = value.item() if hasattr(value, "item") else value  # NumPy scalars
-
-    @property
-    def has_value(self) -> bool:
-        """Whether a value is mentioned too."""
-        return self.value is not ...
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.value!r}" if self.has_value else self.name
-
-
-class Message:
-    """A text with placeholders, filled in when it is shown.
-
-    Each reader sees parameters as they would type them: Python shows ``epsilon=0.1``, the command
-    line ``--epsilon 0.1``.
-    """
-
-    def __init__(self, template: str, *values: Any) -> None:
-        self.parts = _fill(template, values) if values else (str(template),)
-
-    @classmethod
-    def join(cls, separator: str, parts: Sequence[Any]) -> Message:
-        """Return several texts as one message."""
-        return cls(separator.join(["{}"] * len(parts)), *parts)
-
-    def render(self, show: Callable[[Parameter], str] = str) -> str:
-        """Return the text, with every parameter as ``show`` writes it."""
-        return "".join(_render(part, show) for part in self.parts)
-
-    def __str__(self) -> str:
-        return self.render()
-
-
-def _fill(template: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return texts, parameters and messages; other values become text at once.
-
-    So an exception holds no object of the user's, and can be sent to another process.
-    """
-    parts: list[Any] = []
-    remaining = list(values)
-    for text, field, spec, conversion in Formatter().parse(template):
-        parts.append(text)
-        if field is not None:
-            value = remaining.pop(0)
-            if not isinstance(value, Parameter | Message):
-                value = format(Formatter().convert_field(value, conversion), spec or "")
-            parts.append(value)
-    if remaining:
-        raise TypeError(f"{template!r} has no placeholder for {remaining!r}.")
-    return tuple(parts)
-
-
-def _render(part: Any, show: Callable[[Parameter], str]) -> str:
-    if isinstance(part, Parameter):
-        return show(part)
-    return part.render(show) if isinstance(part, Message) else part
+def keyword(name: str, value: Any) -> str:
+    """Return an argument as one passes it, such as ``alpha=0.2``; commands show it as an option."""
+    return f"{name}={value.item() if hasattr(value, 'item') else value!r}"
 
 
 class MetapacError(Exception):
@@ -91,15 +31,15 @@ class MetapacError(Exception):
 
     Parameters
     ----------
-    message : str or Message, default ""
-        The message, with a ``{}`` for each value.
-    *values : object
-        Values of the placeholders; the command line shows a `Parameter` as its option.
+    message : str, default ""
+        What is wrong, and the way out.
+    parameter : str or sequence of str, default ()
+        The arguments that it is about, which the command line shows as options.
 
     Attributes
     ----------
-    message : Message
-        The message, for readers who pass parameters in another way than Python.
+    parameters : tuple of str
+        The same, always as a tuple.
 
     Examples
     --------
@@ -111,24 +51,9 @@ class MetapacError(Exception):
     scores is empty; pass at least one labelled example.
     """
 
-    def __init__(self, message: str | Message = "", *values: Any) -> None:
-        self.message = message if isinstance(message, Message) else Message(message, *values)
-        super().__init__(str(self.message))
-
-    def render(self, show: Callable[[Parameter], str] = str) -> str:
-        """Return the message, with every parameter as ``show`` writes it.
-
-        Parameters
-        ----------
-        show : callable, optional
-            Takes a `Parameter` and returns the text for it; by default as in Python.
-
-        Returns
-        -------
-        str
-            The message.
-        """
-        return self.message.render(show)
+    def __init__(self, message: str = "", *, parameter: str | Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.parameters = (parameter,) if isinstance(parameter, str) else tuple(parameter)
 
 
 class InvalidInput(MetapacError, ValueError):

@@ -26,7 +26,7 @@ from metapac._common import (
 from metapac._text import visible
 from metapac.copies import Contents, find_ranges, judge_copies
 from metapac.data_checks import check_examples, judge_near_names
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evidence import ClusterIds, Part, draw_tasks, match_clusters
 from metapac.findings import check_allowed, report
 from metapac.guarantee import format_share, percent
@@ -591,9 +591,9 @@ def _draw_from_clusters(promise: ThresholdSets, tally: Tally) -> Tally:
     if tally.clusters is None:
         if _calibrated_clusters(promise):
             raise InvalidInput(
-                "{} must be passed, since the guarantee is for new tasks of new clusters. If no "
-                "two tasks share a cluster, pass the tasks.",
-                Parameter("clusters"),
+                "clusters must be passed, since the guarantee is for new tasks of new clusters. "
+                "If no two tasks share a cluster, pass the tasks.",
+                parameter="clusters",
             )
         return tally
     names = tally.names.tolist()
@@ -734,12 +734,10 @@ def _check_any_left(
     if overlap and not evaluation.left_out:
         is_apart = promise.context_.trained_on or promise.context_.pilot
         kind = "calibration, training or pilot" if is_apart else "calibration"
-        text = (
-            "every task has the name of a {} task ({}), and a guarantee is for new tasks. "
-            "Evaluate other tasks; if these only share the names, pass {}."
-        )
         raise InvalidInput(
-            text, kind, _common.listed([*map(repr, overlap)]), Parameter("allow", ("overlap",))
+            f"every task has the name of a {kind} task ({_common.listed([*map(repr, overlap)])}), "
+            "and a guarantee is for new tasks. Evaluate other tasks; if these only share the "
+            "names, pass allow=('overlap',)."
         )
     count = f"{evaluation.left_out} task{'s' * (evaluation.left_out != 1)}"
     raise InvalidInput(
@@ -855,12 +853,18 @@ def _read_matrix(
     array = as_calibration_scores("scores", scores)
     if array.ndim == 1:
         if classes is not None:
-            text = "{} names the columns of a matrix, got scores of shape {}. Leave it out."
-            raise InvalidInput(text, Parameter("classes"), array.shape)
+            raise InvalidInput(
+                f"classes names the columns of a matrix, got scores of shape {array.shape}. Leave "
+                "it out.",
+                parameter="classes",
+            )
         return None
     if labels is None:
-        text = "{} must hold the true label of each example, since scores has shape {}."
-        raise InvalidInput(text, Parameter("labels"), array.shape)
+        raise InvalidInput(
+            "labels must hold the true label of each example, since scores has shape "
+            f"{array.shape}.",
+            parameter="labels",
+        )
     return read_class_matrix(scores, labels, promise._known_classes if classes is None else classes)
 
 
@@ -885,9 +889,11 @@ def _match_labels(
     place = {str(name): i for i, name in enumerate(classes)}
     unknown = [name for name in present if str(name) not in place]
     if unknown:
-        text = "{} must be among the calibrated classes {}, got {}."
-        names = (_common.listed([*map(repr, some)]) for some in (classes, unknown))
-        raise InvalidInput(text, Parameter("labels"), *names)
+        known, others = (_common.listed([*map(repr, some)]) for some in (classes, unknown))
+        raise InvalidInput(
+            f"labels must be among the calibrated classes {known}, got {others}.",
+            parameter="labels",
+        )
     return classes, np.array([place[str(name)] for name in present])[codes]
 
 
@@ -896,8 +902,10 @@ def _find_missed(promise: ThresholdSets, scores: Any, label: Counts | None) -> A
     if promise.classes_ is None:
         return ~_keep(promise, scores)
     if label is None:
-        text = "{} must hold the true label of each example, since each class has its guarantee."
-        raise InvalidInput(text, Parameter("labels"))
+        raise InvalidInput(
+            "labels must hold the true label of each example, since each class has its guarantee.",
+            parameter="labels",
+        )
     return ~promise._at_least(scores, promise.thresholds_[label])
 
 

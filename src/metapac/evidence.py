@@ -15,7 +15,7 @@ from metapac._common import Array, Counts, Floats, as_whole_number, brief, on_ho
 from metapac.binomial import allowed_errors_in_task
 from metapac.copies import Contents, find_ranges
 from metapac.data_checks import Sample
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.grouping import group, group_by_class, task_thresholds
 from metapac.guarantee import Guarantee
 from metapac.inputs import (
@@ -321,9 +321,11 @@ class Evidence(NamedTuple):
         if not guarantee.min_examples:
             used[:] = True
         elif (sizes == UNKNOWN).any():
-            parameters = Parameter("min_examples", guarantee.min_examples), Parameter("sizes")
-            text = "{} needs the number of examples of every task. Pass {} too."
-            raise InvalidInput(text, *parameters)
+            raise InvalidInput(
+                f"min_examples={guarantee.min_examples} needs the number of examples of every "
+                "task. Pass sizes too.",
+                parameter="sizes",
+            )
         lowest, highest = float(self.lowest[index]), float(self.highest_or_inf[index])
         return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
 

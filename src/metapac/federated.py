@@ -22,7 +22,7 @@ from metapac._common import (
 from metapac._text import name_score
 from metapac.context import Context, as_context
 from metapac.data_checks import check_sites
-from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, Message, Parameter
+from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
 from metapac.evidence import Evidence, Part
 from metapac.findings import CheckWarning
 from metapac.guarantee import Guarantee
@@ -113,11 +113,11 @@ class Site:
             try:
                 artefact.check(value, artefact.load_schema("site")["properties"][key])
             except artefact.Fault as fault:
-                raise InvalidInput("{} {}.", Parameter(parameter), fault.rule) from None
+                raise InvalidInput(f"{parameter} {fault.rule}.", parameter=parameter) from None
         try:
             self._check_numbers()
         except InvalidInput as error:
-            raise InvalidInput("site {!r}: {}", self.name, error.message) from error
+            raise InvalidInput(f"site {self.name!r}: {error}") from error
 
     def _check_numbers(self) -> None:
         """Raise InvalidInput for a message that no data can give."""
@@ -286,12 +286,9 @@ def _check_levels(path: PathLike, levels: list[float], guarantee: Guarantee) -> 
     """Raise BadArtefact if a file has thresholds at other levels than this version uses."""
     if levels != _levels(guarantee):
         raise BadArtefact(
-            "{} has thresholds at levels {}, but this metapac expects {} for {}. Use one version "
-            "at all sites.",
-            path,
-            levels,
-            _levels(guarantee),
-            Parameter("split", guarantee.split),
+            f"{path} has thresholds at levels {levels}, but this metapac expects "
+            f"{_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one version at all "
+            "sites."
         )
 
 
@@ -347,9 +344,11 @@ def _check_settings(named: list[_Named]) -> None:
     for where, site in named[1:]:
         for key, value in (asdict(site.guarantee) | {"classes": site.classes}).items():
             if value != expected[key]:
-                settings = where, Parameter(key, value), first_where, Parameter(key, expected[key])
-                remedy = "Run 'metapac site' with the same options everywhere."
-                raise InvalidInput("{} was computed with {}, but {} with {}. {}", *settings, remedy)
+                raise InvalidInput(
+                    f"{where} was computed with {keyword(key, value)}, but {first_where} with "
+                    f"{keyword(key, expected[key])}. Run 'metapac site' with the same options "
+                    "everywhere."
+                )
 
 
 def _check_class_order(named: list[_Named]) -> None:
@@ -387,7 +386,7 @@ def _warn_of_precision(sites: list[Site]) -> None:
     coarse = [site for site in sites if site.precision == coarsest]
     if len(coarse) < len(sites):
         text = f"sets are decided in {coarsest.name}, because of {_name_sites(coarse)}."
-        warn(CheckWarning(Message(text)))
+        warn(CheckWarning(text))
 
 
 def _warn_of_columns(named: list[_Named]) -> None:
@@ -400,7 +399,7 @@ def _warn_of_columns(named: list[_Named]) -> None:
                 f"{_describe(site)} and {_describe(first)}. The promise stores none of them: name "
                 "the columns when you predict."
             )
-            warn(CheckWarning(Message(text)))
+            warn(CheckWarning(text))
             return
 
 
@@ -427,14 +426,14 @@ def _check_one_origin(key: str, stated: list[tuple[str, str]], given: str | None
     for where, other in others:
         if other != first:
             raise InvalidInput(
-                "{} has scores of the {} {!r}, but {} of {!r}. A guarantee holds for one: use "
-                "the same at every site.",
-                *(where, _ORIGINS[key], other, first_where, first),
+                f"{where} has scores of the {_ORIGINS[key]} {other!r}, but {first_where} of "
+                f"{first!r}. A guarantee holds for one: use the same at every site."
             )
     if given is not None and name_score(given) != first:
         raise InvalidInput(
-            "{} must be {!r}, which {} names as the {} of its scores, got {!r}. Leave it out.",
-            *(Parameter(key), first, first_where, _ORIGINS[key], given),
+            f"{key} must be {first!r}, which {first_where} names as the {_ORIGINS[key]} of its "
+            f"scores, got {given!r}. Leave it out.",
+            parameter=key,
         )
 
 
@@ -444,7 +443,7 @@ def _warn_of_unnamed_models(sites: list[Site]) -> None:
     if 0 < len(unnamed) < len(sites):
         names = _name_sites(unnamed)
         text = f"{names} did not name the model, so it cannot be compared with that of the others."
-        warn(CheckWarning(Message(text)))
+        warn(CheckWarning(text))
 
 
 def _name_sites(sites: list[Site]) -> str:
@@ -525,7 +524,7 @@ def combine_sites(
         )
     except InfeasibleGuarantee as error:
         raise InfeasibleGuarantee(
-            "{} For another guarantee, every site has to write its file again.", error.message
+            f"{error} For another guarantee, every site has to write its file again."
         ) from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from metapac._common import warn
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput
 
 CHECKS = (
     "direction",
@@ -35,16 +35,11 @@ class Finding(NamedTuple):
 
     check: str
     is_error: bool
-    text: Message
+    text: str
 
 
 class CheckWarning(UserWarning):
     """Data that may be wrong: the message says what was seen and how to go on.
-
-    Parameters
-    ----------
-    message : Message
-        The message, whose parameters the command line shows as options.
 
     Examples
     --------
@@ -54,10 +49,6 @@ class CheckWarning(UserWarning):
     ...     warnings.simplefilter("error", CheckWarning)  # stop where data may be wrong
     """
 
-    def __init__(self, message: Message) -> None:
-        self.message = message
-        super().__init__(str(message))
-
 
 def check_allowed(allow: Iterable[str]) -> frozenset[str]:
     """Return the names of the checks to skip."""
@@ -65,10 +56,8 @@ def check_allowed(allow: Iterable[str]) -> frozenset[str]:
     for name in names:
         if name not in CHECKS:
             raise InvalidInput(
-                "{} must name checks to skip, out of {}, got {!r}.",
-                Parameter("allow"),
-                ", ".join(CHECKS),
-                name,
+                f"allow must name checks to skip, out of {', '.join(CHECKS)}, got {name!r}.",
+                parameter="allow",
             )
     return frozenset(names)
 
@@ -81,9 +70,8 @@ def report(
     present = [finding for finding in findings if finding and finding.check not in skipped]
     prefix = f"{where}: " if where else ""
     for finding in sorted(present, key=lambda finding: not finding.is_error):
-        allowed = Parameter("allow", (finding.check,))
         purpose = "go on" if finding.is_error else "silence this"
-        text = Message("{}{} To {}, pass {}.", prefix, finding.text, purpose, allowed)
+        text = f"{prefix}{finding.text} To {purpose}, pass allow={(finding.check,)!r}."
         if finding.is_error:
             raise InvalidInput(text)
         warn(CheckWarning(text))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from metapac._common import as_probability, as_whole_number, check_bool, listed
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
 
@@ -242,8 +242,11 @@ class Guarantee:
         if self.delta is not None and self.split == "joint":
             _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
         if any(min(level) == 0 for level in self.levels):
-            text = "{} cannot be divided into two steps: a share underflows to 0. Pass a larger {}."
-            raise InvalidInput(text, Parameter("alpha", self.alpha), Parameter("alpha"))
+            raise InvalidInput(
+                f"{keyword('alpha', self.alpha)} cannot be divided into two steps: a share "
+                "underflows to 0. Pass a larger alpha.",
+                parameter="alpha",
+            )
         check_bool("per_class", self.per_class)
         self._set("per_class", bool(self.per_class))
         min_examples = as_whole_number("min_examples", self.min_examples, minimum=0)
@@ -267,8 +270,11 @@ class Guarantee:
         """``delta`` as a number; raises ``InvalidInput`` if the guarantee is in expectation."""
         if self.delta is not None:
             return self.delta
-        text = "{} is None: a guarantee in expectation has no failure probability. Pass {}."
-        raise InvalidInput(text, Parameter("delta"), Parameter("delta", 0.05))
+        raise InvalidInput(
+            "delta is None: a guarantee in expectation has no failure probability. Pass "
+            "delta=0.05.",
+            parameter="delta",
+        )
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -347,9 +353,12 @@ class Guarantee:
         epsilon = self.epsilon
         if isinstance(epsilon, Mapping):
             if label not in epsilon:
-                text = "{} has no value for class {!r}, only for {}. Give every class a value."
                 named = listed([*map(repr, epsilon)])
-                raise InvalidInput(text, Parameter("epsilon"), label, named)
+                raise InvalidInput(
+                    f"epsilon has no value for class {label!r}, only for {named}. Give every class "
+                    "a value.",
+                    parameter="epsilon",
+                )
             epsilon = epsilon[label]
         share = None if self.delta is None else _divide_delta(self.delta, len(classes), "classes")
         return replace(self, epsilon=epsilon, delta=share, per_class=False)
@@ -370,9 +379,11 @@ class Guarantee:
         named = list(self.epsilon) if isinstance(self.epsilon, Mapping) else []
         unknown = [label for label in named if label not in classes]
         if unknown:
-            text = "{} names class {!r}, but the classes are {}. Name only these."
             known = listed([*map(repr, classes)])
-            raise InvalidInput(text, Parameter("epsilon"), unknown[0], known)
+            raise InvalidInput(
+                f"epsilon names class {unknown[0]!r}, but the classes are {known}.",
+                parameter="epsilon",
+            )
 
     def __hash__(self) -> int:
         return hash(repr(self))  # epsilon may be a mapping, which cannot be hashed
@@ -426,12 +437,15 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, floa
     if not isinstance(epsilon, Mapping):
         return as_probability("epsilon", epsilon)
     if not per_class:
-        text = "{} must be one number, got a mapping, {!r}. Pass {} to give each class its own."
-        name, remedy = Parameter("epsilon"), Parameter("per_class", True)
-        raise InvalidInput(text, name, dict(epsilon), remedy)
+        name, remedy = "epsilon", keyword("per_class", True)
+        raise InvalidInput(
+            f"{name} must be one number, got a mapping, {dict(epsilon)!r}. Pass {remedy} to give "
+            "each class its own."
+        )
     if not epsilon:
-        text = "{} must map every class to a number, got an empty mapping."
-        raise InvalidInput(text, Parameter("epsilon"))
+        raise InvalidInput(
+            "epsilon must map every class to a number, got an empty mapping.", parameter="epsilon"
+        )
     plain = {as_plain_label(label): rate for label, rate in epsilon.items()}
     return {
         label: as_probability("epsilon", rate, scope=f" of class {label!r}")
@@ -445,8 +459,10 @@ def _checked_split(split: Any) -> Split:
     if isinstance(split, str) and split in SPLITS:
         return split
     allowed = "'joint', 'tight', 'even' or a number above 0 and at most 0.5"
-    text = "{} must be {}, got {!r}. The default 'joint' is right for most data."
-    raise InvalidInput(text, Parameter("split"), allowed, split)
+    raise InvalidInput(
+        f"split must be {allowed}, got {split!r}. The default 'joint' is right for most data.",
+        parameter="split",
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -474,5 +490,8 @@ def _divide_delta(delta: float, parts: int, name: str) -> float:
     share = equal_share(delta, parts)
     if share > 0:
         return share
-    text = "{} cannot be divided among {} {}: the share underflows to 0. Pass a larger {}."
-    raise InvalidInput(text, Parameter("delta", delta), parts, name, Parameter("delta"))
+    raise InvalidInput(
+        f"{keyword('delta', delta)} cannot be divided among {parts} {name}: the share underflows "
+        "to 0. Pass a larger delta.",
+        parameter="delta",
+    )

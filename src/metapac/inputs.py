@@ -26,7 +26,7 @@ from metapac._common import (
     on_host,
 )
 from metapac._text import without_invisible
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput, keyword
 
 # What to pass instead, what to do if one is missing, and what is taken for tasks.
 _SCORES = (
@@ -154,8 +154,9 @@ def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
     if bad.any():
         rule = "finite and positive" if positive else "finite"
         first = int(np.flatnonzero(bad)[0])
-        text = "{} must be {}, got {} at position {}."
-        raise InvalidInput(text, Parameter(name), rule, array.flat[first], first)
+        raise InvalidInput(
+            f"{name} must be {rule}, got {array.flat[first]} at position {first}.", parameter=name
+        )
 
 
 def as_finite_number(name: str, value: Any) -> float:
@@ -549,30 +550,27 @@ _SHOWN = 3  # pairs of names in a message
 
 def advise_on_labels(
     unknown: Sequence[str], classes: Sequence[str], columns: Sequence[str] | None = None
-) -> Message | None:
+) -> str | None:
     """Return how to bring labels and classes together, if their names tell."""
     by_fold = {_fold(name): name for name in classes}
     alike = [(label, by_fold[_fold(label)]) for label in unknown if _fold(label) in by_fold]
     if alike:
         pairs = [f"{label!r} differs from {name!r}" for label, name in alike]
         one = "it" if len(alike) == 1 else "each"
-        return Message(
-            f"{listed(pairs, shown=_SHOWN)} only in case or spaces: give {one} one spelling."
-        )
+        return f"{listed(pairs, shown=_SHOWN)} only in case or spaces: give {one} one spelling."
     if columns is None:
         return None
     start = "Name the class of each column in its order:"
     if len(unknown) != len(columns):
-        text = f"{start} pass {{}} and {{}}."
-        return Message(text, Parameter("columns", [*columns]), Parameter("classes"))
+        return f"{start} pass {keyword('columns', [*columns])} and classes."
     labels = _match(columns, sorted(unknown))
     pairs = [
         f"{column!r} those of {label!r}" for column, label in zip(columns, labels, strict=True)
     ]
     pairs[0] = pairs[0].replace(" those of ", " holds the scores of ", 1)
     held = " and ".join(pairs) if len(pairs) <= _SHOWN else listed(pairs, shown=_SHOWN)
-    text = f"{start} if {{}}, pass {{}} and {{}}."
-    return Message(text, held, Parameter("columns", [*columns]), Parameter("classes", labels))
+    passed = f"{keyword('columns', [*columns])} and {keyword('classes', labels)}"
+    return f"{start} if {held}, pass {passed}."
 
 
 def _match(columns: Sequence[str], labels: list[str]) -> list[str]:
@@ -623,14 +621,13 @@ def read_class_matrix(
     unknown = [repr(label) for label, i in zip(found, position, strict=True) if i < 0]
     if unknown:
         texts = [str(label) for label, i in zip(found, position, strict=True) if i < 0]
-        advice = advise_on_labels(texts, [*by_text])
+        advice = advise_on_labels(texts, [*by_text]) or (
+            "Pass the class of each column of scores as classes=[...], in the order of the "
+            "columns, such as model.classes_."
+        )
         raise InvalidInput(
-            "labels must be among the classes {}, got {}. {}",
-            listed([*map(repr, names)]),
-            listed(unknown),
-            advice
-            or "Pass the class of each column of scores as classes=[...], in the order of the "
-            "columns, such as model.classes_.",
+            f"labels must be among the classes {listed([*map(repr, names)])}, got "
+            f"{listed(unknown)}. {advice}"
         )
     columns = np.array(position, dtype=np.int64)[codes]
     return ClassMatrix(array, names, columns, [names[column] for column in columns.tolist()])

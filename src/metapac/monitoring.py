@@ -20,7 +20,7 @@ from metapac._text import visible
 from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
 from metapac.context import Context
 from metapac.data_checks import judge_task_names
-from metapac.errors import BadArtefact, InvalidInput, Message, Parameter
+from metapac.errors import BadArtefact, InvalidInput, keyword
 from metapac.evaluation import Evaluation, evaluate
 from metapac.evidence import ClusterIds, match_clusters
 from metapac.findings import Finding, report
@@ -101,10 +101,10 @@ class Terms:
         promise.check_calibrated()
         if not isinstance(promise, MetaPS):
             raise InvalidInput(
-                "{} must be a guarantee about tasks, that of MetaPS, got {}: it limits no share of "
-                "tasks, so no number of bad tasks would contradict it. Calibrate with MetaPS.",
-                Parameter("promise"),
-                type(promise).__name__,
+                "promise must be a guarantee about tasks, that of MetaPS, got "
+                f"{type(promise).__name__}: it limits no share of tasks, so no number of bad tasks "
+                "would contradict it. Calibrate with MetaPS.",
+                parameter="promise",
             )
         least = as_whole_number("min_examples", min_examples, minimum=0)
         about = promise.context_
@@ -293,12 +293,13 @@ Clusters = Mapping[Any, str | int]
 def check_batch(batch: str | None, again: bool) -> None:
     """Raise InvalidInput if the name of a batch is no text, or is missing where it is needed."""
     if batch is not None and (not isinstance(batch, str) or not batch.strip()):
-        text = "{} must be a non-empty string, got {!r}."
-        raise InvalidInput(text, Parameter("batch"), batch)
+        raise InvalidInput(f"batch must be a non-empty string, got {batch!r}.", parameter="batch")
     check_bool("again", again)
     if again and batch is None:
-        text = "{} needs the name of the batch that the tasks come with: pass {}."
-        raise InvalidInput(text, Parameter("again"), Parameter("batch", "2026-01"))
+        raise InvalidInput(
+            "again needs the name of the batch that the tasks come with: pass batch='2026-01'.",
+            parameter="again",
+        )
 
 
 def order_tasks(
@@ -354,11 +355,9 @@ def fix_again(
         done = "counted again" if terms.again else "left out"
         remedy = "Pass it too" if terms.again else "Leave it out, or begin another state file"
         raise InvalidInput(
-            "{} must be the same for all batches, or labels could decide which tasks count. So "
-            "far, tasks of earlier batches were {}. {}.",
-            Parameter("again"),
-            done,
-            remedy,
+            "again must be the same for all batches, or labels could decide which tasks count. So "
+            f"far, tasks of earlier batches were {done}. {remedy}.",
+            parameter="again",
         )
     return replace(terms, again=again)
 
@@ -421,7 +420,7 @@ def _judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str
     if not pairs:
         return None
     shown = listed([f"{entry.task!r} as {old.task!r}" for entry, old in pairs], shown=3)
-    text = Message(
+    text = (
         f"the same numbers of examples and misses, and the same range of scores, were counted "
         f"under another name: {shown}. A {unit} under two names counts twice. Give it one name."
     )
@@ -449,11 +448,9 @@ def _counted_before(
         )
         return InvalidInput(f"{what} counted {before} with other examples. {remedy}")
     return InvalidInput(
-        "{} counted {} with other examples. A task counts once: a bad one that is seen again is no "
-        "new evidence. Leave it out; or, if each batch is a new draw of tasks, pass {}.",
-        what,
-        before,
-        Parameter("again", True),
+        f"{what} counted {before} with other examples. A task counts once: a bad one that is seen "
+        "again is no new evidence. Leave it out; or, if each batch is a new draw of tasks, pass "
+        "again=True."
     )
 
 
@@ -863,9 +860,9 @@ class Monitor:
         """
         if self._promise is None:
             raise InvalidInput(
-                "{} must be passed to count tasks: the state file holds no thresholds. Call "
+                "promise must be passed to count tasks: the state file holds no thresholds. Call "
                 "Monitor.load(path, promise).",
-                Parameter("promise"),
+                parameter="promise",
             )
         return self._promise
 
@@ -924,11 +921,9 @@ class Monitor:
         least, given = self.terms.min_examples, evaluation.min_examples
         if max(1, given) != max(1, least):
             raise InvalidInput(
-                "the evaluation leaves out tasks with fewer than {} examples, the monitor those "
-                "with fewer than {}. Evaluate again with {}.",
-                given,
-                least,
-                Parameter("min_examples", least),
+                f"the evaluation leaves out tasks with fewer than {given} examples, the monitor "
+                f"those with fewer than {least}. Evaluate again with "
+                f"{keyword('min_examples', least)}."
             )
 
     def _count(self, entry: Counted) -> Step:
@@ -1112,10 +1107,7 @@ def _check_terms(
         fixed = getattr(terms, name)
         if value is not None and value != fixed:
             raise InvalidInput(
-                "{} must stay at {!r}, with which {} was begun, got {!r}: an alarm would mean "
-                "nothing if its level could be chosen afterwards. Leave it out.",
-                Parameter(name),
-                fixed,
-                path,
-                value,
+                f"{name} must stay at {fixed!r}, with which {path} was begun, got {value!r}: an "
+                "alarm would mean nothing if its level could be chosen afterwards. Leave it out.",
+                parameter=name,
             )

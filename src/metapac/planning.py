@@ -21,7 +21,7 @@ from metapac._common import (
 )
 from metapac.binomial import certifies, min_integer, min_value, round_up
 from metapac.data_checks import check_levels
-from metapac.errors import Message, Parameter
+from metapac.errors import keyword
 from metapac.evidence import Clusters
 from metapac.guarantee import SPLITS, Guarantee, Split
 from metapac.inputs import check_one_dimensional
@@ -51,9 +51,9 @@ def are_tasks(count: int) -> str:
     return f"{'are' if count != 1 else 'is'} {count_tasks(count)}"
 
 
-def rounded(name: str, value: float) -> Parameter:
+def rounded(name: str, value: float) -> str:
     """Return a level as messages show it."""
-    return Parameter(name, float(f"{value:g}"))
+    return keyword(name, float(f"{value:g}"))
 
 
 class Shortfall:
@@ -74,15 +74,15 @@ class Shortfall:
         label = self.demand.label
         return f"{self.examples} examples{'' if label is None else f' of class {label!r}'}"
 
-    def reason(self) -> Message:
+    def reason(self) -> str:
         """Return what is missing; counts are of the tasks used."""
         demand = self.demand
-        start: str | Message = ""
+        start: str = ""
         if demand.label is not None:
             epsilon = rounded("epsilon", demand.guarantee.miss_rate)
-            start = Message("class {!r} ({}): ", demand.label, epsilon)
+            start = f"class {demand.label!r} ({epsilon}): "
         lack = self._too_few() if demand.tasks < self.needed else self._too_small()
-        return Message("{}{}{}", start, lack, self._left_out())
+        return f"{start}{lack}{self._left_out()}"
 
     def _too_few(self) -> str:
         smaller = f", {self.small} of them smaller" if self.small else ""
@@ -101,11 +101,11 @@ class Shortfall:
             f"{self.examples_needed}{smallest}, but {most}"
         )
 
-    def _left_out(self) -> str | Message:
+    def _left_out(self) -> str:
         count, minimum = self.demand.left_out, self.demand.guarantee.min_examples
         if not count:
             return ""
-        return Message(" ({} more are left out by {})", count, Parameter("min_examples", minimum))
+        return f" ({count} more are left out by {keyword('min_examples', minimum)})"
 
     def why_so_many(self) -> str:
         """Return why more tasks are to be added than the guarantee takes, if so."""
@@ -135,7 +135,7 @@ class Shortfall:
 WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
 
 
-def find_remedies(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str | Message]:
+def find_remedies(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
     """Return what works: first without new data, then with more data, then weaker guarantees."""
     return [
         *_other_split(demands),
@@ -147,16 +147,16 @@ def find_remedies(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> li
     ]
 
 
-def _other_split(demands: Sequence[Demand]) -> list[Message]:
+def _other_split(demands: Sequence[Demand]) -> list[str]:
     others = [split for split in SPLITS if split != demands[0].guarantee.split]
     split: Split | None = next((x for x in others if _works(demands, split=x)), None)
     split = find_single_level(demands) if split is None else split
     if split is None:
         return []
-    return [Message("use {}, which gives the same guarantee", Parameter("split", split))]
+    return [f"use {keyword('split', split)}, which gives the same guarantee"]
 
 
-def _only_larger_tasks(demands: Sequence[Demand]) -> list[Message]:
+def _only_larger_tasks(demands: Sequence[Demand]) -> list[str]:
     """Return a ``min_examples`` that works, and which tasks are then covered."""
     minimum = find_min_examples(demands)
     if minimum is None:
@@ -165,12 +165,10 @@ def _only_larger_tasks(demands: Sequence[Demand]) -> list[Message]:
     remaining = [demand.with_parameters(min_examples=minimum).tasks for demand in demands]
     scope = f" and covers only new tasks with at least {minimum} examples{of_class}"
     return [
-        Message(
-            "use {}, which keeps {} of the {}{}",
-            Parameter("min_examples", minimum),
-            remaining[0] if len(demands) == 1 else f"at least {min(remaining)}",
-            count_tasks(demands[0].tasks + demands[0].left_out),
-            scope if minimum else "",
+        (
+            f"use {keyword('min_examples', minimum)}, which keeps "
+            f"{remaining[0] if len(demands) == 1 else f'at least {min(remaining)}'} of the "
+            f"{count_tasks(demands[0].tasks + demands[0].left_out)}{scope if minimum else ''}"
         )
     ]
 
@@ -184,11 +182,10 @@ def find_min_examples(demands: Sequence[Demand]) -> int | None:
     return next((size for size in candidates if _works(demands, min_examples=size)), None)
 
 
-def _in_expectation(demands: Sequence[Demand]) -> list[Message]:
+def _in_expectation(demands: Sequence[Demand]) -> list[str]:
     if demands[0].guarantee.delta is None or not _works(demands, delta=None):
         return []
-    text = "use {}, a weaker guarantee that holds on average over calibrations"
-    return [Message(text, Parameter("delta", None))]
+    return ["use delta=None, a weaker guarantee that holds on average over calibrations"]
 
 
 def _fewer_classes(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
@@ -232,7 +229,7 @@ def _more_tasks(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list
     return []
 
 
-def _weaker_guarantees(demands: Sequence[Demand]) -> list[Message]:
+def _weaker_guarantees(demands: Sequence[Demand]) -> list[str]:
     """Return the weaker guarantees that these tasks support, one parameter at a time."""
     one_rate = len({demand.guarantee.miss_rate for demand in demands}) == 1
     names = ["epsilon"] * one_rate + ["alpha"]
@@ -242,7 +239,7 @@ def _weaker_guarantees(demands: Sequence[Demand]) -> list[Message]:
         value = _smallest_shown(demands, name)
         scope = " for every class" if name == "epsilon" and len(demands) > 1 else ""
         if value is not None:
-            remedies.append(Message("settle for {}{}", Parameter(name, value), scope))
+            remedies.append(f"settle for {keyword(name, value)}{scope}")
     return remedies
 
 
@@ -270,37 +267,34 @@ def _works(demands: Sequence[Demand], **changes: Any) -> bool:
 
 def explain_too_few_tasks(
     demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
-) -> Message:
+) -> str:
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
     infeasible = [demand for demand in demands if not demand.is_feasible()]
     first, g = infeasible[0], demands[0].guarantee
     delta = None if g.delta is None else float(f"{g.delta * len(demands):g}")
-    asked = [rounded("alpha", g.alpha), Parameter("delta", delta)]
+    asked = [rounded("alpha", g.alpha), keyword("delta", delta)]
     if first.label is None:
         asked.insert(0, rounded("epsilon", first.guarantee.miss_rate))
-        reason = Message(": {}", Shortfall(first).reason())
+        reason = f": {Shortfall(first).reason()}"
     else:
         count, shown = len(infeasible), infeasible[:SHOWN_CLASSES]
-        reasons = Message.join("; ", [Shortfall(one).reason() for one in shown])
+        reasons = "; ".join([Shortfall(one).reason() for one in shown])
         more = f"; and {count - SHOWN_CLASSES} more" if count > SHOWN_CLASSES else ""
-        reason = Message(" for {} of {} classes: {}{}", count, len(demands), reasons, more)
+        reason = f" for {count} of {len(demands)} classes: {reasons}{more}"
     options = _options(find_remedies(demands, infeasible), trivial, is_interval)
-    what = Message.join(", ", asked), Parameter("split", g.split), reason, options
-    return Message("{} cannot be guaranteed with {}{}. {}", *what)
+    split = keyword("split", g.split)
+    return f"{', '.join(asked)} cannot be guaranteed with {split}{reason}. {options}"
 
 
-def add_clusters(message: Message, clusters: Clusters) -> Message:
+def add_clusters(message: str, clusters: Clusters) -> str:
     """Return a message on too few tasks that says what a task stands for."""
-    return Message(
-        "{} Each task counted here stands for one of {} clusters, which hold {} in all: to add a "
-        "task, add a cluster.",
-        message,
-        len(clusters.names),
-        count_tasks(clusters.tasks),
+    return (
+        f"{message} Each task counted here stands for one of {len(clusters.names)} clusters, which "
+        f"hold {count_tasks(clusters.tasks)} in all: to add a task, add a cluster."
     )
 
 
-def explain_too_few_examples(epsilon: float, delta: float, n: int) -> Message:
+def explain_too_few_examples(epsilon: float, delta: float, n: int) -> str:
     """Return what an infeasible ``PS`` lacks, and which guarantees its examples support."""
     need = min_sample_size(epsilon, delta)
     lack = f": this takes {need} examples, but there are {n}"
@@ -314,7 +308,7 @@ def explain_too_few_tasks_on_average(
     tasks: int,
     works: Callable[[float, float, int], bool],
     condition: str = "",
-) -> Message:
+) -> str:
     """Return what an infeasible guarantee on average over tasks lacks."""
     high = tasks + 1
     while not works(epsilon, delta, high):
@@ -330,29 +324,27 @@ def explain_too_few_tasks_on_average(
 
 def _explain(
     epsilon: float, delta: float, works: Callable[[float, float], bool], lack: str, add: str
-) -> Message:
+) -> str:
     """Return what the data lack, what to add, and the guarantees that they support."""
     best = {
         "epsilon": min_value(lambda value: works(value, delta)),
         "delta": min_value(lambda value: works(epsilon, value)),
     }
-    shown = [Parameter(name, round_up(value)) for name, value in best.items() if value]
-    weaker = [Message("settle for {}", level) for level in shown if level.value <= WEAKEST]
-    asked = rounded("epsilon", epsilon), rounded("delta", delta)
-    return Message("{}, {} cannot be guaranteed{}. {}", *asked, lack, _options([add, *weaker]))
+    shown = {name: round_up(value) for name, value in best.items() if value}
+    weaker = [f"settle for {keyword(*level)}" for level in shown.items() if level[1] <= WEAKEST]
+    asked = f"{rounded('epsilon', epsilon)}, {rounded('delta', delta)}"
+    return f"{asked} cannot be guaranteed{lack}. {_options([add, *weaker])}"
 
 
-def _options(
-    remedies: Sequence[str | Message], trivial: bool = True, is_interval: bool = False
-) -> Message:
+def _options(remedies: Sequence[str], trivial: bool = True, is_interval: bool = False) -> str:
     """Return remedies as the end of a message."""
     if trivial:
         result = "for intervals of infinite width" if is_interval else "to keep every label"
-        keep_all = Message("pass {} {}", Parameter("on_infeasible", "trivial"), result)
+        keep_all = f"pass on_infeasible='trivial' {result}"
         remedies = [*remedies, keep_all]
     if not remedies:
-        return Message("Nothing else that was tried works.")
-    return Message("Options: {}.", Message.join("; or ", remedies))
+        return "Nothing else that was tried works."
+    return f"Options: {'; or '.join(remedies)}."
 
 
 class Need(NamedTuple):

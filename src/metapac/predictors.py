@@ -39,7 +39,7 @@ from metapac.data_checks import (
     warn_of_scale,
     warn_of_sets,
 )
-from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, NotCalibrated, Parameter
+from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
     ClusterIds,
     Evidence,
@@ -695,8 +695,8 @@ class MetaPS(ThresholdSets):
         """
         if self.per_class:
             raise InvalidInput(
-                "calibrate_intervals is for numbers, which have no classes. Leave out {}.",
-                Parameter("per_class", True),
+                "calibrate_intervals is for numbers, which have no classes. Leave out "
+                "per_class=True."
             )
         guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
         scores = score_numbers(y, prediction, tasks, scale)

@@ -160,12 +160,8 @@ def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
     for name, other in others:
         if _identity(other) != _identity(first[1]):
             raise InvalidInput(
-                "{} was scored by {}, and {} by {}. A guarantee holds for one model: pass files of "
-                "one of them.",
-                first[0],
-                _describe(first[1]),
-                name,
-                _describe(other),
+                f"{first[0]} was scored by {_describe(first[1])}, and {name} by "
+                f"{_describe(other)}. A guarantee holds for one model: pass files of one of them."
             )
     return first[1]
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac._common import LARGEST_COUNT, Counts
 from metapac.binomial import certifies, min_integer, min_value, round_up
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.guarantee import Guarantee
 from metapac.ranks import Level, equal_share
 
@@ -35,9 +35,10 @@ def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
 def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
     """Return the error for a rate that would need more examples or tasks than can be counted."""
     rate = f"a rate of {epsilon:g} at confidence 1 - {delta:g}"
-    names = map(Parameter, ("epsilon", "alpha", "delta"))
-    text = "{} needs more than 10**9 examples or tasks. Choose a larger {}, {} or {}."
-    return InvalidInput(text, rate, *names)
+    return InvalidInput(
+        f"{rate} needs more than 10**9 examples or tasks. Choose a larger epsilon, alpha or delta.",
+        parameter=("epsilon", "alpha", "delta"),
+    )
 
 
 def min_task_size(guarantee: Guarantee, level: Level) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metapac._common import Counts, Doubles, Floats, check_one_of
 from metapac._text import FITTED_ON
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 
 # Steps between the smallest numbers, whose rounding error is not relative.
 _TINY = 2.0**-1060
@@ -168,13 +168,12 @@ class ScoreFunction:
         t = self.temperature
         if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < math.inf:
             raise InvalidInput(
-                "{} must be a positive number, got {!r}.", Parameter("temperature"), t
+                f"temperature must be a positive number, got {t!r}.", parameter="temperature"
             )
         if self.name == "raw" and t != 1:
             raise InvalidInput(
-                "{} must be 1 for raw outputs, got {!r}: they are taken as they are.",
-                Parameter("temperature"),
-                t,
+                f"temperature must be 1 for raw outputs, got {t!r}: they are taken as they are.",
+                parameter="temperature",
             )
 
     def __str__(self) -> str:
@@ -302,11 +301,9 @@ class ScoreFunction:
         check_one_of("outputs", kind, KINDS)
         if kind == "scores" and self.name != "raw":
             raise InvalidInput(
-                "{} must be 'raw' for a learner whose outputs are scores, got {!r}: they are not "
-                "probabilities. If a softmax makes them so, declare {}.",
-                Parameter("score"),
-                str(self),
-                Parameter("outputs", "logits"),
+                f"score must be 'raw' for a learner whose outputs are scores, got {str(self)!r}: "
+                "they are not probabilities. If a softmax makes them so, declare outputs='logits'.",
+                parameter="score",
             )
 
     def _keeps(self, kind: str) -> bool:
@@ -388,7 +385,7 @@ def _parse(text: Any) -> ScoreFunction:
         return ScoreFunction(found[1], float(found[2]), fitted_on)
     except ValueError:
         raise InvalidInput(
-            "{} must have a positive temperature, got {!r}.", Parameter("score"), text
+            f"score must have a positive temperature, got {text!r}.", parameter="score"
         ) from None
 
 

@@ -26,7 +26,7 @@ from metapac._common import (
     listed,
 )
 from metapac.binomial import clopper_pearson_upper
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.guarantee import percent
 from metapac.inputs import as_number_array, as_plain_label, check_finite, kind_of
 
@@ -378,10 +378,9 @@ def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> Set
     names = list(range(matrix.shape[1])) if classes is None else list(classes)
     if len(names) != matrix.shape[1]:
         raise InvalidInput(
-            "{} must name each of the {} columns of sets, got {} names.",
-            Parameter("classes"),
-            matrix.shape[1],
-            len(names),
+            f"classes must name each of the {matrix.shape[1]} columns of sets, got {len(names)} "
+            "names.",
+            parameter="classes",
         )
     counts = matrix.sum(axis=0).tolist()
     return SetSummary(

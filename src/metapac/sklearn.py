@@ -35,7 +35,7 @@ from metapac.adaptation import SklearnLearner, adapt_learner
 from metapac.binomial import min_integer
 from metapac.context import Context, as_context
 from metapac.data_checks import check_levels, judge_rare_classes, judge_task_names
-from metapac.errors import InfeasibleGuarantee, InvalidInput, Message, NotCalibrated, Parameter
+from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated, keyword
 from metapac.evaluation import Evaluation
 from metapac.evidence import collect_evidence, with_classes
 from metapac.findings import MIN_ROWS, check_allowed, report
@@ -71,9 +71,9 @@ def check_not_regressor(estimator: Any) -> None:
     base = sys.modules.get("sklearn.base")
     if base is not None and hasattr(estimator, "get_params") and base.is_regressor(estimator):
         raise InvalidInput(
-            "{} must be a classifier, got the regressor {}. For numbers use MetaPSRegressor.",
-            Parameter("estimator"),
-            brief(estimator),
+            f"estimator must be a classifier, got the regressor {brief(estimator)}. For numbers "
+            "use MetaPSRegressor.",
+            parameter="estimator",
         )
 
 
@@ -87,11 +87,9 @@ def check_prefit(estimator: Any) -> None:
         validation.check_is_fitted(estimator)
     except sys.modules["sklearn.exceptions"].NotFittedError as error:
         raise InvalidInput(
-            "{} must be fitted, since {}, got {}. Fit it on other groups first, or leave {} out.",
-            Parameter("estimator"),
-            Parameter("prefit", True),
-            brief(estimator),
-            Parameter("prefit"),
+            f"estimator must be fitted, since prefit=True, got {brief(estimator)}. Fit it on other "
+            "groups first, or leave prefit out.",
+            parameter=("estimator", "prefit"),
         ) from error
 
 
@@ -246,17 +244,14 @@ def check_estimator(estimator: Any, *methods: str) -> None:
     """Raise InvalidInput unless ``estimator`` is an instance with one of the methods, or more."""
     if isinstance(estimator, type):
         raise InvalidInput(
-            "{} must be an instance, got the class {}. Pass {}().",
-            Parameter("estimator"),
-            estimator.__name__,
-            estimator.__name__,
+            f"estimator must be an instance, got the class {estimator.__name__}. Pass "
+            f"{estimator.__name__}().",
+            parameter="estimator",
         )
     if not any(hasattr(estimator, method) for method in methods):
         raise InvalidInput(
-            "{} must have {}, got {}.",
-            Parameter("estimator"),
-            " or ".join(methods),
-            brief(estimator),
+            f"estimator must have {' or '.join(methods)}, got {brief(estimator)}.",
+            parameter="estimator",
         )
 
 
@@ -294,7 +289,7 @@ def count_rows(name: str, x: Any) -> int:
         return int(x.shape[0])
     if hasattr(x, "shape") or not hasattr(x, "__len__") or isinstance(x, str | bytes | dict):
         raise InvalidInput(
-            "{} must have an entry for each example, got {}.", Parameter(name), brief(x)
+            f"{name} must have an entry for each example, got {brief(x)}.", parameter=name
         )
     return len(x)
 
@@ -417,27 +412,22 @@ def as_support(support: Any, shots: int) -> tuple[Any, Any]:
         if support is None:
             return None, None
         raise InvalidInput(
-            "{} adapts the model to a group, but it was fitted with {}. Leave it out.",
-            Parameter("support"),
-            Parameter("shots", 0),
+            "support adapts the model to a group, but it was fitted with shots=0. Leave it out.",
+            parameter="support",
         )
     if not isinstance(support, tuple | list) or len(support) != 2:
         raise InvalidInput(
-            "{} must be (X, y): the {} labelled examples of the new group that the model is "
-            "adapted to, got {}.",
-            Parameter("support"),
-            shots,
-            brief(support),
+            f"support must be (X, y): the {shots} labelled examples of the new group that the "
+            f"model is adapted to, got {brief(support)}.",
+            parameter="support",
         )
     x, y = support
     check_rows(x, y=y)
     if count_rows("support", x) != shots:
         raise InvalidInput(
-            "{} must hold {} examples, as many as each group was adapted to in calibration, got "
-            "{}.",
-            Parameter("support"),
-            shots,
-            count_rows("support", x),
+            f"support must hold {shots} examples, as many as each group was adapted to in "
+            f"calibration, got {count_rows('support', x)}.",
+            parameter="support",
         )
     return x, y
 
@@ -450,7 +440,7 @@ def as_labels(y: Any) -> Array:
     try:
         names, codes = as_class_codes(values)
     except InvalidInput as error:
-        raise InvalidInput("{} holds the labels: {}", Parameter("y"), error.message) from error
+        raise InvalidInput(f"y holds the labels: {error}", parameter="y") from error
     return np.array(names)[codes]
 
 
@@ -460,10 +450,9 @@ def find_classes(model: Any, labels: Array) -> Array:
     known = _known_classes(model)
     if (known.dtype.kind == "U") != (labels.dtype.kind == "U"):
         raise InvalidInput(
-            "{} must hold the estimator's classes {}, got {}.",
-            Parameter("y"),
-            listed([*map(repr, known.tolist())]),
-            listed([*map(repr, np.unique(labels).tolist())]),
+            f"y must hold the estimator's classes {listed([*map(repr, known.tolist())])}, got "
+            f"{listed([*map(repr, np.unique(labels).tolist())])}.",
+            parameter="y",
         )
     classes = np.union1d(known, labels)
     unseen = [repr(name) for name in classes.tolist() if name not in known.tolist()]
@@ -497,10 +486,9 @@ def adapt(learner: Any, x: Any, labels: Array, classes: Array) -> Callable[[Any]
     codes = find_codes(labels, classes)
     if (codes < 0).any():
         raise InvalidInput(
-            "the labels of {} must be among the classes {}, got {!r}.",
-            Parameter("support"),
-            listed([*map(repr, classes.tolist())]),
-            labels[codes < 0].tolist()[0],
+            "the labels of support must be among the classes "
+            f"{listed([*map(repr, classes.tolist())])}, got {labels[codes < 0].tolist()[0]!r}.",
+            parameter="support",
         )
     scorer = adapt_learner(learner, x, codes, classes=len(classes))
     return lambda queries: _read_probabilities(scorer, queries, len(classes))
@@ -517,41 +505,39 @@ def check_known(labels: Array, classes: Array) -> None:
     unknown = labels[find_codes(labels, classes) < 0]
     if len(unknown):
         raise InvalidInput(
-            "{} holds {} of {} rows with classes that fit has not seen ({}; it knows {}). Every "
-            "set misses them: leave them out, or fit again with rows of all classes.",
-            Parameter("y"),
-            len(unknown),
-            len(labels),
-            listed([*map(repr, np.unique(unknown).tolist())]),
-            listed([*map(repr, classes.tolist())]),
+            f"y holds {len(unknown)} of {len(labels)} rows with classes that fit has not seen "
+            f"({listed([*map(repr, np.unique(unknown).tolist())])}; it knows "
+            f"{listed([*map(repr, classes.tolist())])}). Every set misses them: leave them out, or "
+            "fit again with rows of all classes.",
+            parameter="y",
         )
 
 
 def _known_classes(model: Any) -> Array:
     if not hasattr(model, "classes_"):
         raise InvalidInput(
-            "{} must have classes_ once it is fitted: the class of each column of its scores.",
-            Parameter("estimator"),
+            "estimator must have classes_ once it is fitted: the class of each column of its "
+            "scores.",
+            parameter="estimator",
         )
     try:
         return as_labels(model.classes_)
     except InvalidInput as error:
         raise InvalidInput(
-            "classes_ of {} are not usable: {}", Parameter("estimator"), error.message
+            f"classes_ of estimator are not usable: {error}", parameter="estimator"
         ) from error
 
 
 def _as_integers(values: Array) -> Array:
     """Return whole floats, which scikit-learn accepts as classes, as integers."""
     if np.isnan(values).any():
-        raise InvalidInput("{} holds NaN. Drop the rows without a label.", Parameter("y"))
+        raise InvalidInput("y holds NaN. Drop the rows without a label.", parameter="y")
     is_whole = np.isfinite(values) & (values == np.floor(values))
     if not is_whole.all():
         raise InvalidInput(
-            "{} must hold classes, got continuous numbers such as {:g}. For numbers use "
-            "MetaPSRegressor.",
-            Parameter("y"),
-            values[~is_whole][0],
+            f"y must hold classes, got continuous numbers such as {values[~is_whole][0]:g}. For "
+            "numbers use MetaPSRegressor.",
+            parameter="y",
         )
     return values.astype(np.int64)
 
@@ -596,24 +582,23 @@ def as_groups(groups: Any, allow: Iterable[str] = ()) -> Array:
     """Return the group of each row, checked."""
     if groups is None:
         raise InvalidInput(
-            "{} must name the site, hospital or customer of each row: the guarantee is about new "
-            "ones. Pass groups=frame['site']; inside a scikit-learn pipeline or search, call "
+            "groups must name the site, hospital or customer of each row: the guarantee is about "
+            "new ones. Pass groups=frame['site']; inside a scikit-learn pipeline or search, call "
             "sklearn.set_config(enable_metadata_routing=True) first.",
-            Parameter("groups"),
+            parameter="groups",
         )
     if isinstance(groups, str):
         raise InvalidInput(
-            "{} must be the column with the group of each row, not its name: pass "
-            "groups=frame[{!r}].",
-            Parameter("groups"),
-            groups,
+            "groups must be the column with the group of each row, not its name: pass "
+            f"groups=frame[{groups!r}].",
+            parameter="groups",
         )
     try:
         ids = as_task_ids(groups)
         names = _distinct_names(ids)
         report([judge_task_names(names, what="group")], allow)
     except InvalidInput as error:
-        raise InvalidInput("{} are the tasks: {}", Parameter("groups"), error.message) from error
+        raise InvalidInput(f"groups are the tasks: {error}", parameter="groups") from error
     return ids
 
 
@@ -637,10 +622,9 @@ def divide_groups(groups: Array, calibration: Any, rng: Seed) -> Division:
     training = [name for name in names if name not in chosen]
     if not training:
         raise InvalidInput(
-            "{} lists every group, and none is left to train on. Leave one out, or train the model "
-            "elsewhere and pass {}.",
-            Parameter("calibration"),
-            Parameter("prefit", True),
+            "calibration lists every group, and none is left to train on. Leave one out, or train "
+            "the model elsewhere and pass prefit=True.",
+            parameter="calibration",
         )
     return Division(training, [name for name in names if name in chosen], is_drawn=False)
 
@@ -654,10 +638,9 @@ def _count_calibration(calibration: Any, total: int) -> int:
     """Return how many groups to calibrate on: at least one, and one is left to train on."""
     if total < 2:
         raise InvalidInput(
-            "{} must hold at least two groups, one to train on and one to calibrate on, got {}. "
-            "With a single source of data, use metapac.PS.",
-            Parameter("groups"),
-            total,
+            "groups must hold at least two groups, one to train on and one to calibrate on, got "
+            f"{total}. With a single source of data, use metapac.PS.",
+            parameter="groups",
         )
     if isinstance(calibration, int | np.integer) and not isinstance(calibration, bool):
         if 1 <= calibration < total:
@@ -665,11 +648,9 @@ def _count_calibration(calibration: Any, total: int) -> int:
     elif isinstance(calibration, float | np.floating) and 0 < calibration < 1:
         return min(max(round(float(calibration) * total), 1), total - 1)
     raise InvalidInput(
-        "{} must be a fraction of the groups, a number of groups from 1 to {}, or a list of "
-        "groups, got {}.",
-        Parameter("calibration"),
-        total - 1,
-        brief(calibration),
+        f"calibration must be a fraction of the groups, a number of groups from 1 to {total - 1}, "
+        f"or a list of groups, got {brief(calibration)}.",
+        parameter="calibration",
     )
 
 
@@ -679,15 +660,14 @@ def _named_groups(calibration: Any, names: list[Any]) -> set[Any]:
         wanted = {*as_task_ids(calibration).tolist()}
     except (InvalidInput, TypeError) as error:
         raise InvalidInput(
-            "{} must list groups, got {}.", Parameter("calibration"), brief(calibration)
+            f"calibration must list groups, got {brief(calibration)}.", parameter="calibration"
         ) from error
     unknown = sorted(map(repr, wanted - {*names}))
     if unknown or not wanted:
         raise InvalidInput(
-            "{} must list some of the groups {}, got {}.",
-            Parameter("calibration"),
-            listed([*map(repr, names)]),
-            listed(unknown) or "none",
+            f"calibration must list some of the groups {listed([*map(repr, names)])}, got "
+            f"{listed(unknown) or 'none'}.",
+            parameter="calibration",
         )
     return wanted
 
@@ -719,13 +699,11 @@ def draw_support(groups: Array, shots: int, rng: Seed) -> Iterator[tuple[Counts,
     small = [name for name in rows if len(rows[name]) <= shots]
     if small:
         raise InvalidInput(
-            "{} takes {} rows of each group to adapt the model and needs one more to score, but {} "
-            "{} fewer. Leave {} out: the guarantee is then about groups with more rows.",
-            Parameter("shots", shots),
-            shots,
-            listed([*map(repr, small)]),
-            "has" if len(small) == 1 else "have",
-            "it" if len(small) == 1 else "them",
+            f"{keyword('shots', shots)} takes {shots} rows of each group to adapt the model and "
+            f"needs one more to score, but {listed([*map(repr, small)])} "
+            f"{'has' if len(small) == 1 else 'have'} fewer. Leave "
+            f"{'it' if len(small) == 1 else 'them'} out: the guarantee is then about groups with "
+            "more rows."
         )
     generator = np.random.default_rng(rng)
     for name in list_groups(groups):
@@ -768,15 +746,15 @@ def check_feasible(method: MetaPS, division: Division, counted: Counted) -> None
         return
     message = planning.explain_too_few_tasks(demands, is_interval=counted.is_interval)
     if division.training:
-        message = Message("{} {}", message, _advise(method, division, counted))
+        message = f"{message} {_advise(method, division, counted)}"
     raise InfeasibleGuarantee(message)
 
 
-def _advise(method: MetaPS, division: Division, counted: Counted) -> Message:
+def _advise(method: MetaPS, division: Division, counted: Counted) -> str:
     """Return how many groups calibrate, and how many would be enough, if they are there."""
     used, spare = len(division.calibration), len(division.training) - 1  # one is left to train on
     drawn = division.calibration + division.training
-    text = Message("Groups are the tasks here: {} of {} calibrate", used, used + spare + 1)
+    text = f"Groups are the tasks here: {used} of {used + spare + 1} calibrate"
 
     def works(more: int, least: int) -> bool:
         demands = counted.demands(method, drawn[: used + more])
@@ -788,14 +766,14 @@ def _advise(method: MetaPS, division: Division, counted: Counted) -> Message:
         least = max(now, found or 0)
     # With no more groups, another size is an option that is named already.
     if not division.is_drawn or not spare or works(0, least) or not works(spare, least):
-        return Message("{}, and the others train.", text)
+        return f"{text}, and the others train."
     enough = used + min_integer(lambda more: works(more, least), 0, spare)
-    text = Message("{}, and {}", text, Parameter("calibration", enough))
+    text = f"{text}, and {keyword('calibration', enough)}"
     if least == now:
-        return Message("{} would do.", text)
+        return f"{text} would do."
     rows = f"{least} rows{'' if counted.classes is None else ' of the class'}"
-    larger = Parameter("min_examples", least)
-    return Message("{} with {} would do: for groups with at least {}.", text, larger, rows)
+    larger = keyword("min_examples", least)
+    return f"{text} with {larger} would do: for groups with at least {rows}."
 
 
 _WORDS = Context(unit="group", example="row")
@@ -1054,19 +1032,17 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
     def _divide(self, data: Examples, fit_params: dict[str, Any]) -> Division:
         if self.prefit and self.shots:
             raise InvalidInput(
-                "{} adapts the estimator to each group, so it cannot be fitted beforehand. Leave "
-                "{} or {} out.",
-                Parameter("shots", self.shots),
-                Parameter("prefit", True),
-                Parameter("shots"),
+                f"{keyword('shots', self.shots)} adapts the estimator to each group, so it cannot "
+                "be fitted beforehand. Leave prefit=True or shots out.",
+                parameter="shots",
             )
         if not self.prefit and not self.shots:
             return divide_groups(data.groups, self.calibration, self.rng)
         if fit_params:
             raise InvalidInput(
-                "nothing is fitted with {}, so {} cannot be passed on. Leave it out.",
-                Parameter("prefit", True) if self.prefit else Parameter("shots", self.shots),
-                listed(sorted(fit_params)),
+                "nothing is fitted with "
+                f"{keyword('prefit', True) if self.prefit else keyword('shots', self.shots)}, "
+                f"so {listed(sorted(fit_params))} cannot be passed on. Leave it out."
             )
         return Division([], list_groups(data.groups))
 
@@ -1526,18 +1502,17 @@ class MetaPSRegressor(GroupEstimator):
         texts = [value for value in values.ravel().tolist() if isinstance(value, str)]
         if texts or values.dtype.kind not in "iufO":
             raise InvalidInput(
-                "{} must hold real numbers, got {}. For classes use MetaPSClassifier.",
-                Parameter("y"),
-                repr(texts[0]) if texts else values.dtype,
+                f"y must hold real numbers, got {repr(texts[0]) if texts else values.dtype}. For "
+                "classes use MetaPSClassifier.",
+                parameter="y",
             )
         values = as_score_array("y", values)
         check_finite("y", values)
         if values.ndim != 1:
             raise InvalidInput(
-                "{} must be one-dimensional, got shape {}. Pass a single column, such as "
-                "frame['y'], and fit a model for each.",
-                Parameter("y"),
-                values.shape,
+                f"y must be one-dimensional, got shape {values.shape}. Pass a single column, such "
+                "as frame['y'], and fit a model for each.",
+                parameter="y",
             )
         return values
 
@@ -1596,10 +1571,9 @@ def _predict_with_std(model: Any, x: Any) -> list[Any]:
         prediction, scale = model.predict(x, return_std=True)
     except TypeError as error:
         raise InvalidInput(
-            "{} must predict standard deviations with {}, but {}. Leave it out.",
-            Parameter("estimator"),
-            Parameter("return_std", True),
-            error,
+            f"estimator must predict standard deviations with return_std=True, but {error}. Leave "
+            "it out.",
+            parameter="estimator",
         ) from error
     return [prediction, scale]
 

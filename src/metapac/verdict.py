@@ -15,7 +15,7 @@ from scipy import special
 
 from metapac._common import Counts, as_probability, as_whole_numbers, check_same_shape, listed
 from metapac.binomial import allowed_errors_in_task
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.guarantee import JOINT_LEVELS, Epsilon, percent
 from metapac.ranks import equal_share
 from metapac.words import inflect
@@ -716,13 +716,17 @@ def check_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts
     misses = as_whole_numbers("missed", missed, minimum=0)
     check_same_shape("examples", sizes, "missed", misses)
     if sizes.ndim != 1:
-        text = "{} must be one-dimensional, a number for each task, got shape {}."
-        raise InvalidInput(text, Parameter("examples"), sizes.shape)
+        raise InvalidInput(
+            f"examples must be one-dimensional, a number for each task, got shape {sizes.shape}.",
+            parameter="examples",
+        )
     wrong = misses > sizes
     if wrong.any():
-        first = misses[wrong][0], sizes[wrong][0]
-        text = "{} must be at most {}, got {} misses among {} examples. Were they swapped?"
-        raise InvalidInput(text, Parameter("missed"), Parameter("examples"), *first)
+        raise InvalidInput(
+            f"missed must be at most examples, got {misses[wrong][0]} misses among "
+            f"{sizes[wrong][0]} examples. Were they swapped?",
+            parameter=("missed", "examples"),
+        )
     return sizes, misses
 
 
@@ -735,7 +739,8 @@ def _checked_rates(
         as_probability("delta", delta)
     false_alarm = as_probability("false_alarm", false_alarm)
     if false_alarm >= 0.5:
-        text = "{} must be below 0.5, got {!r}. Pass a small one such as {}."
-        name, remedy = Parameter("false_alarm"), Parameter("false_alarm", 0.05)
-        raise InvalidInput(text, name, false_alarm, remedy)
+        name, remedy = "false_alarm", keyword("false_alarm", 0.05)
+        raise InvalidInput(
+            f"{name} must be below 0.5, got {false_alarm!r}. Pass a small one such as {remedy}."
+        )
     return alpha, false_alarm

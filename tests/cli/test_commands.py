@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from metapac import InfeasibleGuarantee, InvalidInput
 from metapac.cli.commands import add_command, build_command
-from metapac.errors import Parameter
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ def test_a_group_is_built_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (InvalidInput("bad {}", Parameter("size", 1)), 2),
-        (InfeasibleGuarantee("bad {}", Parameter("size", 1)), 1),
+        (InvalidInput("bad size=1"), 2),
+        (InfeasibleGuarantee("bad size=1"), 1),
     ],
 )
 def test_errors_of_a_command_show_its_options(error: Exception, code: int) -> None:

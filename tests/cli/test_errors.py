@@ -15,9 +15,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from metapac import BadArtefact, InfeasibleGuarantee, InvalidInput
-from metapac.cli.commands import add_command, make_renderer
+from metapac.cli.commands import add_command, make_translator
 from metapac.cli.options import ColumnOptions, GuaranteeOptions, PromiseOutput, Scores
-from metapac.errors import Message, Parameter
 from tests.helpers.commands import LEVELS, PER_CLASS, STRICT, calibrate_csv, metapac, write_csv
 
 # Parameters as Python writes them, such as memory_limit or split='joint'.
@@ -36,28 +35,28 @@ def check_words(result: Result, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("parameter", "text"),
+    ("message", "text"),
     [
-        (Parameter("epsilon"), "--epsilon"),
-        (Parameter("epsilon", 0.1), "--epsilon 0.1"),
-        (Parameter("epsilon", {"cat": 0.1, "great owl": 0.2}),
-         "--epsilon cat=0.1 --epsilon 'great owl=0.2'"),
-        (Parameter("delta", None), "--delta none"),
-        (Parameter("per_class"), "--per-class"),
-        (Parameter("per_class", True), "--per-class"),
-        (Parameter("per_class", False), "no --per-class"),
-        (Parameter("min_examples", 3), "--min-examples 3"),
-        (Parameter("split", "joint"), "--split joint"),
-        (Parameter("split", 0.123), "--split 0.123"),
-        (Parameter("columns", "p_*"), "--columns 'p_*'"),
-        (Parameter("classes", ["cat", "dog"]), "--classes cat,dog"),
-        (Parameter("output"), "--output"),
-        (Parameter("scores"), "SCORES"),
-        (Parameter("master"), "master"),
-        (Parameter("master", "local"), "master='local'"),
+        ("epsilon is bad", "--epsilon is bad"),
+        ("epsilon=0.1", "--epsilon 0.1"),
+        ("epsilon={'cat': 0.1, 'great owl': 0.2}", "--epsilon cat=0.1 --epsilon 'great owl=0.2'"),
+        ("delta=None", "--delta none"),
+        ("delta=1e-05.", "--delta 1e-05."),
+        ("per_class", "--per-class"),
+        ("per_class=True", "--per-class"),
+        ("per_class=False", "no --per-class"),
+        ("min_examples=3, split='joint'", "--min-examples 3, --split joint"),
+        ("split=0.123", "--split 0.123"),
+        ("columns='p_*'", "--columns 'p_*'"),
+        ("classes=['cat', 'dog']", "--classes cat,dog"),
+        ("output", "--output"),
+        ("scores", "SCORES"),
+        ("master", "master"),
+        ("master='local'", "master='local'"),
+        ("the epsilons", "the epsilons"),
     ],
 )  # fmt: skip
-def test_parameters_are_shown_as_they_are_typed(parameter: Parameter, text: str) -> None:
+def test_arguments_are_shown_as_they_are_typed(message: str, text: str) -> None:
     shown = []
 
     def command(
@@ -67,8 +66,9 @@ def test_parameters_are_shown_as_they_are_typed(parameter: Parameter, text: str)
         guarantee: GuaranteeOptions,
         columns: ColumnOptions,
     ) -> None:
-        """Show a parameter."""
-        shown.append(make_renderer(context)(parameter))
+        """Show a message."""
+        names = ("epsilon", "output", "scores", "master")
+        shown.append(make_translator(context)(message, names))
 
     app = typer.Typer()
     add_command(app, command, "command")
@@ -92,8 +92,8 @@ def run(error: Exception) -> Result:
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (InvalidInput("{} is bad", Parameter("columns", "x")), 2, "--columns x is bad"),
-        (InvalidInput(Message("{} is bad", Parameter("label"))), 2, "--label is bad"),
+        (InvalidInput("columns='x' is bad"), 2, "--columns x is bad"),
+        (InvalidInput("label is bad", parameter="label"), 2, "--label is bad"),
         (InfeasibleGuarantee("too few"), 1, "too few"),
         (BadArtefact("{braces} stay"), 2, "{braces} stay"),
         (FileNotFoundError(2, "No such file", "x.csv"), 2, "x.csv: No such file"),
@@ -255,7 +255,6 @@ def test_remedies_are_options(frame: pd.DataFrame, table: Path, tmp_path: Path) 
     result = metapac("calibrate", table, "--task", "site", *LEVELS, *out)
     message = check_words(result, 2)
     assert "pass either --score, the column" in message
-    assert ", or --label, the column" in message
     result = metapac(*words, 0.1, "--alpha", 0.1, "--delta", 0.01)
     assert "use --delta none, a weaker guarantee that holds on average" in check_words(result, 1)
     result = metapac(*words, 0.2, "--alpha", 0.3, "--delta", 0.1, "--split", "1e-9")
@@ -275,7 +274,6 @@ def test_remedies_for_a_guarantee_per_class(table: Path, tmp_path: Path) -> None
     unlabelled = metapac("calibrate", table, "--task", "site", *PER_CLASS[:5], *words)
     message = check_words(unlabelled, 2)
     assert "--label must name the column with the true label" in message
-    assert "Pass --label, with or without --score." in message
     site = metapac("site", table, "--name", "a", *PER_CLASS, *words)
     assert "--classes must name all classes" in check_words(site, 2)
 

@@ -17,19 +17,18 @@ from metapac.cli.plan import (
     print_result,
     summarise,
 )
-from metapac.errors import Parameter
 from metapac.planning import Offer, find_offers
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 
 
-def show(parameter: Parameter) -> str:
-    return f"<{parameter.name}>"
+def as_options(text: str) -> str:
+    return f"<{text}>"
 
 
 def compute(sizes: list[int] | None, equal_tasks: tuple[int, int] | None = None) -> PlanResult:
     counts = None if sizes is None else {None: np.array(sizes)}
-    return PlanResult.compute(LEVELS, 1, counts, equal_tasks, show=show)
+    return PlanResult.compute(LEVELS, 1, counts, equal_tasks, as_options=as_options)
 
 
 def test_needs_alone() -> None:
@@ -51,7 +50,7 @@ def test_remedies_show_parameters_as_asked() -> None:
     result = compute([60] * 3)
     assert result.recommended is None
     assert result.remedies is not None
-    assert "<epsilon>, <alpha>, <delta> cannot be guaranteed" in result.remedies
+    assert result.remedies.startswith("<epsilon=0.1, alpha=0.2, delta=0.1 cannot be guaranteed")
     assert summarise(result)["ways_out"] == result.remedies
 
 
@@ -74,7 +73,7 @@ def test_offers(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_class_that_supports_the_least_decides() -> None:
     sizes = {"no": np.array([400] * 40), "yes": np.array([3] * 40)}
-    result = PlanResult.compute(LEVELS, 2, sizes, None, show=show)
+    result = PlanResult.compute(LEVELS, 2, sizes, None, as_options=as_options)
     assert result.recommended is None
     assert result.remedies is not None
     assert "for 1 of 2 classes: class 'yes'" in result.remedies

@@ -10,7 +10,6 @@ import torch
 from scipy import sparse
 
 from metapac import InvalidInput
-from metapac.errors import Message, Parameter
 from metapac.fewshot import tasks
 
 X = np.arange(10.0)
@@ -64,16 +63,13 @@ def test_ids_are_strings_or_integers_of_one_type() -> None:
         tasks.as_ids("y", [1, "a"])
 
 
-def test_the_message_on_sizes_shows_parameters_as_they_are_typed() -> None:
-    needed = Message("{} + {}", Parameter("shots"), Parameter("queries"))
+def test_the_message_on_sizes_says_what_is_needed() -> None:
+    needed = "shots + queries"
     positions = [np.arange(3), np.arange(9)]
     with pytest.raises(InvalidInput) as error:
         tasks.check_sizes("class", ["a", "b"], positions, needed, 4)
     python = "each class must have at least shots + queries = 4 examples, got 'a' with 3."
     assert str(error.value).startswith(python)
-    command = error.value.render(lambda parameter: f"--{parameter.name}")
-    assert "at least --shots + --queries = 4" in command
-    assert "Lower --shots or --queries" in command
     tasks.check_sizes("class", ["a", "b"], positions, needed, 3)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -21,12 +23,18 @@ from metapac.cli import console, exits
 from metapac.cli.exits import ExitCode
 from metapac.cli.help import PlainHelp
 from metapac.cli.options import GuaranteeOptions
-from metapac.errors import InfeasibleGuarantee, MetapacError, Parameter
+from metapac.errors import InfeasibleGuarantee, MetapacError
 from metapac.findings import CheckWarning
 
 OK, INFEASIBLE, BAD_INPUT = ExitCode.OK, ExitCode.INFEASIBLE, ExitCode.BAD_INPUT
 VIOLATED, BUG = ExitCode.VIOLATED, ExitCode.BUG
 
+Translator = Callable[..., str]
+# An argument with its value, such as alpha=0.2 or allow=('overlap',), in a message.
+_KEYWORD = re.compile(
+    r"\b(?P<name>[a-z_]+)=(?P<value>None|True|False|-?[\d.]+(?:e[-+]?\d+)?\b|'[^']*'|\"[^\"]*\""
+    r"|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})"
+)
 _RESUMABLE = ("fetch", "train", "reproduce")
 _GUARANTEE = {field.name for field in fields(GuaranteeOptions)}
 
@@ -37,7 +45,7 @@ def report_errors(context: typer.Context) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _make_warning_printer(make_renderer(context))
+            warnings.showwarning = _make_warning_printer(make_translator(context))
             yield
     except (typer.Exit, typer.Abort):
         raise
@@ -47,7 +55,7 @@ def report_errors(context: typer.Context) -> Iterator[None]:
             resumable = context.command.name in _RESUMABLE
             hint = "Run the same command again to resume." if resumable else ""
             raise typer.Exit(exits.end(error, hint)) from error
-        message = _describe(error, make_renderer(context))
+        message = _describe(error, make_translator(context))
         if message is None:  # a bug: see exits
             raise
         console.print_error(message)
@@ -55,10 +63,10 @@ def report_errors(context: typer.Context) -> Iterator[None]:
         raise typer.Exit(code) from error
 
 
-def _describe(error: BaseException, show: Callable[[Parameter], str]) -> str | None:
+def _describe(error: BaseException, as_options: Translator) -> str | None:
     """Return the message of an error that has a cause outside metapac; None for others."""
     if isinstance(error, MetapacError):
-        return error.render(show)
+        return as_options(str(error), error.parameters)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{mask(str(error.filename))}: {error.strerror}"
     if isinstance(error, UnicodeEncodeError):
@@ -69,31 +77,43 @@ def _describe(error: BaseException, show: Callable[[Parameter], str]) -> str | N
     return str(error) if isinstance(error, OSError | ValueError | ModuleNotFoundError) else None
 
 
-def make_renderer(context: typer.Context) -> Callable[[Parameter], str]:
-    """Return the function that writes a parameter as it is typed in this command.
+def make_translator(context: typer.Context) -> Translator:
+    """Return the function that writes arguments in a message as they are typed in this command.
 
-    Parameters of the guarantee are always written as options, since other commands have them.
-    Other parameters are written as in Python if this command does not have them.
+    Arguments of the guarantee always become options, since other commands have them. Others stay
+    as in Python if this command does not have them.
     """
     declared: dict[str | None, Any] = {option.name: option for option in context.command.params}
 
-    def show(parameter: Parameter) -> str:
-        option = declared.get(parameter.name)
-        if option is None and parameter.name not in _GUARANTEE:
-            return str(parameter)
-        if option is not None and option.param_type_name == "argument":
-            return parameter.name.upper()
-        flags = [f"--{parameter.name.replace('_', '-')}"] if option is None else option.opts
-        return _option_text(max(flags, key=len), parameter)
+    def find_flag(name: str) -> str | None:
+        option = declared.get(name)
+        if option is None:
+            return f"--{name.replace('_', '-')}" if name in _GUARANTEE else None
+        is_argument = option.param_type_name == "argument"
+        return name.upper() if is_argument else max(option.opts, key=len)
 
-    return show
+    def show_keyword(match: re.Match[str]) -> str:
+        flag = find_flag(match["name"])
+        try:
+            return match[0] if flag is None else _option_text(flag, literal_eval(match["value"]))
+        except (ValueError, SyntaxError):
+            return match[0]
+
+    def translate(text: str, parameters: Sequence[str] = ()) -> str:
+        # No word of prose has an underscore, so that such names are always arguments.
+        compound = [name for name in [*declared, *_GUARANTEE] if name and "_" in name]
+        for name in dict.fromkeys([*parameters, *compound]):
+            flag = find_flag(name) or name
+            text = re.sub(rf"(?<![\w'\"/.-]){re.escape(name)}\b(?!=)", flag, text, count=1)
+        return _KEYWORD.sub(show_keyword, text)
+
+    return translate
 
 
-def _option_text(flag: str, parameter: Parameter) -> str:
+def _option_text(flag: str, value: Any) -> str:
     """Return an option as it is typed, such as ``--delta none``."""
-    if not parameter.has_value or parameter.value is True:
+    if value is True:
         return flag
-    value = parameter.value
     if isinstance(value, Mapping):
         return " ".join(f"{flag} {shlex.quote(f'{name}={x}')}" for name, x in value.items())
     if value is False:
@@ -103,14 +123,16 @@ def _option_text(flag: str, parameter: Parameter) -> str:
     return f"{flag} {'none' if value is None else shlex.quote(str(value))}"
 
 
-def _make_warning_printer(show: Callable[[Parameter], str]) -> Callable[..., None]:
-    """Return the function that prints a warning, with options for parameters."""
+def _make_warning_printer(as_options: Translator) -> Callable[..., None]:
+    """Return the function that prints a warning, with options for arguments."""
 
     def print_warning(message: Warning | str, *_where: Any, **_more: Any) -> None:
         if isinstance(message, DeprecationWarning):
             return  # for the authors of a library: Matplotlib gets such from Pyparsing
-        text = message.message.render(show) if isinstance(message, CheckWarning) else str(message)
-        console.print_error(f"warning: {text}")
+        text = str(message)
+        console.print_error(
+            f"warning: {as_options(text) if isinstance(message, CheckWarning) else text}"
+        )
 
     return print_warning
 

@@ -24,7 +24,7 @@ from metapac.cli.console import (
 )
 from metapac.cli.options import NewColumnOptions, TableOptions, parse_allowed
 from metapac.cli.sources import fill_new, open_table
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.guarantee import percent
 from metapac.predictors import load
 from metapac.words import Words
@@ -340,9 +340,11 @@ def _check_mode(state: Path | None, reference: Path | None) -> None:
     """Raise InvalidInput unless there is a state file or a reference, and not both."""
     if (state is None) != (reference is None):
         return
-    text = "pass {} to count labelled tasks, or {} to compare scores without labels{}."
-    shown = Parameter("state", "monitor.json"), Parameter("reference", "calibration.parquet")
-    raise InvalidInput(text, *shown, "" if state is None else "; not both")
+    end = "" if state is None else "; not both"
+    raise InvalidInput(
+        "pass state='monitor.json' to count labelled tasks, or reference='calibration.parquet' to "
+        f"compare scores without labels{end}."
+    )
 
 
 def _look(state: Path, predictor: Any) -> Monitor:

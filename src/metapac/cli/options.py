@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from metapac.context import Context
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.findings import check_allowed
 from metapac.guarantee import Epsilon, Guarantee
 
@@ -268,7 +268,7 @@ def read_task_names(text: str, task: str | None = None) -> list[Any]:
     path = Path(text)
     if not path.exists():
         if path.suffix.lower() in (".parquet", ".csv", ".tsv", ".txt", ".jsonl", ".duckdb"):
-            raise InvalidInput("{}: there is no file {}.", Parameter("trained_on"), text)
+            raise InvalidInput(f"trained_on: there is no file {text}.", parameter="trained_on")
         names: list[Any] = [name.strip() for name in text.split(",")]
     elif path.is_file() and path.suffix.lower() in _LIST:
         names = _lines(path)
@@ -276,7 +276,7 @@ def read_task_names(text: str, task: str | None = None) -> list[Any]:
         names = _distinct(text, task)
     names = [name for name in names if name != ""]
     if not names:
-        raise InvalidInput("{} names no task, got {!r}.", Parameter("trained_on"), text)
+        raise InvalidInput(f"trained_on names no task, got {text!r}.", parameter="trained_on")
     return names
 
 
@@ -296,11 +296,10 @@ def _distinct(path: str, task: str | None) -> list[Any]:
         columns = source.table.columns
         if task not in columns and len(columns) > 1:
             raise InvalidInput(
-                "{}: {} must have the task column{}, or a single column of names, got {}.",
-                Parameter("trained_on"),
-                source.name,
-                "" if task is None else f" {task!r}",
-                ", ".join(columns[:10]),
+                f"trained_on: {source.name} must have the task "
+                f"column{'' if task is None else f' {task!r}'}, or a single column of names, got "
+                f"{', '.join(columns[:10])}.",
+                parameter="trained_on",
             )
         name = task if task is not None and task in columns else columns[0]
         column = get_id_column(source, name, "tasks")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,11 @@ from rich.table import Table
 from metapac import plots
 from metapac._common import Counts, as_whole_number
 from metapac.binomial import round_up
-from metapac.cli.commands import make_renderer
+from metapac.cli.commands import Translator, make_translator
 from metapac.cli.console import format_count, make_table, print_json, print_line, stdout
 from metapac.cli.options import AsJson, TableOptions, parse_allowed, parse_delta
 from metapac.cli.sources import open_table
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.guarantee import SPLITS, Guarantee
 from metapac.planning import (
     OFFERED_ALPHAS,
@@ -135,7 +135,7 @@ class PlanResult:
         sizes: dict[Any, Counts] | None,
         equal_tasks: tuple[int, int] | None,
         *,
-        show: Callable[[Parameter], str],
+        as_options: Translator,
     ) -> PlanResult:
         """Return the results for all splits."""
         plans = {split: make_plan(**levels, split=split, classes=classes) for split in SPLITS}
@@ -157,7 +157,7 @@ class PlanResult:
                 )
                 for label in labels
             ]
-            remedies = explain_too_few_tasks(demands, trivial=False).render(show)
+            remedies = as_options(explain_too_few_tasks(demands, trivial=False))
         return cls(plans, affordable, sizes, named, recommended, remedies)
 
     @property
@@ -520,7 +520,7 @@ def plan(
         classes,
         sizes,
         your_tasks.equal_tasks,
-        show=make_renderer(context),
+        as_options=make_translator(context),
     )
     if plot is not None:
         _draw(result.plans, numbers, plot)

@@ -15,7 +15,7 @@ from rich.progress import TaskProgressColumn
 from metapac._common import Progress
 from metapac.cli.console import progress_bar, stderr
 from metapac.cli.options import TableOptions
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ def open_table(
         ) as source:
             if options.engine == "spark" and source.connection.name != "pyspark":
                 raise InvalidInput(
-                    "{} is read by {}, not Spark. Leave {} out.",
-                    source.name,
-                    source.connection.name,
-                    Parameter("engine"),
+                    f"{source.name} is read by {source.connection.name}, not Spark. Leave engine "
+                    "out.",
+                    parameter="engine",
                 )
             if output is not None:
                 check_path(source, output, inputs)

@@ -31,7 +31,7 @@ from metapac._common import (
     on_host,
     warn,
 )
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot import tasks
 from metapac.fewshot.tasks import Task, TaskBatch
 
@@ -155,10 +155,9 @@ class Settings(NamedTuple):
         )
         if 0 in chosen.shots and max(chosen.shots) > 0:
             raise InvalidInput(
-                "{} must not mix 0 with other numbers, got {!r}: without support examples, no "
-                "learner can adapt. Leave 0 out, or pass 0 alone for a FixedModel.",
-                Parameter("shots"),
-                shots,
+                f"shots must not mix 0 with other numbers, got {shots!r}: without support "
+                "examples, no learner can adapt. Leave 0 out, or pass 0 alone for a FixedModel.",
+                parameter="shots",
             )
         return chosen
 
@@ -180,10 +179,9 @@ def as_choices(name: str, value: Choice, *, minimum: int = 1) -> tuple[int, ...]
     choices = as_whole_numbers(name, value, minimum=minimum)
     if choices.ndim != 1 or not choices.size:
         raise InvalidInput(
-            "{} must be a whole number, or a sequence of those to choose from such as "
-            "range(5, 21) or [5, 20], got {!r}.",
-            Parameter(name),
-            value,
+            f"{name} must be a whole number, or a sequence of those to choose from such as "
+            f"range(5, 21) or [5, 20], got {value!r}.",
+            parameter=name,
         )
     return tuple(choices.tolist())
 

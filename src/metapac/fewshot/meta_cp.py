@@ -27,7 +27,7 @@ from metapac._common import (
 from metapac.binomial import clopper_pearson_upper, min_value
 from metapac.calibration import check_on_infeasible
 from metapac.context import Context, as_context
-from metapac.errors import InfeasibleGuarantee, InvalidInput, Message
+from metapac.errors import InfeasibleGuarantee, InvalidInput
 from metapac.grouping import Grouped, group, kth_smallest
 from metapac.guarantee import BALANCED, SAMPLED, TRIVIAL, percent
 from metapac.inputs import (
@@ -156,7 +156,7 @@ def describe_guarantee(
     )
 
 
-def explain_shortage(over: str, epsilon: float, delta: float, tasks: int, min_size: int) -> Message:
+def explain_shortage(over: str, epsilon: float, delta: float, tasks: int, min_size: int) -> str:
     """Return what infeasible tasks lack, and which guarantees they support."""
 
     def works(epsilon: float, delta: float, tasks: int) -> bool:

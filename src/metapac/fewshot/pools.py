@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac._common import Counts, Seed, as_whole_number
-from metapac.errors import Message, Parameter
 from metapac.fewshot.drawing import (
     Choice,
     DrawnTasks,
@@ -156,7 +155,7 @@ class ClassPool:
         count = as_whole_number("count", count, minimum=0)
         settings = Settings.read(ways, shots, queries)
         check_ways(max(settings.ways), self.names)
-        needed = Message("{} + {}", Parameter("shots"), Parameter("queries"))
+        needed = "shots + queries"
         check_sizes("class", self.names, self.positions, needed, settings.largest)
         prefix = self.name if name is None else name
         one_shape = all(len(choices) == 1 for choices in settings) and self.transform is None
@@ -354,9 +353,7 @@ class GroupPool:
         shot_choices = as_choices("shots", shots, minimum=0)
         query_choices = None if queries is None else as_choices("queries", queries)
         size = max(shot_choices) + (1 if query_choices is None else max(query_choices))
-        needed = Message(
-            "{} + {}", Parameter("shots"), 1 if queries is None else Parameter("queries")
-        )
+        needed = f"shots + {1 if queries is None else 'queries'}"
         check_sizes("group", self.names, self.positions, needed, size)
         draw = partial(self._task, count is None, shot_choices, query_choices, name)
         return DrawnTasks(total, draw, spawn_seed(rng))
@@ -499,7 +496,7 @@ class DomainPool:
         total = len(self.names) if count is None else as_whole_number("count", count, minimum=0)
         settings = Settings.read(ways, shots, queries)
         check_domains(max(settings.ways), self.names, self.classes)
-        needed = Message("{} + {}", Parameter("shots"), Parameter("queries"))
+        needed = "shots + queries"
         for domain, names, members in zip(self.names, self.classes, self._members, strict=True):
             labelled = [f"{domain}/{name}" for name in names]
             check_sizes("class", labelled, members, needed, settings.largest)

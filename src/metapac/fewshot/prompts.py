@@ -28,7 +28,7 @@ from metapac._common import (
 )
 from metapac.adaptation import FunctionScorer, as_support_set, check_function, name_function
 from metapac.artefact import check_unpacked
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_task_names
 from metapac.predictors import ThresholdSets
 from metapac.score_functions import KINDS, ScoreFunction, as_score_function
@@ -147,11 +147,9 @@ class InContextLearner:
             parts.append(np.asarray(on_host(self.function(list(texts), list(labels), batch))))
             if parts[-1].shape != (len(batch), *parts[0].shape[1:]):
                 raise InvalidInput(
-                    "{} must return a row for each text and a column for each label, got shape {} "
-                    "for a batch of {}.",
-                    name_function(self.function, "the function of InContextLearner"),
-                    parts[-1].shape,
-                    len(batch),
+                    f"{name_function(self.function, 'the function of InContextLearner')} must "
+                    "return a row for each text and a column for each label, got shape "
+                    f"{parts[-1].shape} for a batch of {len(batch)}."
                 )
         return np.concatenate(parts)
 
@@ -417,19 +415,17 @@ def _read_id(where: str, record: dict[str, Any]) -> str | int:
 def _read_field(where: str, record: dict[str, Any], field: str) -> str | int:
     """Return the value at a dotted path."""
     value: Any = record
-    asked = Parameter("task", field)
+    asked = keyword("task", field)
     for key in field.split("."):
         if not isinstance(value, dict) or key not in value:
             have = f" It has {listed([repr(k) for k in value])}." if isinstance(value, dict) else ""
-            raise InvalidInput("{}: has no field {!r}, as {} asks.{}", where, key, asked, have)
+            raise InvalidInput(f"{where}: has no field {key!r}, as {asked} asks.{have}")
         value = value[key]
     if _is_name(value):
         return value
     raise InvalidInput(
-        "{}: {} must name a field that holds a text or a whole number, got {}.",
-        where,
-        asked,
-        brief(value),
+        f"{where}: {asked} must name a field that holds a text or a whole number, got "
+        f"{brief(value)}."
     )
 
 
@@ -460,21 +456,15 @@ def find_labels(path: Path, questions: Sequence[Question], target: str) -> list[
     confirmed = [labels for name, labels in readings.items() if wrong[name] is None]
     if any(labels != confirmed[0] for labels in confirmed):
         raise InvalidInput(
-            "{}: its targets are positions of choices and texts of choices at once, and no logged "
-            "acc tells which is meant. Pass {} or {}.",
-            path,
-            Parameter("target", "index"),
-            Parameter("target", "text"),
+            f"{path}: its targets are positions of choices and texts of choices at once, and no "
+            "logged acc tells which is meant. Pass target='index' or target='text'."
         )
     for name, question in wrong.items():
         if not confirmed and question is not None:
             raise InvalidInput(
-                "{}, line {}: the harness logged acc {:d}, but this does not follow from the "
-                "log-likelihoods and the target. If the task computes acc in its own way, pass {}.",
-                path,
-                question.line,
-                question.logged["acc"],
-                Parameter("target", name),
+                f"{path}, line {question.line}: the harness logged acc {question.logged['acc']:d}, "
+                "but this does not follow from the log-likelihoods and the target. If the task "
+                f"computes acc in its own way, pass {keyword('target', name)}."
             )
     return confirmed[0]
 
@@ -496,10 +486,9 @@ def _complete_readings(
         )
     if not complete:
         raise InvalidInput(
-            "{}: its targets are not all {} of choices. Leave {} out.",
-            path,
-            "positions" if target == "index" else "texts",
-            Parameter("target"),
+            f"{path}: its targets are not all {'positions' if target == 'index' else 'texts'} of "
+            "choices. Leave target out.",
+            parameter="target",
         )
     return complete
 
@@ -522,11 +511,8 @@ def normalise_lengths(path: Path, question: Question, normalise: str) -> Floats:
     lengths = [len(t) if normalise == "characters" else len(t.encode()) for t in texts]
     if not lengths or 0 in lengths:
         raise InvalidInput(
-            "{}, line {}: {} needs the text of every choice, got {}. Leave it out.",
-            path,
-            question.line,
-            Parameter("normalise", normalise),
-            brief(list(texts)),
+            f"{path}, line {question.line}: {keyword('normalise', normalise)} needs the text of "
+            f"every choice, got {brief(list(texts))}. Leave it out."
         )
     return np.asarray(values / np.array(lengths))
 
@@ -544,13 +530,10 @@ def check_lengths(
         is_right = int(np.argmax(row)) == label
         if question.logged.get(metric, is_right) != is_right:
             raise InvalidInput(
-                "{}, line {}: the harness logged {} {:d}, which does not follow from the lengths "
-                "of the logged choices. Leave {} out.",
-                path,
-                question.line,
-                metric,
-                question.logged[metric],
-                Parameter("normalise"),
+                f"{path}, line {question.line}: the harness logged {metric} "
+                f"{question.logged[metric]:d}, which does not follow from the lengths of the "
+                "logged choices. Leave normalise out.",
+                parameter="normalise",
             )
 
 
@@ -761,14 +744,9 @@ def _select(path: Path, questions: list[Question], wanted: str | None) -> list[Q
             kept.append(question)
         elif other.log_likelihoods != question.log_likelihoods:
             raise InvalidInput(
-                "{}, line {}: filter {!r} leaves other log-likelihoods than {!r} in line {}. "
-                "Choose one with {}.",
-                path,
-                question.line,
-                question.filter,
-                other.filter,
-                other.line,
-                Parameter("filter", other.filter),
+                f"{path}, line {question.line}: filter {question.filter!r} leaves other "
+                f"log-likelihoods than {other.filter!r} in line {other.line}. Choose one with "
+                f"{keyword('filter', other.filter)}."
             )
     return kept
 

@@ -33,7 +33,7 @@ from metapac.adaptation import (
     count_examples,
     lower_scores,
 )
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.tasks import Task
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction, as_score_function
@@ -174,10 +174,9 @@ def check_independence(learner: Learner, task: Task, bank: Any = None) -> None:
         raise
     except (ValueError, RuntimeError) as error:
         raise InvalidInput(
-            "the learner must score each query by itself, but it cannot score {} alone ({}). Use "
-            "no statistics of the queries: switch batch norm to evaluation by eval().",
-            where,
-            str(error).rstrip("."),
+            f"the learner must score each query by itself, but it cannot score {where} alone "
+            f"({str(error).rstrip('.')}). Use no statistics of the queries: switch batch norm to "
+            "evaluation by eval()."
         ) from error
     if alone.differs(again, 0):
         raise InvalidInput(
@@ -608,10 +607,9 @@ def _check_task(task: Task, seen: Any, function: ScoreFunction) -> None:
         )
     if function.fitted_on and fingerprint(task) in function.fitted_on:
         raise InvalidInput(
-            "the temperature of {} was fitted on task {!r}, so its scores are too good to "
-            "calibrate on. Fit it on validation tasks.",
-            Parameter("score", name_score(function)),
-            task.name,
+            f"the temperature of {keyword('score', name_score(function))} was fitted on task "
+            f"{task.name!r}, so its scores are too good to calibrate on. Fit it on validation "
+            "tasks."
         )
 
 

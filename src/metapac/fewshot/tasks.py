@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac._common import Array, Counts, as_whole_number, brief, listed, on_host
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.inputs import kind_of
 
 
@@ -67,11 +67,8 @@ def as_class_count(name: str, labels: Counts, classes: int | None) -> int:
         return minimum
     if as_whole_number("classes", classes) < minimum:
         raise InvalidInput(
-            "{} must hold labels below {}, got {}. Pass {} or more.",
-            name,
-            Parameter("classes", classes),
-            minimum - 1,
-            Parameter("classes", minimum),
+            f"{name} must hold labels below {keyword('classes', classes)}, got {minimum - 1}. Pass "
+            f"{keyword('classes', minimum)} or more."
         )
     return int(classes)
 
@@ -82,12 +79,9 @@ def check_no_gap(name: str, labels: Counts) -> None:
     absent = np.setdiff1d(np.arange(total), labels)
     if len(absent):
         raise InvalidInput(
-            "{} must hold every label from 0 to {}, but {} does not occur. Number labels from 0, "
-            "or pass {} if that label has no example.",
-            name,
-            total - 1,
-            absent[0],
-            Parameter("classes", total),
+            f"{name} must hold every label from 0 to {total - 1}, but {absent[0]} does not occur. "
+            f"Number labels from 0, or pass {keyword('classes', total)} if that label has no "
+            "example."
         )
 
 
@@ -158,7 +152,7 @@ def check_disjoint(support: Counts, query: Counts) -> None:
 
 
 def check_sizes(
-    unit: str, names: Sequence[Any], positions: Sequence[Counts], needed: Message, minimum: int
+    unit: str, names: Sequence[Any], positions: Sequence[Counts], needed: str, minimum: int
 ) -> None:
     """Raise if a class or group has fewer than ``minimum`` examples."""
     too_small = [
@@ -168,15 +162,10 @@ def check_sizes(
     ]
     if too_small:
         raise InvalidInput(
-            "each {} must have at least {} = {} examples, got {}. "
-            "Lower {} or {}, or leave out each {} that is too small.",
-            unit,
-            needed,
-            minimum,
-            listed(too_small),
-            Parameter("shots"),
-            Parameter("queries"),
-            unit,
+            f"each {unit} must have at least {needed} = {minimum} examples, got "
+            f"{listed(too_small)}. Lower shots or queries, or leave out each {unit} that is too "
+            "small.",
+            parameter=("shots", "queries"),
         )
 
 
@@ -184,10 +173,8 @@ def check_ways(ways: int, names: Sequence[Any]) -> None:
     """Raise if a pool has fewer classes than a task needs."""
     if ways > len(names):
         raise InvalidInput(
-            "{} must be at most {}, the number of classes in the pool, got {}.",
-            Parameter("ways"),
-            len(names),
-            ways,
+            f"ways must be at most {len(names)}, the number of classes in the pool, got {ways}.",
+            parameter="ways",
         )
 
 
@@ -200,12 +187,9 @@ def check_domains(ways: int, names: Sequence[Any], classes: Sequence[Sequence[An
     ]
     if too_small:
         raise InvalidInput(
-            "each domain must have at least {} = {} classes, got {}. Lower {}, or leave out each "
-            "domain that is too small.",
-            Parameter("ways"),
-            ways,
-            listed(too_small),
-            Parameter("ways"),
+            f"each domain must have at least ways = {ways} classes, got {listed(too_small)}. Lower "
+            "ways, or leave out each domain that is too small.",
+            parameter="ways",
         )
 
 
@@ -240,12 +224,8 @@ def check_same_classes(first: str, classes: int, second: str, others: int) -> No
     """Raise if two pools of groups differ in their number of labels."""
     if classes != others:
         raise InvalidInput(
-            "{} and {} must have the same labels, got {} and {} classes. Pass {} to both pools.",
-            first,
-            second,
-            classes,
-            others,
-            Parameter("classes", max(classes, others)),
+            f"{first} and {second} must have the same labels, got {classes} and {others} classes. "
+            f"Pass {keyword('classes', max(classes, others))} to both pools."
         )
 
 

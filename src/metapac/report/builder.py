@@ -11,7 +11,7 @@ from typing import Any
 from metapac import artefact
 from metapac._common import PathLike, Progress, as_whole_number, brief, ignore_progress, require
 from metapac.artefact import check_folder, check_not_input, replacing
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation
 from metapac.monitoring import Monitor, Terms
 from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
@@ -31,8 +31,7 @@ def open_promise(promise: Any) -> tuple[Any, list[wording.Fact]]:
         return promise, [*facts, *wording.describe_software(None)]
     if not isinstance(promise, str | os.PathLike):
         raise InvalidInput(
-            "promise must be a promise file or a calibrated predictor, got {}.",
-            brief(promise),
+            f"promise must be a promise file or a calibrated predictor, got {brief(promise)}."
         )
     predictor = load(promise)
     written_by = str(artefact.read(promise, FORMAT)["metapac"])
@@ -54,9 +53,9 @@ def open_data(
         return None, []
     if not isinstance(promise, ThresholdSets):
         raise InvalidInput(
-            "{} cannot be used with {}, which has no threshold shared by all tasks. Leave it out.",
-            Parameter(name),
-            type(promise).__name__,
+            f"{name} cannot be used with {type(promise).__name__}, which has no threshold shared "
+            "by all tasks. Leave it out.",
+            parameter=name,
         )
     if isinstance(given, Scored):
         return given, []
@@ -80,9 +79,7 @@ def open_monitor(
         return read_course(Monitor.load(monitor, promise), words), facts
     if not isinstance(monitor, Monitor):
         raise InvalidInput(
-            "{} must be a Monitor or its file, got {}.",
-            Parameter("monitor"),
-            brief(monitor),
+            f"monitor must be a Monitor or its file, got {brief(monitor)}.", parameter="monitor"
         )
     _check_watched(monitor.terms, promise)
     return read_course(monitor, words), []
@@ -92,9 +89,8 @@ def _check_watched(terms: Terms, promise: Any) -> None:
     """Raise InvalidInput if a monitor watches another promise."""
     if Terms.from_promise(promise, terms.false_alarm, 0).checksum != terms.checksum:
         raise InvalidInput(
-            "{} must watch this promise, and watches another one: {}",
-            Parameter("monitor"),
-            terms.promise,
+            f"monitor must watch this promise, and watches another one: {terms.promise}",
+            parameter="monitor",
         )
 
 
@@ -246,16 +242,15 @@ def _check_output(output: PathLike | None, *inputs: Any) -> None:
         return
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise InvalidInput(
-            "{} must end in .html, got {!r}.", Parameter("output"), os.fspath(output)
+            f"output must end in .html, got {os.fspath(output)!r}.", parameter="output"
         )
     check_folder(Path(output).absolute().parent)
     check_not_input(output, [path for path in inputs if isinstance(path, str | os.PathLike)])
     if not _may_replace(Path(output)):
         raise InvalidInput(
-            "{} must not replace a file that is not a report of metapac, and {} exists. Write to "
-            "another file, or remove it.",
-            Parameter("output"),
-            os.fspath(output),
+            "output must not replace a file that is not a report of metapac, and "
+            f"{os.fspath(output)} exists. Write to another file, or remove it.",
+            parameter="output",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation, evaluate
 from metapac.evidence import ClusterIds
 from metapac.findings import CHECKS
@@ -168,9 +168,9 @@ class Scored(Data):
         is_matrix, seed = np.ndim(self.scores) == 2, find_cluster_seed(promise)
         if seed is not None and self.clusters is None:
             raise InvalidInput(
-                "{} must be passed with the calibration scores, since the promise was calibrated "
-                "on one task of each cluster.",
-                Parameter("clusters"),
+                "clusters must be passed with the calibration scores, since the promise was "
+                "calibrated on one task of each cluster.",
+                parameter="clusters",
             )
         return MetaPS(**change_epsilon(promise, epsilon)).calibrate(
             self.scores,

@@ -12,7 +12,7 @@ import numpy as np
 from metapac import artefact
 from metapac._common import Floats, Progress, as_probability
 from metapac.binomial import round_up
-from metapac.errors import InfeasibleGuarantee, InvalidInput, Parameter
+from metapac.errors import InfeasibleGuarantee, InvalidInput
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.findings import CHECKS
@@ -101,9 +101,9 @@ def _check_same(promise: MetaPS, again: MetaPS | None) -> None:
     """Raise InvalidInput unless calibrating again gives the same thresholds on the same tasks."""
     if again is None:
         raise InvalidInput(
-            "{} must hold the scores that were calibrated on, but holds too few for this "
+            "calibration must hold the scores that were calibrated on, but holds too few for this "
             "guarantee. Pass the table that the promise file was made from.",
-            Parameter("calibration"),
+            parameter="calibration",
         )
     stated, found = (each._encoded_result()[1] for each in (promise, again))
     tasks = [{*map(str, each.tasks_.tolist())} for each in (promise, again)]
@@ -113,10 +113,9 @@ def _check_same(promise: MetaPS, again: MetaPS | None) -> None:
             other = sorted(tasks[0] ^ tasks[1])[0]
             differ = f"the task {other!r} is in only one of them"
         raise InvalidInput(
-            "{} must hold the scores that were calibrated on: {}. Pass the table that the promise "
-            "file was made from.",
-            Parameter("calibration"),
-            differ,
+            f"calibration must hold the scores that were calibrated on: {differ}. Pass the table "
+            "that the promise file was made from.",
+            parameter="calibration",
         )
 
 

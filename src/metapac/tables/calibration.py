@@ -14,7 +14,7 @@ from metapac.calibration import check_on_infeasible, warn_if_exact
 from metapac.context import Context, as_context
 from metapac.copies import judge_duplicates
 from metapac.data_checks import check_levels
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_by_class, ranks_within
 from metapac.federated import Site
 from metapac.guarantee import Epsilon, Guarantee, Split
@@ -382,10 +382,9 @@ def site_table(
     """
     if not isinstance(name, str) or not name.strip():
         raise InvalidInput(
-            "{} must be a non-empty string, unique among sites, got {!r}. Pass one such as {}.",
-            Parameter("name"),
-            name,
-            Parameter("name", "ohio"),
+            f"name must be a non-empty string, unique among sites, got {name!r}. Pass one such as "
+            "name='ohio'.",
+            parameter="name",
         )
     guarantee = Guarantee(
         epsilon=epsilon,
@@ -398,10 +397,9 @@ def site_table(
     if per_class and score is not None and classes is None:
         if not isinstance(epsilon, Mapping):
             raise InvalidInput(
-                "{} must name all classes if {} is passed: they must be the same at every site, "
-                "and this one may lack some.",
-                Parameter("classes"),
-                Parameter("score"),
+                "classes must name all classes if score is passed: they must be the same at every "
+                "site, and this one may lack some.",
+                parameter=("classes", "score"),
             )
         classes = list(epsilon)
     check_levels(epsilon, alpha, delta, allow=allow)

@@ -12,7 +12,7 @@ import ibis.expr.datatypes as dt
 import numpy as np
 
 from metapac._common import Array, Counts
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.inputs import as_task_names
 from metapac.predictors import ThresholdSets
 from metapac.tables import errors
@@ -169,78 +169,67 @@ def _as_column_list(columns: Any) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names):
         kind = type(next((x for x in names if not isinstance(x, str)), columns)).__name__
         raise InvalidInput(
-            "{} must be a pattern such as 'p_*', the name of a column of lists, or a list of names "
-            "of columns, got {}.",
-            Parameter("columns"),
-            kind if names else "an empty list",
+            "columns must be a pattern such as 'p_*', the name of a column of lists, or a list of "
+            f"names of columns, got {kind if names else 'an empty list'}.",
+            parameter="columns",
         )
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise InvalidInput(
-            "{} must name each column once, got {!r} twice.", Parameter("columns"), repeated[0]
+            f"columns must name each column once, got {repeated[0]!r} twice.", parameter="columns"
         )
     return names
 
 
 def _check_classes_column(columns: Columns) -> None:
     """Raise InvalidInput for what does not go with classes that differ from row to row."""
-    own = Parameter("classes_column")
+    own = "classes_column"
     if columns.per_class:
         raise InvalidInput(
-            "{} cannot be combined with {}: a guarantee for each class needs one fixed list of "
-            "classes, the same in every task.",
-            own,
-            Parameter("per_class", True),
+            f"{own} cannot be combined with per_class=True: a guarantee for each class needs one "
+            "fixed list of classes, the same in every task."
         )
     if columns.classes is not None:
         raise InvalidInput(
-            "{} gives the classes of each row, so {} cannot be passed too.",
-            own,
-            Parameter("classes"),
+            f"{own} gives the classes of each row, so classes cannot be passed too.",
+            parameter="classes",
         )
     if not isinstance(columns.pattern, str) or "*" in columns.pattern:
         raise InvalidInput(
-            "{} needs a column of lists of scores, in the same order. Name it as {}, got {!r}.",
-            own,
-            Parameter("columns"),
-            columns.pattern,
+            f"{own} needs a column of lists of scores, in the same order. Name it as columns, got "
+            f"{columns.pattern!r}.",
+            parameter="columns",
         )
 
 
 def _check_regression(columns: Columns) -> None:
     """Raise InvalidInput for what does not go with a predicted number, or needs one."""
-    prediction = Parameter("prediction")
+    prediction = "prediction"
     if columns.prediction is None:
         for name in ("y", "scale"):
             if getattr(columns, name) is not None:
                 raise InvalidInput(
-                    "{} needs {}, the column with the predicted number. For classes, pass {}.",
-                    Parameter(name),
-                    prediction,
-                    Parameter("label"),
+                    f"{name} needs {prediction}, the column with the predicted number. For "
+                    "classes, pass label.",
+                    parameter=(name, "label"),
                 )
         return
     for name in ("score", "label", "classes", "classes_column"):
         if getattr(columns, name) is not None:
             raise InvalidInput(
-                "{} is for regression, and {} for other scores. Pass one of them.",
-                prediction,
-                Parameter(name),
+                f"{prediction} is for regression, and {name} for other scores. Pass one of them.",
+                parameter=name,
             )
     if columns.per_class:
         raise InvalidInput(
-            "{} is for numbers, which have no classes. Leave out {}.",
-            prediction,
-            Parameter("per_class", True),
+            f"{prediction} is for numbers, which have no classes. Leave out per_class=True."
         )
     for name in ("prediction", "scale"):
         if columns.y is not None and getattr(columns, name) == columns.y:
             raise InvalidInput(
-                "{} and {} must name different columns, got {!r} for both: the true value of a new "
-                "row is not known. Name the column that the model computed.",
-                Parameter(name),
-                Parameter("y"),
-                columns.y,
+                f"{name} and y must name different columns, got {columns.y!r} for both: the true "
+                "value of a new row is not known. Name the column that the model computed.",
+                parameter=(name, "y"),
             )
 
 

@@ -20,17 +20,10 @@ from typing import IO, Any
 
 from metapac._common import check_one_of
 from metapac.artefact import private_folder
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.tables.errors import check_case_collisions
 
 _UTF8 = "utf-8"
-
-
-class OpenOption(Parameter):
-    """An option of ``open_table`` that a message recommends."""
-
-    def __str__(self) -> str:
-        return f"open_table(..., {super().__str__()})"
 
 
 @dataclass(frozen=True)
@@ -78,11 +71,8 @@ class CsvFormat:
         if codecs.lookup(likely).name == self.encoding:
             return InvalidInput(f"{path} is not text in the encoding {name}. Convert it to UTF-8.")
         return InvalidInput(
-            "{} is not {} text; it looks like {}. Read it with {}.",
-            path,
-            name,
-            likely,
-            OpenOption("encoding", likely),
+            f"{path} is not {name} text; it looks like {likely}. Read it with "
+            f"{keyword('encoding', likely)}."
         )
 
 
@@ -132,9 +122,8 @@ def _check_separator(separator: Any) -> None:
     is_half = is_character and "\ud800" <= separator <= "\udfff"  # a byte that is not UTF-8
     if not is_character or is_half or separator in '"\r\n\0' or separator.isalnum():
         raise InvalidInput(
-            "{} must be one character such as ';', '|' or a tab, got {!r}.",
-            Parameter("separator"),
-            separator,
+            f"separator must be one character such as ';', '|' or a tab, got {separator!r}.",
+            parameter="separator",
         )
 
 
@@ -145,10 +134,9 @@ def _codec_name(encoding: Any) -> str:
         return codecs.lookup(encoding).name
     except (LookupError, TypeError, ValueError):
         raise InvalidInput(
-            "{} must be the name of a text encoding, such as 'latin-1', 'windows-1252' or 'utf-16',"
-            " got {!r}.",
-            Parameter("encoding"),
-            encoding,
+            "encoding must be the name of a text encoding, such as 'latin-1', 'windows-1252' or "
+            f"'utf-16', got {encoding!r}.",
+            parameter="encoding",
         ) from None
 
 
@@ -245,15 +233,12 @@ def _check_single_column(path: Path, header: str, row: str) -> None:
     separator = next((character for character in _SEPARATORS if character in header), None)
     if separator is None:
         return
-    options = [OpenOption("separator", separator)]
+    options = [keyword("separator", separator)]
     if re.search(r"\d,\d", row) and separator != ",":
-        options.insert(0, OpenOption("decimal", ","))
+        options.insert(0, keyword("decimal", ","))
     raise InvalidInput(
-        "{} has only the column {!r}, which looks like several separated by {!r}. Read it with {}.",
-        path,
-        header,
-        separator,
-        Message.join(" and ", options),
+        f"{path} has only the column {header!r}, which looks like several separated by "
+        f"{separator!r}. Read it with {' and '.join(options)}."
     )
 
 
@@ -278,21 +263,16 @@ def _check_number(where: str, column: str, text: str, task: str | None, decimal:
     if task is None:
         remedy = "give a label without a score inf, so that it is kept"
     raise InvalidInput(
-        "{}: column {!r} holds {!r}, which is not a number. Write numbers like {}; {}.{}",
-        where,
-        column,
-        text,
-        f"0{decimal}25",
-        remedy,
-        _decimal_hint(text, decimal),
+        f"{where}: column {column!r} holds {text!r}, which is not a number. Write numbers like "
+        f"0{decimal}25; {remedy}.{_decimal_hint(text, decimal)}"
     )
 
 
-def _decimal_hint(text: str, decimal: str) -> Message:
+def _decimal_hint(text: str, decimal: str) -> str:
     """Return what to do about the commas or points of a number of another country."""
     if decimal == "." and re.search(r"\d,\d", text):
-        option = OpenOption("decimal", ",")
-        return Message(" Read decimal commas with {}; thousands separators are not read.", option)
+        option = keyword("decimal", ",")
+        return f" Read decimal commas with {option}; thousands separators are not read."
     if decimal == "," and re.search(r"\d\.\d", text):
-        return Message(" A point is not a decimal comma, and thousands separators are not read.")
-    return Message("")
+        return " A point is not a decimal comma, and thousands separators are not read."
+    return ""

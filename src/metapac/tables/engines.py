@@ -14,8 +14,7 @@ import ibis
 
 from metapac._common import Table, as_whole_number, check_one_of, require
 from metapac.artefact import private_folder
-from metapac.errors import InvalidInput, Parameter
-from metapac.tables.csv_text import OpenOption
+from metapac.errors import InvalidInput, keyword
 from metapac.tables.errors import reason
 
 DUCKDB, SPARK = "duckdb", "pyspark"  # the names that Ibis gives them
@@ -134,9 +133,8 @@ def connect(
         return _connect_spark(master, memory_limit, threads)
     if master is not None:
         raise InvalidInput(
-            "{} applies only to Spark, and the engine is DuckDB. Pass {}, or leave it out.",
-            Parameter("master", master),
-            Parameter("engine", "spark"),
+            f"{keyword('master', master)} applies only to Spark, and the engine is DuckDB. Pass "
+            "engine='spark', or leave it out."
         )
     return _connect_duckdb(memory_limit, threads)
 
@@ -153,10 +151,9 @@ def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError for text that is not UTF-8
         scratch.close()
         raise InvalidInput(
-            "{} must be a size such as 4GiB, got {!r}. Pass {}.",
-            Parameter("memory_limit"),
-            memory_limit,
-            Parameter("memory_limit", "4GiB"),
+            f"memory_limit must be a size such as 4GiB, got {memory_limit!r}. Pass "
+            "memory_limit='4GiB'.",
+            parameter="memory_limit",
         ) from error
 
 
@@ -302,11 +299,8 @@ def _list_duckdb_tables(connection: Any, catalog: str | None) -> dict[str, _Plac
 
 def _is_view(name: str, view: str) -> InvalidInput:
     return InvalidInput(
-        "{} has the view {!r}, and a view of a file can read other files. If you trust it, read it "
-        "with {}.",
-        name,
-        view,
-        OpenOption("views", True),
+        f"{name} has the view {view!r}, and a view of a file can read other files. If you trust "
+        "it, read it with views=True."
     )
 
 
@@ -315,8 +309,6 @@ def _not_found(name: str, table: str | None, names: list[str]) -> InvalidInput:
         return InvalidInput(f"{name} holds no table. Pass a database with one.")
     problem = "holds several tables" if table is None else f"has no table {table!r}"
     return InvalidInput(
-        "{}; it has: {}. Pass one of them as {}.",
-        f"{name} {problem}",
-        ", ".join(names),
-        Parameter("table"),
+        f"{name} {problem}; it has: {', '.join(names)}. Pass one of them as table.",
+        parameter="table",
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from metapac._common import listed
 from metapac._text import scrub
-from metapac.errors import EngineError, InvalidInput, Parameter
+from metapac.errors import EngineError, InvalidInput
 
 # Exceptions from these packages report a problem with a file or a server, not a bug in metapac.
 _PACKAGES = (
@@ -42,7 +42,7 @@ def reporting(
         cause = None if secrets else error  # whose traceback would show them
         if "OutOfMemory" in type(error).__name__:
             raise EngineError(
-                "{}: {}. Raise {}.", name, reason(error), Parameter("memory_limit")
+                f"{name}: {reason(error)}. Raise memory_limit.", parameter="memory_limit"
             ) from cause
         hint = " If it is truncated, or not of the type that its name says, write it again."
         raise EngineError(
@@ -85,9 +85,8 @@ def check_column_names(**names: Any) -> None:
     for parameter, name in names.items():
         if name is not None and not isinstance(name, str):
             raise InvalidInput(
-                "{} must be the name of a column as a string, got {}.",
-                Parameter(parameter),
-                type(name).__name__,
+                f"{parameter} must be the name of a column as a string, got {type(name).__name__}.",
+                parameter=parameter,
             )
 
 
@@ -113,13 +112,15 @@ def class_names(classes: Sequence[Any]) -> list[Any]:
     """Return distinct class names: integers as they are, everything else as strings."""
     if isinstance(classes, str):
         raise InvalidInput(
-            "{} must be a list of names, got the string {!r}.", Parameter("classes"), classes
+            f"classes must be a list of names, got the string {classes!r}.", parameter="classes"
         )
     counts = Counter(str(name) for name in classes)
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated or not counts:
         problem = f"{repeated[0]!r} twice" if repeated else "none"
-        raise InvalidInput("{} must name each class once, got {}.", Parameter("classes"), problem)
+        raise InvalidInput(
+            f"classes must name each class once, got {problem}.", parameter="classes"
+        )
     return [_plain(name) for name in classes]
 
 

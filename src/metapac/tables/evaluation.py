@@ -10,7 +10,7 @@ from ibis import _
 
 from metapac._common import Array, Counts, Table
 from metapac.copies import find_ranges
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation, SetCounts, Tally, assess
 from metapac.findings import check_allowed
 from metapac.inputs import as_task_names
@@ -142,9 +142,9 @@ def evaluate_table(
     )
     if used.task is None:
         raise InvalidInput(
-            "{} must name the column with the task of each row. Pass it: a predictor that was "
+            "task must name the column with the task of each row. Pass it: a predictor that was "
             "calibrated on arrays, or combined from sites, stores none.",
-            Parameter("task"),
+            parameter="task",
         )
     check_cluster(promise, used)
     allowed = sorted(check_allowed(allow))

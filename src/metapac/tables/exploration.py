@@ -21,7 +21,7 @@ from metapac._common import (
     ignore_progress,
 )
 from metapac.data_checks import check_levels
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_by_class, ranks_within
 from metapac.exploration import Cell, Estimate, Exploration, expected_thresholds, least_tasks
 from metapac.findings import check_allowed
@@ -146,8 +146,10 @@ def explore_table(
     if tasks is not None:
         tasks = as_whole_number("tasks", tasks)
     if label is None:
-        text = "{} must name the column with the true label: misses are counted for each class."
-        raise InvalidInput(text, Parameter("label"))
+        raise InvalidInput(
+            "label must name the column with the true label: misses are counted for each class.",
+            parameter="label",
+        )
     report = progress or ignore_progress
     used = Columns(task, None, label, columns, classes)
     with open_source(source, table=table, connection=connection) as opened:
@@ -221,8 +223,9 @@ def _grid(
 
 def _as_levels(name: str, values: Any) -> list[float]:
     if isinstance(values, str) or not np.size(values):
-        text = "{} must be a sequence of numbers between 0 and 1, got {!r}."
-        raise InvalidInput(text, Parameter(name), values)
+        raise InvalidInput(
+            f"{name} must be a sequence of numbers between 0 and 1, got {values!r}.", parameter=name
+        )
     levels = np.ravel(np.asarray(values, dtype=object)).tolist()
     return sorted({as_probability(name, level) for level in levels})
 
@@ -394,10 +397,8 @@ def _check_several(name: str, sizes: Counts, min_examples: int) -> None:
         return
     held = pluralize(count, "task")
     raise InvalidInput(
-        "{} holds {}{}, and exploring takes at least 2: sets of each task are made with the "
-        "threshold of the others. Pass more pilot tasks, or another column as {}.",
-        name,
-        held,
-        f" with at least {min_examples} examples" if min_examples else "",
-        Parameter("task"),
+        f"{name} holds {held}{f' with at least {min_examples} examples' if min_examples else ''}, "
+        "and exploring takes at least 2: sets of each task are made with the threshold of the "
+        "others. Pass more pilot tasks, or another column as task.",
+        parameter="task",
     )

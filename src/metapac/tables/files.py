@@ -25,7 +25,7 @@ from ibis.backends.sql.datatypes import DuckDBType
 from metapac._common import Table, require, warn
 from metapac._text import mask
 from metapac.artefact import check_unpacked, read_unpacked
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.tables.csv_text import PLAIN, CsvFormat, name_columns, read_common_header, recode
 from metapac.tables.engines import SPARK
 
@@ -337,10 +337,8 @@ def _pick_sheet(path: Path, sheet: str | None, names: list[str]) -> str:
         return sheet
     problem = "holds several sheets" if sheet is None else f"has no sheet {sheet!r}"
     raise InvalidInput(
-        "{}; it has: {}. Pass one of them as {}.",
-        f"{path} {problem}",
-        ", ".join(names),
-        Parameter("table"),
+        f"{path} {problem}; it has: {', '.join(names)}. Pass one of them as table.",
+        parameter="table",
     )
 
 

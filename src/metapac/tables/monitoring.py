@@ -12,7 +12,7 @@ from ibis import _
 
 from metapac.betting import Added
 from metapac.drift import Drift, Pool, compare_pools
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation
 from metapac.monitoring import Monitor
 from metapac.predictors import ThresholdSets
@@ -236,8 +236,7 @@ def compare_tables(
         prediction=prediction,
     )
     if used.task is None:
-        text = "{} must name the column with the task of each row."
-        raise InvalidInput(text, Parameter("task"))
+        raise InvalidInput("task must name the column with the task of each row.", parameter="task")
     with open_source(reference, connection=connection) as opened:
         check_origin(opened, promise.context_, None)
         ends = _find_ends(opened, used)

@@ -21,7 +21,7 @@ from metapac.artefact import (
     replacing,
     replacing_path,
 )
-from metapac.errors import EngineError, InvalidInput, Parameter
+from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.tables import errors, files
 from metapac.tables.engines import DUCKDB, SPARK
 from metapac.tables.sources import Source
@@ -41,7 +41,8 @@ def output_kind(path: PathLike) -> str:
     kind = _KINDS.get(Path(path).suffix.lower())
     if kind is None:
         raise InvalidInput(
-            "{} must end in .parquet or .csv, got {!r}.", Parameter("output"), mask(os.fspath(path))
+            f"output must end in .parquet or .csv, got {mask(os.fspath(path))!r}.",
+            parameter="output",
         )
     return kind
 
@@ -128,9 +129,8 @@ def _write_remote(connection: Any, table: Table, kind: str, address: str) -> Non
         (connection.to_csv if kind == "csv" else connection.to_parquet)(table, address)
     else:
         raise InvalidInput(
-            "{} is an address, to which {} cannot write. Pass a path.",
-            Parameter("output", mask(address)),
-            connection.name,
+            f"{keyword('output', mask(address))} is an address, to which {connection.name} cannot "
+            "write. Pass a path."
         )
 
 

@@ -9,7 +9,7 @@ from typing import IO, Any, NamedTuple
 
 from metapac._common import PathLike, Progress, Table, ignore_progress, warn
 from metapac.data_checks import judge_scale, judge_sets
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.findings import check_allowed
 from metapac.findings import report as report_findings
 from metapac.predictors import ThresholdSets
@@ -287,12 +287,12 @@ def _add_sets(
     of_classes = find_class_scores(source, columns)
     kept = KeptLabels(promise, of_classes)
     if form.booleans and of_classes.row_names is not None:
+        origin = "classes_column"
+        if columns.classes_column is None:
+            origin = f"column {columns.pattern!r}, whose lists differ in length,"
         raise InvalidInput(
-            "{} needs one fixed list of classes, and {} gives each row its own. Leave it out.",
-            Parameter("booleans", True),
-            Parameter("classes_column")
-            if columns.classes_column is not None
-            else f"column {columns.pattern!r}, whose lists differ in length,",
+            f"booleans=True needs one fixed list of classes, and {origin} gives each row its own. "
+            "Leave it out."
         )
     if form.booleans:
         names = [f"in_{name}" for name in of_classes.names]
@@ -327,9 +327,9 @@ def _add_intervals(promise: ThresholdSets, source: Source, columns: Columns, for
     """Return the rows with the ends of their intervals, not computed yet."""
     if form.booleans or form.answer:
         raise InvalidInput(
-            "{} is for classes, and {} for numbers. Leave it out.",
-            Parameter("booleans" if form.booleans else "answer", True),
-            Parameter("prediction"),
+            f"{keyword('booleans' if form.booleans else 'answer', True)} is for classes, and "
+            "prediction for numbers. Leave it out.",
+            parameter="prediction",
         )
     lower, upper = find_ends(promise, find_residuals(source, columns, needs_y=False))
     added = {"lower": lower, "upper": upper}

@@ -12,7 +12,7 @@ import numpy as np
 from ibis import _
 
 from metapac._common import Counts, Table, listed
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, as_cluster, check_one_cluster
 from metapac.inputs import advise_on_labels
 from metapac.predictors import ThresholdSets
@@ -60,11 +60,8 @@ def check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
     """Raise InvalidInput if there is a single class, which leaves nothing to choose."""
     if len(names) == 1:
         raise InvalidInput(
-            "{}: {!r} gives scores of one class only, {!r}, and a set needs a choice of at least "
-            "two. Add a column for each other class, such as 1 - p.",
-            source.name,
-            pattern,
-            names[0],
+            f"{source.name}: {pattern!r} gives scores of one class only, {names[0]!r}, and a set "
+            "needs a choice of at least two. Add a column for each other class, such as 1 - p."
         )
 
 
@@ -94,10 +91,8 @@ def _with_positions(
     problem = f"{source.name}: the lists of column {column!r}"
     if columns.per_class:
         raise InvalidInput(
-            "{} differ in length, so that a position is not the same class in every row, and {} "
-            "needs one fixed list of classes.",
-            problem,
-            Parameter("per_class", True),
+            f"{problem} differ in length, so that a position is not the same class in every row, "
+            "and per_class=True needs one fixed list of classes."
         )
     if shortest < 2:
         raise InvalidInput(
@@ -149,9 +144,9 @@ def _with_names(source: Source, lists: Any, column: str, names_column: str) -> S
     kind = names.type()
     if not (kind.is_array() and (kind.value_type.is_string() or kind.value_type.is_integer())):
         raise InvalidInput(
-            "{} must name a column of lists of strings or integers, got {}.",
-            Parameter("classes_column"),
-            f"{names_column!r}, which is {kind} in {source.name}",
+            "classes_column must name a column of lists of strings or integers, got "
+            f"{names_column!r}, which is {kind} in {source.name}.",
+            parameter="classes_column",
         )
     _check_two_lists(source, column, names_column)
     return ScoreLists(*_as_float_lists(lists), [], names)
@@ -188,10 +183,9 @@ def _as_float_lists(lists: Any) -> tuple[Any, Precision]:
 def _check_list_type(source: Source, column: str, kind: Any) -> None:
     if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
         raise InvalidInput(
-            "{} must contain one star, such as 'p_*', or name a column of lists of numbers, got "
-            "{}.",
-            Parameter("columns"),
-            f"{column!r}, which is {kind} in {source.name}",
+            "columns must contain one star, such as 'p_*', or name a column of lists of numbers, "
+            f"got {column!r}, which is {kind} in {source.name}.",
+            parameter="columns",
         )
 
 
@@ -259,7 +253,7 @@ def _read_class_scores(source: Source, columns: Columns) -> ClassScores:
         )
     if pattern.count("*") > 1:
         raise InvalidInput(
-            "{} must contain one star, such as 'p_*', got {!r}.", Parameter("columns"), pattern
+            f"columns must contain one star, such as 'p_*', got {pattern!r}.", parameter="columns"
         )
     matches = _match_columns(source, columns, pattern)
     names = list(matches) if classes is None else errors.class_names(classes)
@@ -327,11 +321,9 @@ def _match_columns(source: Source, columns: Columns, pattern: str) -> dict[str, 
     if not matches:
         problem = f"{source.name} has no column like {pattern!r}"
         raise InvalidInput(
-            "{}; it has: {}. Pass the columns with a score for each class as {}, with a star for "
-            "the class.",
-            problem,
-            errors.list_columns(source),
-            Parameter("columns"),
+            f"{problem}; it has: {errors.list_columns(source)}. Pass the columns with a score for "
+            "each class as columns, with a star for the class.",
+            parameter="columns",
         )
     return matches
 
@@ -345,16 +337,10 @@ def _drop_true_scores(source: Source, columns: Columns, matches: dict[str, str])
     for name, column in suspects.items():
         if not others or not _repeats_another(source, column, others):
             raise InvalidInput(
-                "{}: column {!r} was named as the score of the true label, but holds the scores of "
-                "class {!r}. Calibrate with {} instead of {}; if {!r} is not a class, pass all "
-                "classes as {}.",
-                source.name,
-                column,
-                name,
-                Parameter("label"),
-                Parameter("score"),
-                name,
-                Parameter("classes"),
+                f"{source.name}: column {column!r} was named as the score of the true label, but "
+                f"holds the scores of class {name!r}. Calibrate with label instead of score; if "
+                f"{name!r} is not a class, pass all classes as classes.",
+                parameter=("label", "score", "classes"),
             )
     return rest
 
@@ -375,18 +361,16 @@ def _from_columns(source: Source, columns: Columns, wanted: tuple[str, ...]) -> 
         errors.get_column(source, name)
         if name in columns.not_classes:
             raise InvalidInput(
-                "{} must name columns with scores, got {!r}, which names tasks or true labels.",
-                Parameter("columns"),
-                name,
+                f"columns must name columns with scores, got {name!r}, which names tasks or true "
+                "labels.",
+                parameter="columns",
             )
     names = list(wanted) if columns.classes is None else errors.class_names(columns.classes)
     if len(names) != len(wanted):
         raise InvalidInput(
-            "{} must name the class of each of the {} columns {}, in this order, got {} names.",
-            Parameter("classes"),
-            len(wanted),
-            listed([*map(repr, wanted)]),
-            len(names),
+            f"classes must name the class of each of the {len(wanted)} columns "
+            f"{listed([*map(repr, wanted)])}, in this order, got {len(names)} names.",
+            parameter="classes",
         )
     return _from_names(source, columns, ", ".join(wanted), names, list(wanted))
 
@@ -441,9 +425,8 @@ def find_residuals(source: Source, columns: Columns, *, needs_y: bool) -> Residu
     """Return predictions, scales and true values, once all of them are known to be usable."""
     if needs_y and columns.y is None:
         raise InvalidInput(
-            "{} must name the column with the true value, beside {}.",
-            Parameter("y"),
-            Parameter("prediction"),
+            "y must name the column with the true value, beside prediction.",
+            parameter=("y", "prediction"),
         )
     roles = {"prediction": columns.prediction, "y": columns.y, "scale": columns.scale}
     used = {
@@ -600,36 +583,29 @@ def check_guessed_classes(rows: Rows) -> None:
             f"{source.name}: column {columns.label!r} never holds {listed([*map(repr, absent)])}"
         )
         raise InvalidInput(
-            "{}, though a column looks like the scores of such a class. If it is a class, pass all "
-            "of them as {}: {}; if not, pass the others: {}.",
-            never,
-            Parameter("classes"),
-            ", ".join(classes),
-            present,
+            f"{never}, though a column looks like the scores of such a class. If it is a class, "
+            f"pass all of them as classes: {', '.join(classes)}; if not, pass the others: "
+            f"{present}.",
+            parameter="classes",
         )
 
 
 def _check_score_or_label(columns: Columns) -> None:
-    score, label, prediction = (Parameter(name) for name in ("score", "label", "prediction"))
     if columns.prediction is not None:
         return
     if columns.per_class and columns.label is None:
         raise InvalidInput(
-            "{} must name the column with the true label, since each class has its own guarantee. "
-            "Pass {}, with or without {}.",
-            label,
-            label,
-            score,
+            "label must name the column with the true label, since each class has its own "
+            "guarantee.",
+            parameter="label",
         )
     if (columns.score is None) == (columns.label is None) and not columns.per_class:
+        got = "neither" if columns.score is None else "both"
         raise InvalidInput(
-            "pass either {}, the column with the score of the true label, or {}, the column with "
-            "the true label beside a score for each class, got {}. For regression, pass {} and {}.",
-            score,
-            label,
-            "neither" if columns.score is None else "both",
-            prediction,
-            Parameter("y"),
+            "pass either score, the column with the score of the true label, or label, the column "
+            f"with the true label beside a score for each class, got {got}. For regression, pass "
+            "prediction and y.",
+            parameter=("score", "prediction", "y"),
         )
 
 
@@ -667,21 +643,19 @@ def _check_labels(rows: Rows) -> None:
             f"{'no label' if name is None else repr(name)} in {errors.pluralize(count, 'row')}"
             for name, count in unknown.items()
         ]
+        named = [name for name in unknown if name is not None]
         raise InvalidInput(
-            "{}: column {!r} must hold one of the classes {}, got {}. {}",
-            rows.source.name,
-            rows.columns.label,
-            listed([*map(repr, classes)]),
-            listed(found),
-            _advise(rows, [name for name in unknown if name is not None], sum(unknown.values())),
+            f"{rows.source.name}: column {rows.columns.label!r} must hold one of the classes "
+            f"{listed([*map(repr, classes)])}, got {listed(found)}. "
+            f"{_advise(rows, named, sum(unknown.values()))}"
         )
 
 
-def _advise(rows: Rows, unknown: list[str], bad: int) -> Message | str:
+def _advise(rows: Rows, unknown: list[str], bad: int) -> str:
     """Return what to do about labels that are not classes, in so many rows."""
     columns, of_classes = rows.columns, rows.class_scores
     if _has_classes_as_tasks(rows):
-        return Message("Were {} and {} swapped?", Parameter("task"), Parameter("label"))
+        return "Were task and label swapped?"
     used = None
     width = 0 if of_classes is None else len(of_classes.columns)
     if columns.classes is None and of_classes is not None and width == len(of_classes.names):
@@ -712,13 +686,11 @@ def _check_candidates(source: Source, columns: Columns, labels: Any, candidates:
     rows = source.run(table.agg(rows=table.count(where=~table.is_known)))["rows"][0].as_py()
     if rows and columns.classes_column is None:
         raise InvalidInput(
-            "{}: column {!r} must hold a position in the list of the same row, counted from 0, and "
-            "does not in {}. Number the labels of each task in the order of its scores, or name "
-            "the classes of each row as {}.",
-            source.name,
-            columns.label,
-            errors.pluralize(rows, "row"),
-            Parameter("classes_column"),
+            f"{source.name}: column {columns.label!r} must hold a position in the list of the same "
+            f"row, counted from 0, and does not in {errors.pluralize(rows, 'row')}. Number the "
+            "labels of each task in the order of its scores, or name the classes of each row as "
+            "classes_column.",
+            parameter="classes_column",
         )
     if rows:
         raise InvalidInput(
@@ -732,9 +704,9 @@ def check_cluster(promise: ThresholdSets, columns: Columns) -> None:
     """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
     if columns.cluster is None and getattr(promise, "clusters_", None) is not None:
         raise InvalidInput(
-            "{} must name the column with the cluster of each task, since the guarantee is for new "
-            "tasks of new clusters. If no two tasks share a cluster, pass the task column.",
-            Parameter("cluster"),
+            "cluster must name the column with the cluster of each task, since the guarantee is "
+            "for new tasks of new clusters. If no two tasks share a cluster, pass the task column.",
+            parameter="cluster",
         )
 
 

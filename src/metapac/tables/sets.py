@@ -14,7 +14,7 @@ import numpy as np
 from ibis import _
 
 from metapac._common import Array, listed
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
 from metapac.sets import SetSummary, interval_radius
 from metapac.tables.expressions import (
@@ -56,10 +56,9 @@ def find_cuts(promise: ThresholdSets, names: Sequence[Any], precision: Precision
     for name in names:
         if str(name) not in by_class:
             raise InvalidInput(
-                "{} must be among the calibrated ones, {}, got {!r}.",
-                Parameter("classes"),
-                listed([*map(repr, promise.classes_)]),
-                name,
+                "classes must be among the calibrated ones, "
+                f"{listed([*map(repr, promise.classes_)])}, got {name!r}.",
+                parameter="classes",
             )
     return [by_class[str(name)] for name in names]
 

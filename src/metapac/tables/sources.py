@@ -15,7 +15,7 @@ import ibis
 from metapac._common import Table
 from metapac._text import find_secrets, mask
 from metapac.context import Context
-from metapac.errors import EngineError, InvalidInput, Parameter
+from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.provenance import Provenance, differing_options, read_common_provenance
 from metapac.tables import errors, files
 from metapac.tables.csv_text import PLAIN, CsvFormat, check_line_endings, check_rows
@@ -201,10 +201,8 @@ def _open_sqlite(path: Path, table: str | None, views: bool) -> Source:
 def _read_duckdb(path: Path, table: str | None, views: bool, connection: Any) -> Source:
     if connection.name != DUCKDB:
         raise InvalidInput(
-            "{} is a DuckDB file, which {} cannot read. Pass {}.",
-            path,
-            connection.name,
-            Parameter("engine", DUCKDB),
+            f"{path} is a DuckDB file, which {connection.name} cannot read. Pass "
+            f"{keyword('engine', DUCKDB)}."
         )
     catalog = attach(connection, path)
     try:
@@ -217,16 +215,16 @@ def _read_duckdb(path: Path, table: str | None, views: bool, connection: Any) ->
 def _not_csv(csv_format: CsvFormat, name: str) -> InvalidInput:
     changed = next(f.name for f in fields(csv_format) if getattr(csv_format, f.name) != f.default)
     return InvalidInput(
-        "{} applies only to CSV files, and {} is not one. Leave it out.", Parameter(changed), name
+        f"{changed} applies only to CSV files, and {name} is not one. Leave it out.",
+        parameter=changed,
     )
 
 
 def _check_no_table(table: str | None, name: str) -> None:
     if table is not None:
         raise InvalidInput(
-            "{} applies only to databases and workbooks, and {} is neither. Leave it out.",
-            Parameter("table", table),
-            name,
+            f"{keyword('table', table)} applies only to databases and workbooks, and {name} is "
+            "neither. Leave it out."
         )
 
 
@@ -383,11 +381,9 @@ def check_origin(source: Source, context: Context, model: str | None) -> None:
     if context.model not in (None, origin.model):
         _check_options(source, origin.model, str(context.model))
         raise InvalidInput(
-            "{} was scored by {!r}; the guarantee is for {!r}. A guarantee holds for one model: "
-            "score with that one, or calibrate the other one.",
-            source.name,
-            origin.model,
-            context.model,
+            f"{source.name} was scored by {origin.model!r}; the guarantee is for "
+            f"{context.model!r}. A guarantee holds for one model: score with that one, or "
+            "calibrate the other one."
         )
     context.check_model(origin.model)
     if context.score is not None:
@@ -401,12 +397,9 @@ def _check_options(source: Source, model: str, calibrated: str) -> None:
         found = [f"--{name} {value}" for name, (value, _) in options.items() if value]
         wanted = " ".join(f"--{name} {value}" for name, (_, value) in options.items())
         raise InvalidInput(
-            "{} was scored with {}, and the calibration tasks with {}. A guarantee holds for tasks "
-            "and a learner of one kind: run 'metapac score' again with {}.",
-            source.name,
-            " ".join(found) or "other options",
-            wanted,
-            wanted,
+            f"{source.name} was scored with {' '.join(found) or 'other options'}, and the "
+            f"calibration tasks with {wanted}. A guarantee holds for tasks and a learner of one "
+            f"kind: run 'metapac score' again with {wanted}."
         )
 
 
@@ -434,11 +427,9 @@ def _check_name(source: Source, origin: Provenance, model: str | None) -> None:
     """Raise if the user names another model than the table does."""
     if model not in (None, origin.model):
         raise InvalidInput(
-            "{} must be {!r}, which {} names as the model that scored it, got {!r}. Leave it out.",
-            Parameter("model"),
-            origin.model,
-            source.name,
-            model,
+            f"model must be {origin.model!r}, which {source.name} names as the model that scored "
+            f"it, got {model!r}. Leave it out.",
+            parameter="model",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from metapac import InvalidInput
-from metapac.tables.csv_text import CsvFormat, OpenOption, guess_encoding, recode
+from metapac.tables.csv_text import CsvFormat, guess_encoding, recode
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_likely_encoding_is_named(tmp_path: Path, content: bytes, encoding: 
         with CsvFormat(encoding=encoding).open(path) as file:
             assert file.read().startswith(TEXT)
     if not encoding.startswith("utf-16-"):  # whose zeros are UTF-8 text too
-        message = rf"a.csv is not UTF-8 text; it looks like {encoding}. Read it with open_table\("
+        message = rf"a.csv is not UTF-8 text; it looks like {encoding}. Read it with encoding="
         with pytest.raises(InvalidInput, match=message), CsvFormat().open(tmp_path / "a.csv") as f:
             f.read()
 
@@ -98,7 +98,3 @@ def test_copies_are_private_and_go_with_their_owner(tmp_path: Path) -> None:
     del owner
     gc.collect()
     assert not folder.exists()
-
-
-def test_an_option_is_written_as_it_is_passed() -> None:
-    assert str(OpenOption("separator", ";")) == "open_table(..., separator=';')"

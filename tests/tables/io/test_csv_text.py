@@ -26,13 +26,13 @@ from tests.helpers.engines import connection
         (
             "site;score\na;1\n",
             "has only the column 'site;score', which looks like several separated by ';'. Read it "
-            r"with open_table\(..., separator=';'\)\.$",
+            r"with separator=';'\.$",
         ),
         (
             "site;score\na;0,5\n",
-            r"Read it with open_table\(..., decimal=','\) and open_table\(..., separator=';'\)\.",
+            r"Read it with decimal=',' and separator=';'\.",
         ),
-        ("a\tb\n1\t2\n", r"separated by '\\t'. Read it with open_table\(..., separator='\\t'"),
+        ("a\tb\n1\t2\n", r"separated by '\\t'. Read it with separator='\\t'"),
     ],
 )
 def test_invalid_headers_are_rejected(tmp_path: Path, text: str, message: str) -> None:
@@ -88,7 +88,7 @@ def test_columns_without_a_name_get_one(tmp_path: Path, header: str, names: list
 @pytest.mark.parametrize(
     ("text", "decimal", "message"),
     [
-        ("0,5", ".", r"Write numbers like 0.25; .* Read decimal commas with open_table\(..., dec"),
+        ("0,5", ".", r"Write numbers like 0.25; .* Read decimal commas with dec"),
         ("1,234.5", ".", "thousands separators are not read"),
         ("1.234,5", ",", "Write numbers like 0,25; .* thousands separators are not read"),
         ("0.5", ",", "A point is not a decimal comma"),

@@ -133,9 +133,7 @@ def test_views_of_a_duckdb_file_need_trust(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as there:
         there.execute(f"CREATE VIEW v AS SELECT content FROM read_text('{tmp_path}/secret.txt')")
-    message = (
-        r"a.duckdb has the view 'v', .* If you trust it, read it with open_table\(..., views=T"
-    )
+    message = r"a.duckdb has the view 'v', .* If you trust it, read it with views=T"
     for table in (None, "v"):
         with pytest.raises(ValueError, match=message):
             opened(path, table=table)

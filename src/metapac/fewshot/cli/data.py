@@ -14,7 +14,7 @@ from metapac.cli.commands import add_command
 from metapac.cli.console import make_table, print_json, print_line, progress_bar, stdout
 from metapac.cli.help import PlainGroup
 from metapac.cli.options import AsJson, Home
-from metapac.errors import BadArtefact, InvalidInput, Parameter
+from metapac.errors import BadArtefact, InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.catalogue import CATALOGUE, DataSet, get_data_set
 
@@ -128,7 +128,7 @@ def prepare(
     options = {option: value for option, value in values.items() if value}
     for option in options:
         if option not in _SPECIFIC.get(name, ()):
-            raise InvalidInput("{} is not for {}. Leave it out.", Parameter(option), name)
+            raise InvalidInput(f"{option} is not for {name}. Leave it out.", parameter=option)
     with progress_bar() as progress:
         prepared = entry.prepare(
             folder or entry.source(home), home=home, progress=progress, **options

@@ -20,7 +20,7 @@ from metapac.cli.console import (
     stdout,
 )
 from metapac.cli.options import Rng
-from metapac.errors import InvalidInput, MissingExtra, Parameter
+from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.evaluation import Evaluation
 from metapac.fewshot.reproduce.demos import (
     EPSILON,
@@ -92,7 +92,7 @@ def demo(
     if data == "sites":
         if draws is not None:
             raise InvalidInput(
-                "{} does not apply to the data 'sites'. Leave it out.", Parameter("draws", draws)
+                f"{keyword('draws', draws)} does not apply to the data 'sites'. Leave it out."
             )
         _show_sites(output, rng)
     else:

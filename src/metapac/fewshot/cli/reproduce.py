@@ -13,7 +13,7 @@ import typer
 from metapac._common import require
 from metapac.cli.console import print_json, print_line, progress_bar
 from metapac.cli.options import AsJson, Device, Home
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.cli.study import print_summary
 from metapac.fewshot.reproduce.claims import check_claims
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, find_experiment
@@ -149,10 +149,9 @@ def _with_options(experiment: Experiment, draws: int | None, epochs: int | None)
         return experiment
     if experiment.training is None:
         raise InvalidInput(
-            "{} cannot be chosen for {}: its learner is trained by the strong recipe, which fixes "
-            "the number of epochs. Leave the option out.",
-            Parameter("epochs"),
-            experiment.name,
+            f"epochs cannot be chosen for {experiment.name}: its learner is trained by the strong "
+            "recipe, which fixes the number of epochs. Leave the option out.",
+            parameter="epochs",
         )
     return replace(experiment, training=replace(experiment.training, epochs=epochs))
 

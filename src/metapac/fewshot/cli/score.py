@@ -17,7 +17,7 @@ from metapac._common import Array, PathLike, Progress, check_one_of, require
 from metapac.artefact import check_folder, check_not_input
 from metapac.cli.console import format_count, print_json, print_line, print_text, progress_bar
 from metapac.cli.options import AsJson, Device, Home
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.cli.scored_tasks import (
     Scored,
     TaskOptions,
@@ -122,9 +122,8 @@ def _check_temperature(options: EmbeddingOptions) -> None:
         return
     if options.temperature is not None:
         raise InvalidInput(
-            "{} and {} exclude each other. Leave one of them out.",
-            Parameter("temperature"),
-            Parameter("fit_temperature"),
+            "temperature and fit_temperature exclude each other. Leave one of them out.",
+            parameter=("temperature", "fit_temperature"),
         )
     build_vector_learner(options.learner, replace(options, temperature=1.0))
 
@@ -173,11 +172,8 @@ def _split_rows(ids: Array, name: str, *, is_fitted: bool) -> Array:
     distinct = np.unique(ids)
     if len(distinct) < 2:
         raise InvalidInput(
-            "{} needs at least 2 classes or groups, to divide them into two halves; got {}. Pass "
-            "{}.",
-            Parameter("pool", name),
-            len(distinct),
-            Parameter("pool", "all"),
+            f"{keyword('pool', name)} needs at least 2 classes or groups, to divide them into two "
+            f"halves; got {len(distinct)}. Pass pool='all'."
         )
     calibration, test = np.array_split(np.random.default_rng(0).permutation(distinct), 2)
     validation = calibration[: len(calibration) // 3]
@@ -275,12 +271,8 @@ def _find_pool(folder: Path, loaded: LoadedPools, name: str) -> Any:
     if name == "calibration":
         remedy = " Train again in another folder, so that classes are kept for it."
     raise InvalidInput(
-        "{} must be a pool of {}, which has {}, got {!r}.{}",
-        Parameter("pool"),
-        folder,
-        ", ".join(pools),
-        name,
-        remedy,
+        f"pool must be a pool of {folder}, which has {', '.join(pools)}, got {name!r}.{remedy}",
+        parameter="pool",
     )
 
 
@@ -334,10 +326,9 @@ def reject_drawing(source: Path, options: TaskOptions) -> None:
     for name, value in vars(options).items():
         if name != "score" and value != getattr(TaskOptions, name):
             raise InvalidInput(
-                "{} is for tasks that are drawn, and {} is a sample log, whose questions are all "
-                "read. Leave it out.",
-                Parameter(name),
-                source,
+                f"{name} is for tasks that are drawn, and {source} is a sample log, whose "
+                "questions are all read. Leave it out.",
+                parameter=name,
             )
 
 
@@ -413,10 +404,9 @@ def score_new_of_run(
     """Score new examples of one task with the learner of a run."""
     if new.new is None or new.support is None:
         raise InvalidInput(
-            "{} and {} belong together: a learner adapts to the labelled examples of a task, and "
-            "scores its new ones.",
-            Parameter("new"),
-            Parameter("support"),
+            "new and support belong together: a learner adapts to the labelled examples of a "
+            "task, and scores its new ones.",
+            parameter=("new", "support"),
         )
     record, learner, model = load_run_learner(folder, options.device)
     size = record["options"].get("image_size")
@@ -441,16 +431,15 @@ def score_new_vectors(
     for name, value in (("support", new.support), ("groups", options.groups)):
         if value is not None:
             raise InvalidInput(
-                "{} does not go with new vectors: {} holds the labelled examples of their task.",
-                Parameter(name),
-                file,
+                f"{name} does not go with new vectors: {file} holds the labelled examples of their "
+                "task.",
+                parameter=name,
             )
     if options.fit_temperature:
         raise InvalidInput(
-            "{} needs labelled tasks, and new examples have no labels. Pass {}, with the number "
-            "that was fitted for the calibration.",
-            Parameter("fit_temperature"),
-            Parameter("temperature"),
+            "fit_temperature needs labelled tasks, and new examples have no labels. Pass "
+            "temperature, with the number that was fitted for the calibration.",
+            parameter=("fit_temperature", "temperature"),
         )
     learner, description = build_vector_learner(options.learner, options)
     vectors = read_vectors(file, options.labels, None, options.columns)
@@ -550,8 +539,9 @@ def _reject_drawing(tasks: TaskOptions) -> None:
     for name in ("pool", "tasks", "queries", "rng"):
         if getattr(tasks, name) != getattr(TaskOptions, name):
             raise InvalidInput(
-                "{} is for tasks that are drawn, and new examples are all scored. Leave it out.",
-                Parameter(name),
+                f"{name} is for tasks that are drawn, and new examples are all scored. Leave it "
+                "out.",
+                parameter=name,
             )
 
 
@@ -581,13 +571,10 @@ def _check_size(
     else:
         return
     raise InvalidInput(
-        "{} must hold the labelled examples of the new task alone, of {} {}, got {}. A guarantee "
-        "holds for tasks of the size that was calibrated: pass {} as in calibration.",
-        file,
-        show_choice(shape[name]),
-        name,
-        found,
-        Parameter(name),
+        f"{file} must hold the labelled examples of the new task alone, of "
+        f"{show_choice(shape[name])} {name}, got {found}. A guarantee holds for tasks of the size "
+        f"that was calibrated: pass {name} as in calibration.",
+        parameter=name,
     )
 
 
@@ -704,18 +691,15 @@ def _reject_unused(source: Path, kind: str, bundles: dict[str, Any]) -> None:
             is_shared = name == "model" and kind == "prompts"
             if other != kind and getattr(bundle, name) is not None and not is_shared:
                 raise InvalidInput(
-                    "{} is for {}, and {} is {}. Leave it out.",
-                    Parameter(name),
-                    _NAMES[other],
-                    source,
-                    _NAMES[kind],
+                    f"{name} is for {_NAMES[other]}, and {source} is {_NAMES[kind]}. Leave it out.",
+                    parameter=name,
                 )
 
 
 def _check_output(output: Path, inputs: Sequence[PathLike]) -> None:
     """Fail fast: check the output path before scoring."""
     if output.suffix.lower() not in (".parquet", ".pq"):
-        raise InvalidInput("{} must end in .parquet, got {!r}.", Parameter("output"), str(output))
+        raise InvalidInput(f"output must end in .parquet, got {str(output)!r}.", parameter="output")
     check_folder(output.absolute().parent)
     check_not_input(output, inputs)
 

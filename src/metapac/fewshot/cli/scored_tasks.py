@@ -13,7 +13,7 @@ import typer
 
 from metapac._common import Progress, listed, warn
 from metapac.cli.console import format_count
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.tasks import Task
 from metapac.provenance import Provenance
 
@@ -45,20 +45,17 @@ def _check_enough(pool: Any, shape: Mapping[str, Any], needed: int) -> None:
     if large >= ways or len(pool.names) < ways:  # the latter is for the pool to say
         return
     spare = most_queries(pool, ways, int(np.max(shape["shots"])))
-    lower = Message("Lower {}", Parameter("shots"))
+    lower = "Lower shots"
     if shape["queries"] and spare > 0:
-        lower = Message("Pass {} or fewer", Parameter("queries", spare))
+        lower = f"Pass {keyword('queries', spare)} or fewer"
     elif large > 1:
-        lower = Message("Pass {} or fewer", Parameter("ways", large))
+        lower = f"Pass {keyword('ways', large)} or fewer"
     raise InvalidInput(
-        "a task needs {} with at least {} + {} = {} examples, got {} in {}. {}.",
-        format_count(ways, pool.unit, "classes" if pool.unit == "class" else None),
-        Parameter("shots"),
-        Parameter("queries") if shape["queries"] else 1,
-        needed,
-        large,
-        pool.name,
-        lower,
+        "a task needs "
+        f"{format_count(ways, pool.unit, 'classes' if pool.unit == 'class' else None)} with at "
+        f"least shots + {'queries' if shape['queries'] else 1} = {needed} examples, got "
+        f"{large} in {pool.name}. {lower}.",
+        parameter="shots",
     )
 
 
@@ -193,8 +190,8 @@ def choose_shape(
     if unit == "group":
         if given.pop("ways") is not None:
             raise InvalidInput(
-                "{} does not apply to groups, whose tasks have all labels. Leave it out.",
-                Parameter("ways"),
+                "ways does not apply to groups, whose tasks have all labels. Leave it out.",
+                parameter="ways",
             )
         defaults: dict[str, Any] = {"shots": shots, "queries": None}
     else:
@@ -246,8 +243,8 @@ def parse_choice(name: str, text: str | None) -> int | Sequence[int] | None:
         choices = []
     if not choices:
         raise InvalidInput(
-            "{} must be a whole number, a range such as 5-10, or numbers such as 5,10, got {!r}.",
-            Parameter(name),
-            text,
+            f"{name} must be a whole number, a range such as 5-10, or numbers such as 5,10, got "
+            f"{text!r}.",
+            parameter=name,
         )
     return choices[0] if len(choices) == 1 else choices

@@ -25,7 +25,7 @@ from metapac.cli.console import (
 )
 from metapac.cli.options import AsJson, Rng, parse_allowed, parse_delta
 from metapac.data_checks import check_levels
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.cli.study_sources import LearnerOptions, Source, TaskOptions, open_source
 from metapac.fewshot.cli.vectors import VectorOptions
 from metapac.fewshot.study.pool_study import PoolStudy
@@ -171,9 +171,9 @@ class _Levels:
         delta = parse_delta(self.delta)
         if delta is None:
             raise InvalidInput(
-                "{} must be a number: a study compares methods at a failure probability, which "
+                "delta must be a number: a study compares methods at a failure probability, which "
                 "'none' is not.",
-                Parameter("delta"),
+                parameter="delta",
             )
         guarantee = Guarantee(epsilon=self.epsilon, alpha=self.alpha, delta=delta)
         check_levels(self.epsilon, self.alpha, delta, allow=parse_allowed(self.allow))
@@ -290,9 +290,9 @@ def _count_seeds(source: Source, data: str, seeds: int | None) -> int:
         return _SEEDS if seeds is None else seeds
     if seeds not in (None, 1):
         raise InvalidInput(
-            "{} must be 1 for {}, which was trained with one seed. Pass its data to train several.",
-            Parameter("seeds"),
-            data,
+            f"seeds must be 1 for {data}, which was trained with one seed. Pass its data to train "
+            "several.",
+            parameter="seeds",
         )
     return 1
 

@@ -15,7 +15,7 @@ import typer
 from metapac._common import Array, Progress, check_one_of, require
 from metapac.artefact import check_stated_size
 from metapac.cli.options import Device, Home
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.cli.training import (
     EpisodeOptions,
     TrainingOptions,
@@ -186,10 +186,8 @@ def open_source(
         return Source(lambda seed: build(learner, _divide(found, seed)), described, vectors=found)
     if name in LEARNERS:
         raise InvalidInput(
-            "{} takes vectors, and {} does not hold vectors. Pass {}.",
-            Parameter("learner", name),
-            data,
-            Parameter("learner", "protonet"),
+            f"{keyword('learner', name)} takes vectors, and {data} does not hold vectors. Pass "
+            "learner='protonet'."
         )
     _reject(vectors, *_names(vectors), why="a learner that is trained")
     make = partial(_train, data, folder, tasks, options, progress)
@@ -216,7 +214,7 @@ def _names(options: VectorOptions) -> list[str]:
 def _reject(options: LearnerOptions | VectorOptions, *names: str, why: str) -> None:
     for name in names:
         if getattr(options, name) is not None:
-            raise InvalidInput("{} does not apply to {}. Leave it out.", Parameter(name), why)
+            raise InvalidInput(f"{name} does not apply to {why}. Leave it out.", parameter=name)
 
 
 def _find_vectors(data: str, options: VectorOptions) -> Vectors | None:

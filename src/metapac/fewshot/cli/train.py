@@ -15,7 +15,7 @@ from metapac import artefact
 from metapac._common import Progress, require, warn
 from metapac.cli.console import print_line, progress_bar
 from metapac.cli.options import Device, Home, Rng
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.cli.scored_tasks import QUERIES, most_queries
 from metapac.fewshot.cli.training import (
     EpisodeOptions,
@@ -180,11 +180,9 @@ def _check_same_run(
 def _check_same_option(folder: Path, name: str, before: int | None, now: int | None) -> None:
     if before != now:
         raise InvalidInput(
-            "{} was made with {}, and this call has {}. A run can only be resumed with the "
-            "arguments it was started with: pass those, or choose another folder.",
-            folder,
-            Parameter(name, before),
-            Parameter(name, now),
+            f"{folder} was made with {keyword(name, before)}, and this call has "
+            f"{keyword(name, now)}. A run can only be resumed with the arguments it was started "
+            "with: pass those, or choose another folder."
         )
 
 
@@ -260,7 +258,7 @@ def _parse_pools(text: str | None, data: str) -> dict[str, int] | None:
         return None
     if data in _FIXED:
         raise InvalidInput(
-            "{} is not for {}, whose publishers divided its classes.", Parameter("pools"), data
+            f"pools is not for {data}, whose publishers divided its classes.", parameter="pools"
         )
     words = text.split(",")
     try:
@@ -269,9 +267,8 @@ def _parse_pools(text: str | None, data: str) -> dict[str, int] | None:
         sizes = {}
     if not sizes or min(sizes.values()) < 0 or 0 in (sizes[name] for name in _NEEDED):
         raise InvalidInput(
-            "{} must be four whole numbers, of classes for training, validation, calibration and "
-            "test, such as 60,10,15,15; only calibration may be 0. Got {!r}.",
-            Parameter("pools"),
-            text,
+            "pools must be four whole numbers, of classes for training, validation, calibration "
+            f"and test, such as 60,10,15,15; only calibration may be 0. Got {text!r}.",
+            parameter="pools",
         )
     return sizes

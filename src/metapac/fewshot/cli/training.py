@@ -15,7 +15,7 @@ import typer
 from metapac import artefact
 from metapac._common import Array, check_one_of, listed
 from metapac.cli.console import format_count
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.datasets.pools import LoadedPools, load_pools
 from metapac.fewshot.pools import ClassPool, GroupPool
 
@@ -44,9 +44,8 @@ def build_learner(
         return ProtoNet(Sphere(network) if recipe == "strong" else network)
     if recipe == "strong":
         raise InvalidInput(
-            "{} trains a protonet, got {}. Leave one of them out.",
-            Parameter("recipe", "strong"),
-            Parameter("learner", name),
+            f"recipe='strong' trains a protonet, got {keyword('learner', name)}. Leave one of them "
+            "out."
         )
     return MAML(network, ways if isinstance(pool, ClassPool) else pool.classes)
 
@@ -232,9 +231,8 @@ class TrainingOptions:
         for name in names:
             if getattr(self, name) is not None:
                 raise InvalidInput(
-                    "{} is used by {} only. Leave it out.",
-                    Parameter(name),
-                    Parameter("recipe", recipe),
+                    f"{name} is used by {keyword('recipe', recipe)} only. Leave it out.",
+                    parameter=name,
                 )
 
 
@@ -245,9 +243,8 @@ def _parse_numbers(text: str | None) -> list[float] | None:
         return [float(word) for word in text.split(",")]
     except ValueError:
         raise InvalidInput(
-            "{} must be numbers separated by commas, such as 1,10, got {!r}.",
-            Parameter("class_weights"),
-            text,
+            f"class_weights must be numbers separated by commas, such as 1,10, got {text!r}.",
+            parameter="class_weights",
         ) from None
 
 
@@ -284,9 +281,7 @@ def choose_recipe(library: ModuleType, training: TrainingOptions, model: Any) ->
         stages = {"training": settings["epochs"]}
         return Fit(partial(library.train, **settings), stages, options)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InvalidInput(
-            "{} runs in one process. Start it without torchrun.", Parameter("recipe", "strong")
-        )
+        raise InvalidInput("recipe='strong' runs in one process. Start it without torchrun.")
     from metapac.fewshot.training.strong import recipe_for, train_strong
 
     recipe = recipe_for(model.module.backbone, **training.for_strong())

@@ -17,7 +17,7 @@ import typer
 from metapac._common import Array, check_one_of, require
 from metapac.artefact import check_stated_size
 from metapac.cli.console import format_count
-from metapac.errors import InvalidInput, Message, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.provenance import read_provenance
 
 embeddings_option = partial(typer.Option, rich_help_panel="Embeddings")
@@ -84,10 +84,9 @@ def build_vector_learner(name: str | None, options: VectorOptions) -> tuple[Any,
     for key in given:
         if key not in takes:
             raise InvalidInput(
-                "{} does not apply to {}, which takes {}.",
-                Parameter(key),
-                Parameter("learner", name),
-                Message.join(", ", [Parameter(other) for other in takes]),
+                f"{key} does not apply to {keyword('learner', name)}, which takes "
+                f"{', '.join(takes)}.",
+                parameter=key,
             )
     learner = getattr(fewshot, class_name)(**given)
     used = ", ".join(f"{key} {getattr(learner, key)}" for key in takes)
@@ -146,7 +145,7 @@ def read_vectors(
     is_table = file.suffix.lower() in _PARQUET
     if columns is not None and not is_table:
         raise InvalidInput(
-            "{} is for Parquet files, and {} is not one.", Parameter("columns"), file
+            f"columns is for Parquet files, and {file} is not one.", parameter="columns"
         )
     if is_table:
         x, y, of_groups, names = _read_parquet(file, labels, groups, columns)
@@ -157,11 +156,9 @@ def read_vectors(
     for name, array in (("labels", vectors.y), ("groups", vectors.groups)):
         if array is not None and len(array) != len(vectors.x):
             raise InvalidInput(
-                "{} must have one entry for each of the {} vectors in {}, got {}.",
-                Parameter(name),
-                len(vectors.x),
-                file,
-                len(array),
+                f"{name} must have one entry for each of the {len(vectors.x)} vectors in {file}, "
+                f"got {len(array)}.",
+                parameter=name,
             )
     return vectors
 
@@ -192,9 +189,8 @@ def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any
     y = arrays.get("y") if labels is None else _read_ids(labels)
     if y is None:
         raise InvalidInput(
-            "{} has no classes. Pass them as {}: a file with one entry for each vector.",
-            file,
-            Parameter("labels"),
+            f"{file} has no classes. Pass them as labels: a file with one entry for each vector.",
+            parameter="labels",
         )
     return arrays["x"], y, arrays.get("groups") if groups is None else _read_ids(groups)
 
@@ -255,19 +251,15 @@ def _read_parquet(
 def _get_column(file: Path, table: Any, parameter: str, name: str) -> Array:
     if name not in table.column_names:
         raise InvalidInput(
-            "{} has no column {!r}; it has: {}. Pass the column as {}.",
-            file,
-            name,
-            ", ".join(table.column_names),
-            Parameter(parameter),
+            f"{file} has no column {name!r}; it has: {', '.join(table.column_names)}. Pass the "
+            f"column as {parameter}.",
+            parameter=parameter,
         )
     column = table.column(name)
     if column.null_count:
         raise InvalidInput(
-            "{}: column {!r} has {}. Drop those rows.",
-            file,
-            name,
-            format_count(column.null_count, "null value"),
+            f"{file}: column {name!r} has {format_count(column.null_count, 'null value')}. Drop "
+            "those rows."
         )
     return np.array(column.to_pylist())
 
@@ -289,11 +281,10 @@ def _vector_columns(file: Path, schema: Any, columns: str | None, taken: set[Any
         names = [name for name in lists + numbers if fnmatch.fnmatchcase(name, columns)]
     if not names or (len(names) > 1 and set(names) & set(lists)):
         raise InvalidInput(
-            "{} must name one column of lists of numbers, or columns of numbers, with a star for "
-            "what differs; {} has: {}.",
-            Parameter("columns"),
-            file,
-            ", ".join(f"{field.name} ({field.type})" for field in schema),
+            "columns must name one column of lists of numbers, or columns of numbers, with a star "
+            f"for what differs; {file} has: "
+            f"{', '.join(f'{field.name} ({field.type})' for field in schema)}.",
+            parameter="columns",
         )
     return names
 
@@ -352,9 +343,8 @@ def _check_ids(name: str, values: Any) -> Array:
     ids: Array = np.asarray(values)
     if ids.ndim != 1 or ids.dtype.kind not in "iuUSb":
         raise InvalidInput(
-            "{} must be a list of strings or whole numbers, got shape {} of {}.",
-            Parameter(name),
-            ids.shape,
-            ids.dtype,
+            f"{name} must be a list of strings or whole numbers, got shape {ids.shape} of "
+            f"{ids.dtype}.",
+            parameter=name,
         )
     return ids.astype(np.int64) if ids.dtype.kind in "iub" else ids.astype(str)

@@ -22,7 +22,7 @@ from metapac._common import (
     ignore_progress,
     listed,
 )
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.cache import Prepared, Writer
 from metapac.fewshot.datasets.heart_files import (
@@ -108,10 +108,8 @@ def _usable_features(
     unknown = [name for name in exclude if name not in columns]
     if unknown:
         raise InvalidInput(
-            "{} must name features, got {!r}; there are {}.",
-            Parameter("exclude"),
-            unknown[0],
-            ", ".join(columns),
+            f"exclude must name features, got {unknown[0]!r}; there are {', '.join(columns)}.",
+            parameter="exclude",
         )
     reasons = {
         "date or sequence number": {name for name in columns if name.upper() in UNINFORMATIVE},
@@ -221,11 +219,9 @@ def _write(
     if len(wrong):
         row, column = wrong[0]
         raise InvalidInput(
-            "{}: {} must hold finite single-precision numbers, got {:g}. Correct it, or pass {}.",
-            source.path,
-            names[column],
-            block.x[rows][row, column],
-            Parameter("exclude", [names[column]]),
+            f"{source.path}: {names[column]} must hold finite single-precision numbers, got "
+            f"{block.x[rows][row, column]:g}. Correct it, or pass "
+            f"{keyword('exclude', [names[column]])}."
         )
     writer.append("x", x)
     writer.append("y", (block.label[rows] == source.coding.yes).astype(np.int8))
@@ -289,11 +285,9 @@ class StateYears:
         rows = np.flatnonzero(chosen & self._is_large)
         if chosen.any() and not len(rows):
             raise InvalidInput(
-                "{} must leave some state-years in {}, got {}; the largest of all has {} rows.",
-                Parameter("min_size"),
-                pool,
-                self._min_size,
-                self._largest,
+                f"min_size must leave some state-years in {pool}, got {self._min_size}; the "
+                f"largest of all has {self._largest} rows.",
+                parameter="min_size",
             )
         return rows
 
@@ -584,10 +578,8 @@ def _open_sources(
         return [open_table(files[0], **columns, exclude=exclude)]
     for option in (option for option, name in columns.items() if name is not None):
         raise InvalidInput(
-            "{} names a column of a table, but {} is a yearly file, whose columns are known. Omit "
-            "{}.",
-            Parameter(option),
-            files[0].name,
-            Parameter(option),
+            f"{option} names a column of a table, but {files[0].name} is a yearly file, whose "
+            f"columns are known. Omit {option}.",
+            parameter=option,
         )
     return open_years(files)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac._common import Floats, require
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 
 LABEL = "CVDINFR4"  # "ever told you had a heart attack"
 STATE = "_STATE"
@@ -270,13 +270,9 @@ def _find_column(path: Path, role: str, name: str | None, names: Sequence[str]) 
     if len(matches) != 1:
         sought = repr(name) if name else f"named {' or '.join(_USUAL_NAMES[role])}"
         raise InvalidInput(
-            "{} must have one column {} for the {}, got {}. Pass {} with one of: {}.",
-            path,
-            sought,
-            role,
-            len(matches),
-            Parameter(role),
-            ", ".join(names),
+            f"{path} must have one column {sought} for the {role}, got {len(matches)}. Pass {role} "
+            f"with one of: {', '.join(names)}.",
+            parameter=role,
         )
     return matches[0]
 
@@ -293,11 +289,10 @@ def _droppable_text(
     needed = [n for n in text if n in roles or not (n.upper() in UNINFORMATIVE or n in exclude)]
     if needed:
         raise InvalidInput(
-            "{} must hold numbers, got other columns: {}. Code them as numbers (states by FIPS), "
-            "remove them, or name features in {}.",
-            path,
-            ", ".join(f"{name} ({schema.field(name).type})" for name in needed),
-            Parameter("exclude"),
+            f"{path} must hold numbers, got other columns: "
+            f"{', '.join(f'{name} ({schema.field(name).type})' for name in needed)}. Code them "
+            "as numbers (states by FIPS), remove them, or name features in exclude.",
+            parameter="exclude",
         )
     return text
 

@@ -16,7 +16,7 @@ import numpy as np
 from metapac import artefact
 from metapac._common import Array, PathLike, Progress
 from metapac.artefact import check_stated_size
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.cifar10c import cifar10c
 from metapac.fewshot.datasets.fewrel import fewrel
@@ -195,7 +195,8 @@ def load_pools(
         return replace(loaded, image_size=size)
     if image_size is not None:
         raise InvalidInput(
-            "{} is for a folder of images, got {}. Leave it out.", Parameter("image_size"), data
+            f"image_size is for a folder of images, got {data}. Leave it out.",
+            parameter="image_size",
         )
     if is_folder:
         return load_run_pools(data, home=home, progress=progress)
@@ -293,16 +294,10 @@ def _split_arrays(
     count, large = len(np.unique(ids)), f" with at least {min_size} examples" if left_out else ""
     if sizes is None and count < 4 * minimum:
         raise InvalidInput(
-            "{} has {} {}{}; training, validation, calibration and test need {} each, {} in all, "
-            "since they may not share any. Pass more data, or lower {}{}.",
-            data,
-            count,
-            unit,
-            large,
-            minimum,
-            4 * minimum,
-            Parameter("ways"),
-            " or the examples of each in a task" if left_out else "",
+            f"{data} has {count} {unit}{large}; training, validation, calibration and test need "
+            f"{minimum} each, {4 * minimum} in all, since they may not share any. Pass more data, "
+            f"or lower ways{' or the examples of each in a task' if left_out else ''}.",
+            parameter="ways",
         )
     sizes = sizes or _default_sizes(count, minimum)
     _check_sizes(data, sizes, f"{unit}{large}", count, minimum)
@@ -332,22 +327,15 @@ def _check_sizes(data: str, sizes: Mapping[str, int], units: str, count: int, mi
     small = [name for name, size in sizes.items() if 0 < size < minimum]
     if small:
         raise InvalidInput(
-            "{} gives {} only {} {}, and a task has {}. Give it more, or lower {}.",
-            Parameter("pools"),
-            small[0],
-            sizes[small[0]],
-            units.partition(" ")[0],
-            minimum,
-            Parameter("ways"),
+            f"pools gives {small[0]} only {sizes[small[0]]} {units.partition(' ')[0]}, and a task "
+            f"has {minimum}. Give it more, or lower ways.",
+            parameter=("pools", "ways"),
         )
     if sum(sizes.values()) > count:
         raise InvalidInput(
-            "{} must ask for at most {} {}, as many as {} has, got {}.",
-            Parameter("pools"),
-            count,
-            units,
-            data,
-            sum(sizes.values()),
+            f"pools must ask for at most {count} {units}, as many as {data} has, got "
+            f"{sum(sizes.values())}.",
+            parameter="pools",
         )
 
 

@@ -25,7 +25,7 @@ from metapac.adaptation import (
     count_columns,
     count_examples,
 )
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.tasks import Task, TaskBatch, batches
 from metapac.score_functions import ScoreFunction
 
@@ -283,11 +283,10 @@ def _check_converged(error: Doubles, penalty: float) -> None:
     """Raise if logits on the support set may be off by more than ``_CONVERGED``."""
     if not (error <= _CONVERGED).all():
         raise InvalidInput(
-            "{} must be large enough for logistic regression to converge, got {!r}: its logits "
-            "are only known to {:.0e}. Scale the vectors to length 1, or raise it.",
-            Parameter("penalty"),
-            penalty,
-            float(np.max(error)),
+            f"penalty must be large enough for logistic regression to converge, got {penalty!r}: "
+            f"its logits are only known to {float(np.max(error)):.0e}. Scale the vectors to length "
+            "1, or raise it.",
+            parameter="penalty",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from metapac._common import PathLike, Progress, as_whole_number, ignore_progress, listed
 from metapac.artefact import lock_folder
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.pools import LoadedPools, load_pools
 from metapac.fewshot.reproduce.experiments import Control, Experiment, list_controls
@@ -107,8 +107,10 @@ def _notes(experiment: Experiment) -> tuple[str, ...]:
 def _check_folder(folder: Path, rng: int, seeds: int) -> None:
     """Raise if the folder holds a run of one seed, seeds not asked for, or something else."""
     if folder.exists() and not folder.is_dir():
-        text = "{} must be a folder, got the file {}. Choose another name."
-        raise InvalidInput(text, Parameter("folder"), folder)
+        raise InvalidInput(
+            f"folder must be a folder, got the file {folder}. Choose another name.",
+            parameter="folder",
+        )
     if any((folder / name).exists() for name in (SETTINGS, LEARNER_FILE)):
         raise InvalidInput(
             f"{folder} holds a run of a single seed, as metapac wrote it before runs had several; "
@@ -117,10 +119,8 @@ def _check_folder(folder: Path, rng: int, seeds: int) -> None:
     held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if held and not any(path.is_dir() for path in folder.glob("seed-*")):
         raise InvalidInput(
-            "{} must be a new or empty folder, or that of a run: {} holds no seed, but {}. Choose "
-            "another folder.",
-            Parameter("folder"),
-            folder,
-            listed(held, shown=3),
+            f"folder must be a new or empty folder, or that of a run: {folder} holds no seed, but "
+            f"{listed(held, shown=3)}. Choose another folder.",
+            parameter="folder",
         )
     check_seeds(folder, rng, seeds)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from metapac._common import Array, Counts, Floats
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_within
 from metapac.fewshot.synthetic import NormalFamily
 from metapac.grouping import Grouped, group
@@ -42,9 +42,8 @@ def ordered_evidence(ordered: Grouped, guarantee: Guarantee) -> Evidence:
     """Return what `metapac.evidence.collect_evidence` does, from scores that are sorted already."""
     if guarantee.per_class:
         raise InvalidInput(
-            "a draw has no labels for a guarantee with {}; errors are counted over all classes. "
-            "Evaluate each class as a study of its own.",
-            Parameter("per_class", True),
+            "a draw has no labels for a guarantee with per_class=True; errors are counted over "
+            "all classes. Evaluate each class as a study of its own."
         )
     sizes = ordered.sizes
     starts = np.cumsum(sizes) - sizes

@@ -20,7 +20,7 @@ from metapac._common import (
 )
 from metapac._text import name_score
 from metapac.adaptation import Learner, adapt_learner
-from metapac.errors import InvalidInput, Message, MissingExtra, Parameter
+from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.fewshot.drawing import Choice, draw_all
 from metapac.fewshot.pools import GroupPool, Pools
 from metapac.fewshot.scoring import score_matrix, score_tasks
@@ -74,11 +74,9 @@ def count_tasks(
     tests = tests or max(1, min(new, total - tasks))
     if tasks + tests > total:
         raise InvalidInput(
-            "{} + {} must be at most the {} groups, since none is used twice, got {}.",
-            Parameter("tasks"),
-            Parameter("tests"),
-            total,
-            tasks + tests,
+            f"tasks + tests must be at most the {total} groups, since none is used twice, got "
+            f"{tasks + tests}.",
+            parameter=("tasks", "tests"),
         )
     return tasks, tests
 
@@ -152,32 +150,23 @@ def largest_queries(pool: Any, shots: Any, wanted: int, least: int = 1) -> int:
     """Return how many queries a pool has, per class or per group, up to a number."""
     spare = min(map(len, pool.positions)) - int(np.max(shots))
     if spare < least:
-        raise InvalidInput("{}", _describe_small(pool, int(np.max(shots)), least))
+        raise InvalidInput(f"{_describe_small(pool, int(np.max(shots)), least)}")
     return min(wanted, spare)
 
 
-def _describe_small(pool: Any, shots: int, queries: int) -> Message:
+def _describe_small(pool: Any, shots: int, queries: int) -> str:
     """Return which classes or groups are too small for a task, and what helps."""
     sizes = [len(members) for members in pool.positions]
     smallest, needed = min(sizes), shots + queries
     small = sum(size < needed for size in sizes)
     units = "classes" if pool.unit == "class" else f"{pool.unit}s"
-    lower = Message(", or pass {}", Parameter("shots", smallest - queries))
-    return Message(
-        "{} of {} {} {} fewer than {} examples ({} and {}); the smallest, {!r}, has {}. Leave {} "
-        "with fewer than {} examples out of the data{}.",
-        small,
-        len(sizes),
-        units,
-        "has" if small == 1 else "have",
-        needed,
-        "1 shot" if shots == 1 else f"{shots} shots",
-        "1 query" if queries == 1 else f"{queries} queries",
-        pool.names[sizes.index(smallest)],
-        smallest,
-        units,
-        needed,
-        lower if smallest > queries else "",
+    lower = f", or pass {keyword('shots', smallest - queries)}"
+    return (
+        f"{small} of {len(sizes)} {units} {'has' if small == 1 else 'have'} fewer than {needed} "
+        f"examples ({'1 shot' if shots == 1 else f'{shots} shots'} and "
+        f"{'1 query' if queries == 1 else f'{queries} queries'}); the smallest, "
+        f"{pool.names[sizes.index(smallest)]!r}, has {smallest}. Leave {units} with fewer than "
+        f"{needed} examples out of the data{lower if smallest > queries else ''}."
     )
 
 

@@ -16,7 +16,7 @@ from metapac import artefact
 from metapac._common import PathLike, Progress, Seed, as_whole_number, ignore_progress, require
 from metapac._version import __version__
 from metapac.artefact import lock_folder
-from metapac.errors import BadArtefact, InvalidInput, Parameter
+from metapac.errors import BadArtefact, InvalidInput, keyword
 from metapac.fewshot.drawing import spawn_rng, spawn_seed
 from metapac.fewshot.study.draws import Study
 from metapac.fewshot.study.methods import Method, Rule, paper_methods
@@ -81,12 +81,8 @@ class EvaluationFolder:
         held = read_settings(self.path)["draws"]
         if held > draws and (self.path / TABLE).exists():
             raise InvalidInput(
-                "{} already holds {} draws, more than {}. Pass at least {}, or choose another "
-                "folder.",
-                self.path,
-                held,
-                Parameter("draws", draws),
-                Parameter("draws", held),
+                f"{self.path} already holds {held} draws, more than {keyword('draws', draws)}. "
+                f"Pass at least {keyword('draws', held)}, or choose another folder."
             )
 
     def save_draw(self, number: int, rows: Rows) -> None:
@@ -310,8 +306,10 @@ def _run_parallel(
 
 def _check_workers(n_jobs: object) -> None:
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
-        text = "{} must be a whole number of workers, or -1 for all cores, got {!r}."
-        raise InvalidInput(text, Parameter("n_jobs"), n_jobs)
+        raise InvalidInput(
+            f"n_jobs must be a whole number of workers, or -1 for all cores, got {n_jobs!r}.",
+            parameter="n_jobs",
+        )
 
 
 def _check_names(methods: Sequence[Method]) -> None:
@@ -490,12 +488,7 @@ def check_seeds(folder: PathLike, rng: int, seeds: int) -> None:
     if others:
         first, last = min(rng, others[0]), max(rng + seeds - 1, others[-1])
         raise InvalidInput(
-            "{} already holds seed {}, and this call has the seeds {} to {}. Pass {} and {}, or "
-            "choose another folder.",
-            folder,
-            others[0],
-            rng,
-            rng + seeds - 1,
-            Parameter("rng", first),
-            Parameter("seeds", last - first + 1),
+            f"{folder} already holds seed {others[0]}, and this call has the seeds {rng} to "
+            f"{rng + seeds - 1}. Pass {keyword('rng', first)} and "
+            f"{keyword('seeds', last - first + 1)}, or choose another folder."
         )

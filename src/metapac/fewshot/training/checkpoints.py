@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from metapac import artefact
 from metapac._common import PathLike
 from metapac.adaptation import Trainable
-from metapac.errors import BadArtefact, InvalidInput, Message, Parameter
+from metapac.errors import BadArtefact, InvalidInput, keyword
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
@@ -304,23 +304,18 @@ def check_same_run(
     changed = [name for name in config if stored.config.get(name) != config[name]]
     if changed:
         before, now = (
-            Message.join(", ", [Parameter(name, values.get(name)) for name in changed])
+            ", ".join([keyword(name, values.get(name)) for name in changed])
             for values in (stored.config, config)
         )
         raise InvalidInput(
-            "{} was made with {}, and this call has {}. A run can only be resumed with the "
-            "arguments it was started with: pass those, or choose another folder.",
-            folder,
-            before,
-            now,
+            f"{folder} was made with {before}, and this call has {now}. A run can only be resumed "
+            "with the arguments it was started with: pass those, or choose another folder."
         )
     if len(stored.history) > epochs:
         raise InvalidInput(
-            "{} already holds {} epochs, more than {}. Pass at least {}, or choose another folder.",
-            folder,
-            len(stored.history),
-            Parameter("epochs", epochs),
-            Parameter("epochs", len(stored.history)),
+            f"{folder} already holds {len(stored.history)} epochs, more than "
+            f"{keyword('epochs', epochs)}. Pass at least {keyword('epochs', len(stored.history))}, "
+            "or choose another folder."
         )
 
 

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from metapac._common import PathLike, Seed, as_whole_number
 from metapac.adaptation import Trainable
 from metapac.artefact import lock_folder
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.learners.protonet import check_example_type, cuda_math
 from metapac.fewshot.training.checkpoints import (
     Checkpoint,
@@ -83,18 +83,13 @@ def choose_device(device: str | torch.device | None) -> torch.device:
         chosen = torch.device(device)
     except RuntimeError as error:
         raise InvalidInput(
-            "{} must be a device that torch supports, got {!r}. Pass {} or {}.",
-            Parameter("device"),
-            device,
-            Parameter("device", "cpu"),
-            Parameter("device", "cuda"),
+            f"device must be a device that torch supports, got {device!r}. Pass device='cpu' or "
+            "device='cuda'.",
+            parameter="device",
         ) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInput(
-            "{} is {}, but torch finds no GPU. Pass {}.",
-            Parameter("device"),
-            device,
-            Parameter("device", "cpu"),
+            f"device is {device}, but torch finds no GPU. Pass device='cpu'.", parameter="device"
         )
     if chosen.type == "cuda" and chosen.index is None:
         chosen = torch.device(
@@ -229,12 +224,9 @@ def check_finite_loss(loss: float, epoch: int, lr: float, lr_name: str) -> None:
     """Raise if training has diverged."""
     if not math.isfinite(loss):
         raise InvalidInput(
-            "the loss became {} in epoch {} at learning rate {:g}: training has diverged. Pass a "
-            "smaller {}, and check the data for NaN.",
-            loss,
-            epoch,
-            lr,
-            Parameter(lr_name),
+            f"the loss became {loss} in epoch {epoch} at learning rate {lr:g}: training has "
+            f"diverged. Pass a smaller {lr_name}, and check the data for NaN.",
+            parameter=lr_name,
         )
 
 
@@ -299,10 +291,9 @@ class Trainer:
             history = self._restore(stored)
         if self.ranks.broadcast(len(history.epochs)) != len(history.epochs):
             raise InvalidInput(
-                "{} must be the same folder for all processes, but they see different runs in {}. "
-                "Put it on a disk that they share.",
-                Parameter("checkpoint"),
-                folder,
+                "checkpoint must be the same folder for all processes, but they see different "
+                f"runs in {folder}. Put it on a disk that they share.",
+                parameter="checkpoint",
             )
         if stored is None:
             self.save(folder, history)
@@ -406,10 +397,9 @@ def _loss(
     class_weights = config.class_weights
     if class_weights is not None and len(class_weights) != classes:
         raise InvalidInput(
-            "{} must hold {} numbers, one for each label, got {}.",
-            Parameter("class_weights"),
-            classes,
-            len(class_weights),
+            f"class_weights must hold {classes} numbers, one for each label, got "
+            f"{len(class_weights)}.",
+            parameter="class_weights",
         )
     if config.episodes_per_step % ranks.world:
         raise InvalidInput(

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from metapac._common import PathLike, Seed, as_whole_number
-from metapac.errors import InvalidInput, Parameter
+from metapac.errors import InvalidInput
 from metapac.fewshot.learners.networks import Conv4, ImageBackbone, Sphere
 from metapac.fewshot.learners.protonet import ProtoNet
 from metapac.fewshot.pools import ClassPool
@@ -128,7 +128,7 @@ class Recipe:
             value = float(getattr(self, name))
             if not 0 <= value <= high or math.isinf(value):
                 bound = f"between 0 and {high:g}" if high < math.inf else "at least 0 and finite"
-                raise InvalidInput("{} must be {}, got {!r}.", Parameter(name), bound, value)
+                raise InvalidInput(f"{name} must be {bound}, got {value!r}.", parameter=name)
             object.__setattr__(self, name, value)
 
     @property
