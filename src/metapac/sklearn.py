@@ -1,272 +1,48 @@
-"""Classifiers and regressors with a guarantee for new groups, with the scikit-learn interface."""
+"""Classifiers and regressors of scikit-learn with a guarantee for new groups."""
 
 from __future__ import annotations
 
 import copy
-import inspect
-import numbers
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import evaluation, planning
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    PathLike,
-    Seed,
-    as_whole_number,
-    brief,
-    check_bool,
-    check_same_index,
-    check_same_length,
-    listed,
-    on_host,
-    reject_foreign_keywords,
-    warn,
-)
-from metapac.adaptation import SklearnLearner, adapt_learner
-from metapac.binomial import min_integer
+from metapac import _common, adaptation, binomial, data_checks, evaluation, inputs, planning
+from metapac._common import Array, Counts, Floats, PathLike, Seed, brief, listed, on_host, warn
+from metapac.calibration import check_guarantee_levels
 from metapac.context import Context, as_context
-from metapac.data_checks import check_levels, judge_rare_classes, judge_task_names
-from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated, keyword
+from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
 from metapac.evidence import collect_evidence, with_classes
 from metapac.findings import MIN_ROWS, check_allowed, report
 from metapac.guarantee import Epsilon, Split
-from metapac.inputs import (
-    as_class_codes,
-    as_json_names,
-    as_score_array,
-    as_task_ids,
-    as_task_names,
-    check_finite,
-    check_no_nan,
-    find_names,
-    unhashable_task,
-)
 from metapac.predictors import MetaPS
 from metapac.sample_size import Demand
 from metapac.sets import residual_scores
 
+try:
+    from sklearn import base
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils import _safe_indexing, indexable, metadata_routing, validation
+    from sklearn.utils.metaestimators import available_if
+except ModuleNotFoundError as error:
+    raise _common.missing(error, extra="sklearn", purpose="metapac.sklearn") from error
+
 __all__ = ["MetaPSClassifier", "MetaPSRegressor"]
 
-
-def clone_estimator(estimator: Any) -> Any:
-    """Return an unfitted copy; without scikit-learn, a deep copy, to be fitted anew."""
-    base = sys.modules.get("sklearn.base")
-    if base is None or not hasattr(estimator, "get_params"):
-        return copy.deepcopy(estimator)
-    return base.clone(estimator)
-
-
-def check_not_regressor(estimator: Any) -> None:
-    """Raise InvalidInput if scikit-learn can tell that an estimator is a regressor."""
-    base = sys.modules.get("sklearn.base")
-    if base is not None and hasattr(estimator, "get_params") and base.is_regressor(estimator):
-        raise InvalidInput(
-            f"estimator must be a classifier, got the regressor {brief(estimator)}. For numbers "
-            "use MetaPSRegressor.",
-            parameter="estimator",
-        )
-
-
-def check_prefit(estimator: Any) -> None:
-    """Raise InvalidInput if scikit-learn can tell that an estimator is not fitted."""
-    check_estimator(estimator, "predict", "predict_proba", "decision_function")
-    validation = sys.modules.get("sklearn.utils.validation")
-    if validation is None or not hasattr(estimator, "fit"):
-        return
-    try:
-        validation.check_is_fitted(estimator)
-    except sys.modules["sklearn.exceptions"].NotFittedError as error:
-        raise InvalidInput(
-            f"estimator must be fitted, since prefit=True, got {brief(estimator)}. Fit it on other "
-            "groups first, or leave prefit out.",
-            parameter=("estimator", "prefit"),
-        ) from error
-
-
-def consumes_groups(estimator: Any) -> bool:
-    """Return whether ``fit`` wants groups, as a search with ``cv=GroupKFold()`` does."""
-    if not hasattr(estimator, "get_metadata_routing"):
-        return False
-    return "groups" in estimator.get_metadata_routing().consumes("fit", ["groups"])
-
-
-class ScikitLearnEstimator:
-    """Parameters, metadata requests and tags of an estimator that wraps another one."""
-
-    estimator: Any
-    _estimator_type: str  # of scikit-learn before 1.6, which has no tags
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor.
-
-        Parameters
-        ----------
-        deep : bool, default True
-            Whether to add the parameters of the estimator, such as ``estimator__C``.
-
-        Returns
-        -------
-        dict
-            Value of each parameter by name.
-        """
-        params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        if deep and hasattr(self.estimator, "get_params") and not isinstance(self.estimator, type):
-            inner = self.estimator.get_params(deep=True)
-            params |= {f"estimator__{name}": value for name, value in inner.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; fit again after a change.
-
-        Parameters
-        ----------
-        **params : object
-            New values. ``estimator__C`` sets the parameter C of the estimator.
-
-        Returns
-        -------
-        MetaPSClassifier or MetaPSRegressor
-            The object itself.
-        """
-        names = list(inspect.signature(type(self)).parameters)
-        own = {name: value for name, value in params.items() if not _is_nested(name)}
-        for name, value in own.items():
-            if name not in names:
-                raise InvalidInput(
-                    f"{name!r} is not a parameter of {type(self).__name__}; it has "
-                    f"{', '.join(names)}. Those of the estimator start with 'estimator__'."
-                )
-            setattr(self, name, value)
-        nested = {name.partition("__")[2]: params[name] for name in params if _is_nested(name)}
-        if nested:
-            self.estimator.set_params(**nested)
-        return self
-
-    def set_fit_request(self, *, groups: bool | str | None = True) -> Self:
-        """Set whether scikit-learn's metadata routing passes ``groups`` to ``fit``.
-
-        Parameters
-        ----------
-        groups : bool, str or None, default True
-            True (the initial setting) requests them; a string requests the metadata of that name;
-            False ignores them; None makes it an error to pass them.
-
-        Returns
-        -------
-        MetaPSClassifier or MetaPSRegressor
-            The object itself.
-        """
-        return self._set_request("fit", groups)
-
-    def set_score_request(self, *, groups: bool | str | None = True) -> Self:
-        """Set whether scikit-learn's metadata routing passes ``groups`` to ``score``.
-
-        Parameters
-        ----------
-        groups : bool, str or None, default True
-            As in ``set_fit_request``.
-
-        Returns
-        -------
-        MetaPSClassifier or MetaPSRegressor
-            The object itself.
-        """
-        return self._set_request("score", groups)
-
-    def get_metadata_routing(self) -> Any:
-        """Return what scikit-learn's metadata routing passes where.
-
-        Returns
-        -------
-        sklearn.utils.metadata_routing.MetadataRouter
-            ``fit`` and ``score`` take groups; what else ``fit`` takes, the estimator requests.
-        """
-        from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-
-        to_fit = MethodMapping().add(caller="fit", callee="fit")
-        router = MetadataRouter(owner=self).add_self_request(self._get_requests())
-        return router.add(estimator=self.estimator, method_mapping=to_fit)
-
-    def _get_requests(self) -> Any:
-        if hasattr(self, "_metadata_request"):  # scikit-learn copies it to clones
-            return self._metadata_request
-        from sklearn.utils.metadata_routing import MetadataRequest
-
-        requests = MetadataRequest(owner=self)
-        for method in ("fit", "score"):
-            getattr(requests, method).add_request(param="groups", alias=True)
-        return requests
-
-    def _set_request(self, method: str, alias: bool | str | None) -> Self:
-        requests = self._get_requests()
-        getattr(requests, method).add_request(param="groups", alias=alias)
-        self._metadata_request = requests
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        """Return the tags of the estimator, with one target and the type of this class."""
-        from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
-
-        known = hasattr(self.estimator, "__sklearn_tags__")
-        tags = copy.deepcopy(get_tags(self.estimator)) if known else Tags(None, TargetTags(False))
-        tags.estimator_type = self._estimator_type
-        tags.target_tags = TargetTags(required=True)
-        tags.transformer_tags, tags.array_api_support = None, False
-        tags.requires_fit, tags.no_validation = True, False
-        is_classifier = self._estimator_type == "classifier"
-        tags.classifier_tags = (tags.classifier_tags or ClassifierTags()) if is_classifier else None
-        tags.regressor_tags = None if is_classifier else tags.regressor_tags or RegressorTags()
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_label = False
-        return tags
-
-    def __repr__(self) -> str:
-        signature = inspect.signature(type(self)).parameters
-        shown = [
-            repr(value) if name == "estimator" else f"{name}={value!r}"
-            for name, value in self.get_params(deep=False).items()
-            if not _is_default(value, signature[name].default)
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def check_estimator(estimator: Any, *methods: str) -> None:
-    """Raise InvalidInput unless ``estimator`` is an instance with one of the methods, or more."""
-    if isinstance(estimator, type):
-        raise InvalidInput(
-            f"estimator must be an instance, got the class {estimator.__name__}. Pass "
-            f"{estimator.__name__}().",
-            parameter="estimator",
-        )
-    if not any(hasattr(estimator, method) for method in methods):
-        raise InvalidInput(
-            f"estimator must have {' or '.join(methods)}, got {brief(estimator)}.",
-            parameter="estimator",
-        )
-
-
-def _is_nested(name: str) -> bool:
-    return name.startswith("estimator__")
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    try:
-        return bool(value == default)
-    except (TypeError, ValueError):  # arrays
-        return False
-
-
 Respond = Callable[[Any], Floats]  # from rows to the scores of all labels, or to predictions
+Count = Callable[[list[Any]], list[Demand]]  # what the guarantee requires of some groups
+
+_WORDS = Context(unit="group", example="row")
+
+
+class NotFitted(NotCalibrated, NotFittedError):  # type: ignore[misc]
+    """There is no result yet, in the eyes of metapac and of scikit-learn."""
 
 
 class Examples(NamedTuple):
@@ -278,296 +54,7 @@ class Examples(NamedTuple):
 
     def take(self, rows: Counts) -> Self:
         """Return some of the rows."""
-        return type(self)(take_rows(self.x, rows), self.y[rows], self.groups[rows])
-
-
-def count_rows(name: str, x: Any) -> int:
-    """Return the number of rows."""
-    if hasattr(x, "__array__") and not hasattr(x, "shape"):
-        x = np.asarray(x)
-    if hasattr(x, "shape") and x.shape:
-        return int(x.shape[0])
-    if hasattr(x, "shape") or not hasattr(x, "__len__") or isinstance(x, str | bytes | dict):
-        raise InvalidInput(
-            f"{name} must have an entry for each example, got {brief(x)}.", parameter=name
-        )
-    return len(x)
-
-
-def take_rows(x: Any, rows: Counts) -> Any:
-    """Return some rows by position, in the type of ``x``."""
-    if hasattr(x, "iloc"):  # pandas
-        return x.iloc[rows]
-    if hasattr(x, "tocsr"):  # SciPy; some sparse formats have no rows to take
-        return x.tocsr()[rows]
-    if hasattr(x, "take") and hasattr(x, "schema"):  # pyarrow
-        return x.take(rows)
-    if hasattr(x, "shape") and hasattr(x, "__getitem__"):  # NumPy, polars, torch
-        return x[rows]
-    if hasattr(x, "__array__"):
-        return np.asarray(x)[rows]
-    return [x[i] for i in rows.tolist()]
-
-
-def score_rows(respond: Respond, x: Any) -> Floats:
-    """Return the output of a model for all rows; check two rows scored alone."""
-    output = respond(x)
-    for row in {0, len(output) - 1}:
-        alone = respond(take_rows(x, np.array([row])))[0]
-        if not np.allclose(alone, output[row], rtol=1e-3, atol=1e-6):
-            raise InvalidInput(
-                f"the model gives row {row} the output {alone} alone and "
-                f"{output[row]} among others. The rows of a group are then not independent, and no "
-                "guarantee holds. Use a model that looks at one row at a time and is not random."
-            )
-    return output
-
-
-def check_rows(x: Any, **columns: Any) -> None:
-    """Raise unless every column, whose index is compared too, has an entry for each row of X."""
-    rows = np.empty(count_rows("X", x))
-    for name, column in columns.items():
-        check_same_index("X", x, name, column)
-        check_same_length("X", rows, name, np.empty(count_rows(name, column)))
-
-
-def take_fit_params(params: dict[str, Any], length: int, rows: Counts) -> dict[str, Any]:
-    """Return parameters of ``fit``; those with an entry for each example are cut to ``rows``."""
-    return {
-        name: take_rows(value, rows) if _has_length(value, length) else value
-        for name, value in params.items()
-    }
-
-
-def _has_length(value: Any, length: int) -> bool:
-    try:
-        return count_rows("value", value) == length
-    except InvalidInput:
-        return False
-
-
-def warn_if_perfect(scores: Floats, best: float) -> None:
-    """Warn if every true label or value has the best possible score."""
-    if len(scores) >= MIN_ROWS and (scores == best).all():
-        warn(
-            "every calibration row has the best possible score: the model has probably been "
-            "trained on these rows, or X holds y. Calibrate on other groups, and name those that "
-            "it was trained on: Context(trained_on=[...])."
-        )
-
-
-def warn_of_group_column(x: Any, groups: Any, ids: Array) -> None:
-    """Warn if a column of X holds the groups, by its name or by its values."""
-    name = getattr(groups, "name", None)
-    if name is not None and name in list(getattr(x, "columns", ())):
-        what = f"X holds the groups as its column {str(name)!r}"
-    else:
-        found = _find_column_like(x, ids)
-        if found is None:
-            return
-        what = f"column {found!r} of X is the same within each group and differs between groups"
-    warn(
-        f"{what}. The model has never seen the name or number of a new group: leave such a column "
-        "out of X."
-    )
-
-
-def _find_column_like(x: Any, ids: Array) -> Any:
-    """Return the first column with one text or whole number for each group, and another for each.
-
-    With less than two rows a group on average, that shows nothing.
-    """
-    first: dict[Any, int] = {}
-    rows = np.array([first.setdefault(name, i) for i, name in enumerate(ids.tolist())])
-    if len(first) < 2 or len(rows) < 2 * len(first):
-        return None
-    for name, column in _columns(x):
-        is_constant = _has_codes(column) and np.array_equal(column, column[rows])
-        if is_constant and len({*column[[*first.values()]].tolist()}) == len(first):
-            return name
-    return None
-
-
-def _columns(x: Any) -> Iterator[tuple[Any, Array]]:
-    """Yield the columns of a data frame or a matrix, each with its name or number."""
-    names = getattr(x, "column_names", getattr(x, "columns", None))  # of pyarrow; of the others
-    if names is not None:
-        yield from ((name, np.asarray(x[name])) for name in list(names))
-    elif isinstance(x, np.ndarray) and x.ndim == 2:
-        yield from enumerate(x.T)
-
-
-def _has_codes(column: Array) -> bool:
-    """Return whether a column holds texts or whole numbers, which may be names of groups."""
-    if column.ndim != 1 or column.dtype.kind not in "OUiuf":
-        return False
-    if column.dtype.kind == "f":
-        return bool(np.all(column == np.floor(column)))
-    return column.dtype.kind != "O" or all(isinstance(v, str | int) for v in column.tolist())
-
-
-def as_support(support: Any, shots: int) -> tuple[Any, Any]:
-    """Return features and targets of a new group's support, checked against ``shots``."""
-    if not shots:
-        if support is None:
-            return None, None
-        raise InvalidInput(
-            "support adapts the model to a group, but it was fitted with shots=0. Leave it out.",
-            parameter="support",
-        )
-    if not isinstance(support, tuple | list) or len(support) != 2:
-        raise InvalidInput(
-            f"support must be (X, y): the {shots} labelled examples of the new group that the "
-            f"model is adapted to, got {brief(support)}.",
-            parameter="support",
-        )
-    x, y = support
-    check_rows(x, y=y)
-    if count_rows("support", x) != shots:
-        raise InvalidInput(
-            f"support must hold {shots} examples, as many as each group was adapted to in "
-            f"calibration, got {count_rows('support', x)}.",
-            parameter="support",
-        )
-    return x, y
-
-
-def as_labels(y: Any) -> Array:
-    """Return class labels as strings, integers or booleans; whole floats become integers."""
-    values = np.asarray(on_host(y)) if hasattr(y, "__array__") else np.fromiter(y, dtype=object)
-    if values.ndim == 1 and len(values) and all(isinstance(v, float) for v in values.tolist()):
-        values = _as_integers(values.astype(np.float64))
-    try:
-        names, codes = as_class_codes(values)
-    except InvalidInput as error:
-        raise InvalidInput(f"y holds the labels: {error}", parameter="y") from error
-    return np.array(names)[codes]
-
-
-def find_classes(model: Any, labels: Array) -> Array:
-    """Return the classes of a fitted classifier and of the labels; warn of those it lacks."""
-    check_estimator(model, "predict_proba", "decision_function")
-    known = _known_classes(model)
-    if (known.dtype.kind == "U") != (labels.dtype.kind == "U"):
-        raise InvalidInput(
-            f"y must hold the estimator's classes {listed([*map(repr, known.tolist())])}, got "
-            f"{listed([*map(repr, np.unique(labels).tolist())])}.",
-            parameter="y",
-        )
-    classes = np.union1d(known, labels)
-    unseen = [repr(name) for name in classes.tolist() if name not in known.tolist()]
-    if unseen:
-        kind, them = ("class", "it") if len(unseen) == 1 else ("classes", "them")
-        warn(
-            f"The estimator was not fitted on the {kind} {listed(unseen)}: sets miss {them} unless "
-            f"they keep every label. Train on groups that have {them}."
-        )
-    return classes
-
-
-def score_classes(model: Any, x: Any, classes: Array) -> Floats:
-    """Return the score of each class for each row: its probability, or the decision function.
-
-    A class that the model was not fitted on gets the lowest score: 0, or ``-inf``.
-    """
-    columns = find_codes(_known_classes(model), classes)
-    if hasattr(model, "predict_proba"):
-        known = _read_probabilities(model, x, len(columns))
-        scores = np.zeros((len(known), len(classes)), dtype=known.dtype)
-    else:
-        known = _read_decisions(model, x, len(columns))
-        scores = np.full((len(known), len(classes)), -np.inf, dtype=known.dtype)
-    scores[:, columns] = known
-    return scores
-
-
-def adapt(learner: Any, x: Any, labels: Array, classes: Array) -> Callable[[Any], Floats]:
-    """Return a function from rows to probabilities, adapted to the support of one group."""
-    codes = find_codes(labels, classes)
-    if (codes < 0).any():
-        raise InvalidInput(
-            "the labels of support must be among the classes "
-            f"{listed([*map(repr, classes.tolist())])}, got {labels[codes < 0].tolist()[0]!r}.",
-            parameter="support",
-        )
-    scorer = adapt_learner(learner, x, codes, classes=len(classes))
-    return lambda queries: _read_probabilities(scorer, queries, len(classes))
-
-
-def find_codes(labels: Array, classes: Array) -> Counts:
-    """Return the position of each label in the sorted ``classes``; -1 if it is none of them."""
-    place = {name: i for i, name in enumerate(classes.tolist())}
-    return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
-
-
-def check_known(labels: Array, classes: Array) -> None:
-    """Raise InvalidInput for labels that were not among the classes in ``fit``."""
-    unknown = labels[find_codes(labels, classes) < 0]
-    if len(unknown):
-        raise InvalidInput(
-            f"y holds {len(unknown)} of {len(labels)} rows with classes that fit has not seen "
-            f"({listed([*map(repr, np.unique(unknown).tolist())])}; it knows "
-            f"{listed([*map(repr, classes.tolist())])}). Every set misses them: leave them out, or "
-            "fit again with rows of all classes.",
-            parameter="y",
-        )
-
-
-def _known_classes(model: Any) -> Array:
-    if not hasattr(model, "classes_"):
-        raise InvalidInput(
-            "estimator must have classes_ once it is fitted: the class of each column of its "
-            "scores.",
-            parameter="estimator",
-        )
-    try:
-        return as_labels(model.classes_)
-    except InvalidInput as error:
-        raise InvalidInput(
-            f"classes_ of estimator are not usable: {error}", parameter="estimator"
-        ) from error
-
-
-def _as_integers(values: Array) -> Array:
-    """Return whole floats, which scikit-learn accepts as classes, as integers."""
-    if np.isnan(values).any():
-        raise InvalidInput("y holds NaN. Drop the rows without a label.", parameter="y")
-    is_whole = np.isfinite(values) & (values == np.floor(values))
-    if not is_whole.all():
-        raise InvalidInput(
-            f"y must hold classes, got continuous numbers such as {values[~is_whole][0]:g}. For "
-            "numbers use MetaPSRegressor.",
-            parameter="y",
-        )
-    return values.astype(np.int64)
-
-
-def _read_probabilities(model: Any, x: Any, columns: int) -> Floats:
-    name = f"{type(model).__name__}.predict_proba"
-    return _as_matrix(name, as_score_array(name, model.predict_proba(x)), x, columns)
-
-
-def _read_decisions(model: Any, x: Any, columns: int) -> Floats:
-    """Return the decision function, which has a single column for two classes, with both."""
-    name = f"{type(model).__name__}.decision_function"
-    values = as_score_array(name, model.decision_function(x))
-    if values.ndim == 1 and columns == 2:
-        values = np.stack([-values, values], axis=1)
-    return _as_matrix(name, values, x, columns)
-
-
-def _as_matrix(name: str, values: Floats, x: Any, columns: int) -> Floats:
-    """Return scores, once there is one for each row and class, and none is NaN."""
-    expected = count_rows("X", x), columns
-    if values.shape != expected:
-        raise InvalidInput(
-            f"{name} must return a row for each example and a column for each class, {expected}, "
-            f"got shape {values.shape}."
-        )
-    check_no_nan(
-        name, values, lambda i: f"in row {i // columns}", "Mend the model, or drop such rows."
-    )
-    return values
+        return type(self)(_safe_indexing(self.x, rows), self.y[rows], self.groups[rows])
 
 
 class Division(NamedTuple):
@@ -578,240 +65,20 @@ class Division(NamedTuple):
     is_drawn: bool = True  # False if the groups were listed
 
 
-def as_groups(groups: Any, allow: Iterable[str] = ()) -> Array:
-    """Return the group of each row, checked."""
-    if groups is None:
-        raise InvalidInput(
-            "groups must name the site, hospital or customer of each row: the guarantee is about "
-            "new ones. Pass groups=frame['site']; inside a scikit-learn pipeline or search, call "
-            "sklearn.set_config(enable_metadata_routing=True) first.",
-            parameter="groups",
-        )
-    if isinstance(groups, str):
-        raise InvalidInput(
-            "groups must be the column with the group of each row, not its name: pass "
-            f"groups=frame[{groups!r}].",
-            parameter="groups",
-        )
-    try:
-        ids = as_task_ids(groups)
-        names = _distinct_names(ids)
-        report([judge_task_names(names, what="group")], allow)
-    except InvalidInput as error:
-        raise InvalidInput(f"groups are the tasks: {error}", parameter="groups") from error
-    return ids
-
-
-def _distinct_names(ids: Array) -> list[Any]:
-    """Return the distinct groups, which must be strings or integers of one type."""
-    try:
-        names = as_task_names(list(dict.fromkeys(ids.tolist())))
-    except TypeError as error:
-        raise unhashable_task(error) from error
-    return as_json_names(names)
-
-
-def divide_groups(groups: Array, calibration: Any, rng: Seed) -> Division:
-    """Divide whole groups into training and calibration, by their names alone."""
-    names = list_groups(groups)
-    if calibration is None or isinstance(calibration, str | numbers.Number):
-        count = _count_calibration(calibration, len(names))
-        drawn = [names[i] for i in np.random.default_rng(rng).permutation(len(names))]
-        return Division(drawn[count:], drawn[:count])
-    chosen = _named_groups(calibration, names)
-    training = [name for name in names if name not in chosen]
-    if not training:
-        raise InvalidInput(
-            "calibration lists every group, and none is left to train on. Leave one out, or train "
-            "the model elsewhere and pass prefit=True.",
-            parameter="calibration",
-        )
-    return Division(training, [name for name in names if name in chosen], is_drawn=False)
-
-
-def list_groups(groups: Array) -> list[Any]:
-    """Return the distinct groups in an order that does not depend on that of the rows."""
-    return sorted(dict.fromkeys(groups.tolist()), key=str)
-
-
-def _count_calibration(calibration: Any, total: int) -> int:
-    """Return how many groups to calibrate on: at least one, and one is left to train on."""
-    if total < 2:
-        raise InvalidInput(
-            "groups must hold at least two groups, one to train on and one to calibrate on, got "
-            f"{total}. With a single source of data, use metapac.PS.",
-            parameter="groups",
-        )
-    if isinstance(calibration, int | np.integer) and not isinstance(calibration, bool):
-        if 1 <= calibration < total:
-            return int(calibration)
-    elif isinstance(calibration, float | np.floating) and 0 < calibration < 1:
-        return min(max(round(float(calibration) * total), 1), total - 1)
-    raise InvalidInput(
-        f"calibration must be a fraction of the groups, a number of groups from 1 to {total - 1}, "
-        f"or a list of groups, got {brief(calibration)}.",
-        parameter="calibration",
-    )
-
-
-def _named_groups(calibration: Any, names: list[Any]) -> set[Any]:
-    """Return the groups in a list of names."""
-    try:
-        wanted = {*as_task_ids(calibration).tolist()}
-    except (InvalidInput, TypeError) as error:
-        raise InvalidInput(
-            f"calibration must list groups, got {brief(calibration)}.", parameter="calibration"
-        ) from error
-    unknown = sorted(map(repr, wanted - {*names}))
-    if unknown or not wanted:
-        raise InvalidInput(
-            f"calibration must list some of the groups {listed([*map(repr, names)])}, got "
-            f"{listed(unknown) or 'none'}.",
-            parameter="calibration",
-        )
-    return wanted
-
-
-def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
-    """Return the positions of the rows of some groups, in their order."""
-    chosen = {*names}
-    return np.flatnonzero([name in chosen for name in groups.tolist()])
-
-
-def mean_by_group(groups: Array, values: Array) -> dict[Any, float]:
-    """Return the mean of the values of each group."""
-    names = list_groups(groups)
-    place = {name: i for i, name in enumerate(names)}
-    index = np.array([place[name] for name in groups.tolist()], dtype=np.int64)
-    means = np.bincount(index, weights=values) / np.bincount(index)
-    return dict(zip(names, means.tolist(), strict=True))
-
-
-def draw_support(groups: Array, shots: int, rng: Seed) -> Iterator[tuple[Counts, Counts]]:
-    """Yield for each group the rows to adapt to, drawn at random, and the other rows.
-
-    Groups come in the order of their names, so the draw does not depend on the order of the rows
-    of other groups.
-    """
-    rows: dict[Any, list[int]] = {}
-    for row, name in enumerate(groups.tolist()):
-        rows.setdefault(name, []).append(row)
-    small = [name for name in rows if len(rows[name]) <= shots]
-    if small:
-        raise InvalidInput(
-            f"{keyword('shots', shots)} takes {shots} rows of each group to adapt the model and "
-            f"needs one more to score, but {listed([*map(repr, small)])} "
-            f"{'has' if len(small) == 1 else 'have'} fewer. Leave "
-            f"{'it' if len(small) == 1 else 'them'} out: the guarantee is then about groups with "
-            "more rows."
-        )
-    generator = np.random.default_rng(rng)
-    for name in list_groups(groups):
-        shuffled = generator.permutation(rows[name])
-        yield shuffled[:shots], np.sort(shuffled[shots:])
-
-
-class Counted(NamedTuple):
-    """The groups and classes of the rows, which decide whether a guarantee is feasible."""
-
-    groups: Array
-    labels: Array | None  # None unless each class has its guarantee
-    classes: tuple[Any, ...] | None
-    shots: int
-    is_interval: bool = False
-
-    def demands(self, method: MetaPS, names: Iterable[Any]) -> list[Demand]:
-        """Return what a guarantee requires of some groups, for each class or for all together."""
-        guarantee = method._make_guarantee()
-        rows = rows_of(self.groups, names)
-        if self.shots:
-            drawn = draw_support(self.groups[rows], self.shots, 0)
-            rows = rows[np.concatenate([query for _, query in drawn])]
-        labels = None if self.labels is None else self.labels[rows]
-        evidence = collect_evidence(guarantee, np.zeros(len(rows)), self.groups[rows], labels)
-        if self.classes is not None:
-            evidence = with_classes(evidence, self.classes)
-        return [part.demand() for part in evidence.parts(guarantee)]
-
-
-def check_feasible(method: MetaPS, division: Division, counted: Counted) -> None:
-    """Raise InfeasibleGuarantee before anything is trained; numbers of rows alone decide.
-
-    With shots, as many rows of each group remain whichever are drawn, but not of each class.
-    """
-    if method.on_infeasible != "raise" or (counted.shots and counted.classes is not None):
-        return
-    demands = counted.demands(method, division.calibration)
-    if all(one.is_feasible() for one in demands):
-        return
-    message = planning.explain_too_few_tasks(demands, is_interval=counted.is_interval)
-    if division.training:
-        message = f"{message} {_advise(method, division, counted)}"
-    raise InfeasibleGuarantee(message)
-
-
-def _advise(method: MetaPS, division: Division, counted: Counted) -> str:
-    """Return how many groups calibrate, and how many would be enough, if they are there."""
-    used, spare = len(division.calibration), len(division.training) - 1  # one is left to train on
-    drawn = division.calibration + division.training
-    text = f"Groups are the tasks here: {used} of {used + spare + 1} calibrate"
-
-    def works(more: int, least: int) -> bool:
-        demands = counted.demands(method, drawn[: used + more])
-        return all(one.with_parameters(min_examples=least).is_feasible() for one in demands)
-
-    now = least = method.min_examples
-    if division.is_drawn and spare and not works(spare, now):
-        found = planning.find_min_examples(counted.demands(method, drawn[: used + spare]))
-        least = max(now, found or 0)
-    # With no more groups, another size is an option that is named already.
-    if not division.is_drawn or not spare or works(0, least) or not works(spare, least):
-        return f"{text}, and the others train."
-    enough = used + min_integer(lambda more: works(more, least), 0, spare)
-    text = f"{text}, and {keyword('calibration', enough)}"
-    if least == now:
-        return f"{text} would do."
-    rows = f"{least} rows{'' if counted.classes is None else ' of the class'}"
-    larger = keyword("min_examples", least)
-    return f"{text} with {larger} would do: for groups with at least {rows}."
-
-
-_WORDS = Context(unit="group", example="row")
-
-
-class GroupEstimator(ScikitLearnEstimator, ABC):
+class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
     """A model with a guarantee for new groups. Subclasses turn its output into scores.
 
-    Attributes
-    ----------
-    estimator_ : object
-        The fitted estimator; with ``shots``, the learner that is adapted to each group.
-    meta_ps_ : MetaPS
-        The calibrated predictor.
-    training_groups_ : list
-        Groups that the estimator was trained on; empty if none were.
-    calibration_groups_ : list
-        Groups that the guarantee was calibrated on.
+    It comes before scikit-learn's classes in theirs, so that ``score`` is the coverage.
     """
 
-    epsilon: Epsilon
-    alpha: float
-    delta: float | None
-    split: Split
-    per_class: bool = False
-    min_examples: int
-    on_infeasible: str
-    calibration: Any
-    prefit: bool
-    shots: int
-    rng: Seed
-    context: Context | None
-    allow: Iterable[str]
     estimator_: Any
     meta_ps_: MetaPS
     training_groups_: list[Any]
     calibration_groups_: list[Any]
-    _fitted_with: dict[str, Any]
+    per_class = return_std = False  # unless a subclass has the parameter
+    _target: str  # what a table calls the true labels or values
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012
+    __metadata_request__score = {"groups": True}  # noqa: RUF012
 
     def fit(self, X: Any, y: Any = None, groups: Any = None, **fit_params: Any) -> Self:
         """Fit the estimator on some groups, and calibrate the guarantee on the others.
@@ -846,24 +113,27 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
         method = self._make_method()
         context = as_context(_WORDS if self.context is None else self.context)
         data = self._read(X, y, groups)
-        division = self._divide(data, fit_params)
+        division = self._divide(data.groups, fit_params)
         context.check_calibration_tasks(division.calibration)
-        check_feasible(method, division, self._count(data))
-        model = self._prepare(data, division, fit_params)
-        classes = self._find_classes(model, data)
-        if division.training:
-            data = data.take(rows_of(data.groups, division.calibration))
-        output, scored = self._score_groups(model, classes, data)
+        self._check_feasible(method, data, division)
+        new = copy.copy(self)  # a failed fit keeps the earlier result
+        new.estimator_ = self._train(data, division.training, fit_params)
+        new._check_model(data)
+        output, scored = new._score_groups(data.take(rows_of(data.groups, division.calibration)))
         trained_on = [*(context.trained_on or ()), *division.training] or None
-        calibrated = self._calibrate(
-            method,
-            output,
-            scored,
-            classes,
-            context=replace(context, trained_on=trained_on),
-            allow={*check_allowed(self.allow), "task-names"},  # all groups were compared
-        )._name_columns(self._find_columns(y, groups))
-        self._keep_results(model, division, calibrated, classes)
+        context = replace(context, trained_on=trained_on)
+        allow = {*check_allowed(self.allow), "task-names"}  # all groups were compared
+        new._calibrate(method, output, scored, context=context, allow=allow)
+        reserved = {"prediction", "scale"} & (method.columns_ or {}).keys()
+        names = inputs.find_names(*reserved, task=groups, **{self._target: y})
+        new.meta_ps_ = method._name_columns(names)
+        new._fitted_with = new._get_state()
+        new.training_groups_, new.calibration_groups_ = (sorted(n, key=str) for n in division[:2])
+        for name in ("n_features_in_", "feature_names_in_"):
+            new.__dict__.pop(name, None)
+            if hasattr(new.estimator_, name):
+                setattr(new, name, getattr(new.estimator_, name))
+        self.__dict__ = new.__dict__
         return self
 
     def evaluate(
@@ -900,12 +170,9 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
         Evaluation
             The comparison, as ``metapac.evaluate`` returns it.
         """
-        return self._assess(
-            *self._score_new_groups(X, y, groups),
-            min_examples=min_examples,
-            false_alarm=false_alarm,
-            allow={*check_allowed(self.allow), *check_allowed(allow)},
-        )
+        allowed = {*check_allowed(self.allow), *check_allowed(allow)}
+        options: Any = {"min_examples": min_examples, "false_alarm": false_alarm, "allow": allowed}
+        return self._assess(*self._score_new_groups(X, y, groups), **options)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
         """Return the mean coverage over groups: the share of rows whose set or interval is right.
@@ -934,8 +201,7 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
     @property
     def promise_(self) -> str:
         """The guarantee in one sentence, followed by remarks if it is uninformative."""
-        self._check_fitted()
-        return self.meta_ps_.promise_
+        return self._check_fitted().promise_
 
     def explain(self) -> str:
         """Return the guarantee in plain words, for people who are not statisticians.
@@ -945,8 +211,7 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
         str
             Paragraphs separated by empty lines; items of a list start with "- ".
         """
-        self._check_fitted()
-        return self.meta_ps_.explain()
+        return self._check_fitted().explain()
 
     def save_promise(self, path: PathLike) -> None:
         """Write the promise file: threshold, guarantee and evidence, but not the model.
@@ -956,42 +221,43 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
         path : str or path
             File to write. It is replaced atomically. ``metapac.load`` reads it.
         """
-        self._check_fitted()
-        self.meta_ps_.save(path)
+        self._check_fitted().save(path)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether ``fit`` was called."""
-        return hasattr(self, "meta_ps_")
+    def get_metadata_routing(self) -> Any:
+        """Return what scikit-learn's metadata routing passes where.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+            ``fit`` and ``score`` take groups; what else ``fit`` takes, the estimator requests.
+        """
+        to_fit = metadata_routing.MethodMapping().add(caller="fit", callee="fit")
+        router = metadata_routing.MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of the class, with those of the estimator on its input."""
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            inner = self.estimator.__sklearn_tags__()
+            tags.input_tags, tags.non_deterministic = inner.input_tags, inner.non_deterministic
+        return tags
 
     @abstractmethod
     def _as_targets(self, y: Any) -> Array:
         """Return the targets as an array, checked."""
 
-    @abstractmethod
-    def _find_columns(self, y: Any, groups: Any) -> dict[str, str]:
-        """Return the names of the columns that commands read from a table of new rows."""
+    def _check_model(self, data: Examples) -> None:
+        """Raise unless the fitted estimator can be scored; a classifier sets ``classes_``."""
+        check_estimator(self.estimator_, "predict")
 
     @abstractmethod
-    def _count(self, data: Examples) -> Counted:
-        """Return what decides whether the guarantee is feasible."""
+    def _adapt(self, x: Any = None, y: Any = None) -> Respond:
+        """Return the fitted model; with ``shots``, adapted to support rows of a group."""
 
     @abstractmethod
-    def _find_classes(self, model: Any, data: Examples) -> Array | None:
-        """Return the classes, of the model and of the data; None if there are none."""
-
-    @abstractmethod
-    def _make_adapt(self, model: Any, classes: Array | None) -> Callable[[Any, Any], Respond]:
-        """Return the function from support examples, None without shots, to the adapted model."""
-
-    @abstractmethod
-    def _make_learner(self) -> Any:
-        """Return the learner that is adapted to each group."""
-
-    @abstractmethod
-    def _calibrate(
-        self, method: MetaPS, output: Floats, data: Examples, classes: Array | None, **options: Any
-    ) -> MetaPS:
-        """Calibrate on the output of the model."""
+    def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
+        """Calibrate ``method`` on the output of the model."""
 
     @abstractmethod
     def _assess(self, output: Floats, data: Examples, **options: Any) -> Evaluation:
@@ -1003,130 +269,135 @@ class GroupEstimator(ScikitLearnEstimator, ABC):
 
     def _make_method(self) -> MetaPS:
         """Return an uncalibrated predictor, once its parameters are known to be valid."""
-        method = MetaPS(
-            epsilon=self.epsilon,
-            alpha=self.alpha,
-            delta=self.delta,
-            split=self.split,
-            per_class=self.per_class,
-            min_examples=self.min_examples,
-            on_infeasible=self.on_infeasible,
-        )
-        guarantee = method._make_guarantee()
-        check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=self.allow)
+        method = MetaPS(**{name: getattr(self, name) for name in MetaPS._parameter_names()})
+        check_guarantee_levels(method._make_guarantee(), self.allow)
         return method
 
     def _read(self, x: Any, y: Any, groups: Any) -> Examples:
         """Return the rows with their targets and groups, all checked."""
-        check_bool("prefit", self.prefit)
-        as_whole_number("shots", self.shots, minimum=0)
+        _common.check_bool("prefit", self.prefit)
+        _common.as_whole_number("shots", self.shots, minimum=0)
         if y is None:
-            raise InvalidInput(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
+            name = type(self).__name__
+            raise InvalidInput(f"{name} requires y to be passed, but the target y is None.")
         ids = as_groups(groups, self.allow)
-        check_rows(x, y=y, groups=groups)
+        x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
         return Examples(x, self._as_targets(y), ids)
 
-    def _divide(self, data: Examples, fit_params: dict[str, Any]) -> Division:
-        if self.prefit and self.shots:
-            raise InvalidInput(
-                f"{keyword('shots', self.shots)} adapts the estimator to each group, so it cannot "
-                "be fitted beforehand. Leave prefit=True or shots out.",
-                parameter="shots",
-            )
+    def _divide(self, groups: Array, fit_params: dict[str, Any]) -> Division:
         if not self.prefit and not self.shots:
-            return divide_groups(data.groups, self.calibration, self.rng)
+            return divide_groups(groups, self.calibration, self.rng)
+        unfitted = f"shots={self.shots}" if self.shots else "prefit=True"
+        if self.prefit and self.shots:
+            raise InvalidInput(f"{unfitted} fits the estimator to each group. Leave prefit out.")
         if fit_params:
-            raise InvalidInput(
-                "nothing is fitted with "
-                f"{keyword('prefit', True) if self.prefit else keyword('shots', self.shots)}, "
-                f"so {listed(sorted(fit_params))} cannot be passed on. Leave it out."
-            )
-        return Division([], list_groups(data.groups))
+            names = listed(sorted(fit_params))
+            raise InvalidInput(f"nothing is fitted with {unfitted}, so {names} must be left out.")
+        return Division([], index_groups(groups)[0])
 
-    def _prepare(self, data: Examples, division: Division, fit_params: dict[str, Any]) -> Any:
-        """Return the fitted estimator, or the learner that is adapted to each group."""
-        if self.shots:
-            check_estimator(self.estimator, "fit", "adapt")
-            return self._make_learner()
+    def _check_feasible(self, method: MetaPS, data: Examples, division: Division) -> None:
+        """Raise InfeasibleGuarantee before anything is trained; numbers of rows alone decide."""
+        # With shots, as many rows of each group remain whichever are drawn, but not of each class.
+        if self.on_infeasible != "raise" or (self.shots and self.per_class):
+            return
+        guarantee = method._make_guarantee()
+
+        def count(names: list[Any]) -> list[Demand]:
+            rows = rows_of(data.groups, names)
+            if self.shots:
+                drawn = draw_support(data.groups[rows], self.shots, 0)
+                rows = rows[np.concatenate([query for _, query in drawn])]
+            labels = data.y[rows] if self.per_class else None
+            evidence = collect_evidence(guarantee, np.zeros(len(rows)), data.groups[rows], labels)
+            if self.per_class:
+                evidence = with_classes(evidence, tuple(np.unique(data.y).tolist()))
+            return [part.demand() for part in evidence.parts(guarantee)]
+
+        demands = count(division.calibration)
+        if not all(demand.is_feasible() for demand in demands):
+            text = planning.explain_too_few_tasks(demands, is_interval=self._target == "y")
+            advice = f" {advise(count, division)}" if division.training else ""
+            raise InfeasibleGuarantee(f"{text}{advice}")
+
+    def _train(self, data: Examples, training: list[Any], fit_params: dict[str, Any]) -> Any:
+        """Return a clone fitted on the training groups; the estimator itself if there are none."""
+        model = self.estimator
+        if isinstance(model, base.BaseEstimator):  # others do not tell
+            if self._target == "label" and base.is_regressor(model):
+                text = "estimator must be a classifier; for numbers use MetaPSRegressor"
+                raise InvalidInput(f"{text}, got {brief(model)}.")
+            if self.prefit:
+                with explained("estimator must be fitted on other groups if prefit=True"):
+                    validation.check_is_fitted(model)
         if self.prefit:
-            check_prefit(self.estimator)
-            return self.estimator
-        check_estimator(self.estimator, "fit")
-        rows = rows_of(data.groups, division.training)
-        train, model = data.take(rows), clone_estimator(self.estimator)
-        params = take_fit_params(fit_params, len(data.groups), rows)
-        if consumes_groups(model):
-            params |= {"groups": train.groups}
+            return model
+        if self.shots:
+            return check_estimator(model, "fit", "adapt")
+        model = base.clone(check_estimator(model, "fit"), safe=False)
+        rows = rows_of(data.groups, training)
+        train, params = data.take(rows), validation._check_method_params(data.x, fit_params, rows)
+        if metadata_routing.get_routing_for_object(model).consumes("fit", ["groups"]):
+            params["groups"] = train.groups  # of a search that splits by groups
         fitted = model.fit(train.x, train.y, **params)
         return model if fitted is None else fitted
 
-    def _score_groups(
-        self, model: Any, classes: Array | None, data: Examples
-    ) -> tuple[Floats, Examples]:
+    def _score_groups(self, data: Examples) -> tuple[Floats, Examples]:
         """Return the output of the model, and the rows it is for: all but support examples."""
-        adapt = self._make_adapt(model, classes)
         if not self.shots:
-            return score_rows(adapt(None, None), data.x), data
-        parts, rows = [], []
+            return score_rows(self._adapt(), data.x), data
+        outputs, rows = [], []
         for support, query in draw_support(data.groups, self.shots, self.rng):
-            adapted = adapt(take_rows(data.x, support), data.y[support])
-            parts.append(score_rows(adapted, take_rows(data.x, query)))
+            adapted = self._adapt(_safe_indexing(data.x, support), data.y[support])
+            outputs.append(score_rows(adapted, _safe_indexing(data.x, query)))
             rows.append(query)
-        return np.concatenate(parts), data.take(np.concatenate(rows))
+        return np.concatenate(outputs), data.take(np.concatenate(rows))
 
     def _score_new_groups(self, x: Any, y: Any, groups: Any) -> tuple[Floats, Examples]:
         """Return the output of the fitted model for labelled groups, and the rows it is for."""
         self._check_fitted()
-        data = self._read(x, y, groups)
-        return self._score_groups(self.estimator_, self._get_classes(), data)
+        return self._score_groups(self._read(x, y, groups))
 
     def _respond(self, x: Any, support: Any) -> Floats:
         """Return the output of the fitted model for rows without labels."""
+        return self._adapt(*self._as_support(support))(x)
+
+    def _as_support(self, support: Any) -> tuple[Any, ...]:
+        """Return features and targets of a new group's support; none without ``shots``."""
         self._check_fitted()
-        support_x, support_y = as_support(support, self.shots)
-        labels = None if support_y is None else self._as_targets(support_y)
-        return self._make_adapt(self.estimator_, self._get_classes())(support_x, labels)(x)
+        if not self.shots and support is None:
+            return ()
+        rule = f"support must be (X, y): {self.shots} rows of the new group, as in calibration"
+        if not self.shots or not isinstance(support, tuple | list) or len(support) != 2:
+            raise InvalidInput(f"{rule} with shots={self.shots}, got {brief(support)}.")
+        x = as_indexable(support[0], y=support[1])
+        if validation._num_samples(x) != self.shots:
+            raise InvalidInput(f"{rule}, got {validation._num_samples(x)}.")
+        return x, self._as_targets(support[1])
 
-    def _get_classes(self) -> Array | None:
-        return getattr(self, "classes_", None)
-
-    def _keep_results(
-        self, model: Any, division: Division, calibrated: MetaPS, classes: Array | None
-    ) -> None:
-        self.estimator_, self.meta_ps_ = model, calibrated
-        self._fitted_with = self._get_state()
-        if classes is not None:
-            self.classes_ = classes
-        self.training_groups_ = sorted(division.training, key=str)
-        self.calibration_groups_ = sorted(division.calibration, key=str)
-        for name in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
-
-    def _check_fitted(self) -> None:
-        """Raise NotCalibrated before ``fit``, or if the guarantee asked for has changed since."""
-        name = type(self).__name__
-        if not self.__sklearn_is_fitted__():
-            raise NotCalibrated(
-                f"this {name} is not fitted yet. Call .fit(X, y, groups=...) first."
-            )
-        now = self._get_state()
-        if now != self._fitted_with:
-            raise NotCalibrated(
-                f"this {name} was fitted with {self._fitted_with}, and its parameters were changed "
-                f"to {now} since. Call .fit(X, y, groups=...) again."
-            )
+    def _check_fitted(self) -> MetaPS:
+        """Return the calibrated predictor; raise NotFitted if the parameters have changed since."""
+        name, again = type(self).__name__, "Call .fit(X, y, groups=...)"
+        if not hasattr(self, "meta_ps_"):
+            raise NotFitted(f"this {name} is not fitted yet. {again} first.")
+        before, now = self._fitted_with, self._get_state()
+        if now != before:
+            raise NotFitted(f"this {name} was fitted with {before}, not with {now}. {again} again.")
+        return self.meta_ps_
 
     def _get_state(self) -> dict[str, Any]:
         """Return the parameters that the guarantee and the scores depend on."""
-        return self._make_method()._guarantee_params() | {"shots": self.shots}
+        scores = {"shots": self.shots, "return_std": self.return_std}
+        return self._make_method()._guarantee_params() | scores
 
 
-class MetaPSClassifier(GroupEstimator):
+def has_probabilities(classifier: MetaPSClassifier) -> bool:
+    """Return whether its scores are probabilities, not those of a decision function."""
+    model = getattr(classifier, "estimator_", classifier.estimator)
+    return bool(classifier.shots) or hasattr(model, "predict_proba")
+
+
+class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc]
     """Prediction sets of any classifier, with a guarantee for new groups.
 
     ``fit`` trains the classifier on some of the groups and calibrates the guarantee of `MetaPS` on
@@ -1200,10 +471,9 @@ class MetaPSClassifier(GroupEstimator):
     [['no'], ['no', 'yes'], ['yes']]
     """
 
-    _estimator_type = "classifier"
-    classes_: Array
+    _target = "label"
 
-    @reject_foreign_keywords
+    @_common.reject_foreign_keywords
     def __init__(
         self,
         estimator: Any,
@@ -1222,20 +492,7 @@ class MetaPSClassifier(GroupEstimator):
         context: Context | None = None,
         allow: Iterable[str] = (),
     ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.alpha = alpha
-        self.delta = delta
-        self.split = split
-        self.per_class = per_class
-        self.min_examples = min_examples
-        self.on_infeasible = on_infeasible
-        self.calibration = calibration
-        self.prefit = prefit
-        self.shots = shots
-        self.rng = rng
-        self.context = context
-        self.allow = allow
+        self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
 
     def predict_set(self, X: Any, *, support: Any = None) -> NDArray[np.bool_]:
         """Return which labels are kept for each row.
@@ -1272,10 +529,10 @@ class MetaPSClassifier(GroupEstimator):
         """
         if self.shots:
             return np.asarray(self.classes_[np.argmax(self._respond(X, support), axis=1)])
-        self._check_fitted()
-        as_support(support, self.shots)
+        self._as_support(support)
         return np.asarray(on_host(self.estimator_.predict(X)))
 
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, *, support: Any = None) -> Floats:
         """Return the estimator's probability of each class.
 
@@ -1291,53 +548,35 @@ class MetaPSClassifier(GroupEstimator):
         ndarray, shape (n, classes)
             The probabilities; 0 for a class that the estimator was not fitted on.
         """
-        self._check_fitted()
-        if not self.shots and not hasattr(self.estimator_, "predict_proba"):
-            name = type(self.estimator_).__name__
-            raise AttributeError(
-                f"{name} has no predict_proba; its sets are those of its decision_function."
-            )
         return self._respond(X, support)
 
-    def _make_method(self) -> MetaPS:
-        check_not_regressor(self.estimator)
-        return super()._make_method()
-
     def _as_targets(self, y: Any) -> Array:
-        return as_labels(y)
+        with explained("y holds the labels"):
+            return as_labels(y)
 
-    def _find_columns(self, y: Any, groups: Any) -> dict[str, str]:
-        return find_names(task=groups, label=y)
+    def _check_model(self, data: Examples) -> None:
+        if self.shots and not hasattr(self.estimator_, "adapt"):
+            self.estimator_ = adaptation.SklearnLearner(self.estimator_)
+        self.classes_ = np.unique(data.y) if self.shots else find_classes(self.estimator_, data.y)
 
-    def _count(self, data: Examples) -> Counted:
-        if not self.per_class:
-            return Counted(data.groups, None, None, self.shots)
-        return Counted(data.groups, data.y, tuple(np.unique(data.y).tolist()), self.shots)
+    def _adapt(self, x: Any = None, y: Any = None) -> Respond:
+        if not self.shots:
+            return lambda rows: score_classes(self.estimator_, rows, self.classes_)
+        codes, classes = check_known(y, self.classes_, "support"), len(self.classes_)
+        scorer = adaptation.adapt_learner(self.estimator_, x, codes, classes=classes)
+        return lambda rows: read_scores(scorer, "predict_proba", rows, classes)
 
-    def _find_classes(self, model: Any, data: Examples) -> Array:
-        return np.unique(data.y) if self.shots else find_classes(model, data.y)
-
-    def _make_adapt(self, model: Any, classes: Array | None) -> Callable[[Any, Any], Respond]:
-        assert classes is not None
-        if self.shots:
-            return lambda x, y: adapt(model, x, y, classes)
-        return lambda _x, _y: lambda x: score_classes(model, x, classes)
-
-    def _make_learner(self) -> Any:
-        is_learner = hasattr(self.estimator, "adapt")
-        return self.estimator if is_learner else SklearnLearner(self.estimator)
-
-    def _calibrate(
-        self, method: MetaPS, output: Floats, data: Examples, classes: Array | None, **options: Any
-    ) -> MetaPS:
-        assert classes is not None
-        names = classes.tolist()
-        warn_if_perfect(output[np.arange(len(output)), find_codes(data.y, classes)], 1.0)
+    def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
+        names = self.classes_.tolist()
+        codes = find_codes(data.y, self.classes_)
+        if len(codes) >= MIN_ROWS and (output[np.arange(len(codes)), codes] == 1).all():
+            text = "every calibration row has the best possible score. If the model was trained on"
+            warn(f"{text} them, calibrate on others, and list these in Context(trained_on=[...]).")
         if not self.per_class:
             counts = {name: int(np.count_nonzero(data.y == name)) for name in names}
-            finding = judge_rare_classes(counts, float(method.epsilon))
-            report([finding], options["allow"])
-        return method.calibrate(output, data.groups, data.y, classes=names, **options)
+            rare = data_checks.judge_rare_classes(counts, float(method.epsilon))
+            report([rare], options["allow"])
+        method.calibrate(output, data.groups, data.y, classes=names, **options)
 
     def _assess(self, output: Floats, data: Examples, **options: Any) -> Evaluation:
         check_known(data.y, self.classes_)
@@ -1351,7 +590,7 @@ class MetaPSClassifier(GroupEstimator):
         return np.asarray((codes >= 0) & sets[np.arange(len(sets)), codes])
 
 
-class MetaPSRegressor(GroupEstimator):
+class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator):  # type: ignore[misc]
     """Prediction intervals of any regressor, with a guarantee for new groups.
 
     ``fit`` trains the regressor on some of the groups and calibrates the guarantee of `MetaPS` on
@@ -1423,9 +662,9 @@ class MetaPSRegressor(GroupEstimator):
            [ 0.7,  5.2]])
     """
 
-    _estimator_type = "regressor"
+    _target = "y"
 
-    @reject_foreign_keywords
+    @_common.reject_foreign_keywords
     def __init__(
         self,
         estimator: Any,
@@ -1444,20 +683,7 @@ class MetaPSRegressor(GroupEstimator):
         context: Context | None = None,
         allow: Iterable[str] = (),
     ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.alpha = alpha
-        self.delta = delta
-        self.split = split
-        self.min_examples = min_examples
-        self.on_infeasible = on_infeasible
-        self.calibration = calibration
-        self.prefit = prefit
-        self.shots = shots
-        self.return_std = return_std
-        self.rng = rng
-        self.context = context
-        self.allow = allow
+        self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
 
     def predict_interval(self, X: Any, *, support: Any = None) -> Floats:
         """Return an interval for each row.
@@ -1474,8 +700,8 @@ class MetaPSRegressor(GroupEstimator):
         ndarray, shape (n, 2)
             Lower and upper ends.
         """
-        prediction, scale = self._respond(X, support).T
-        return self.meta_ps_.predict_interval(prediction, scale)
+        output = self._respond(X, support)
+        return self.meta_ps_.predict_interval(*output.T)
 
     def predict(self, X: Any, *, support: Any = None) -> Floats:
         """Return the estimator's own prediction, the centre of each interval.
@@ -1494,64 +720,23 @@ class MetaPSRegressor(GroupEstimator):
         """
         return self._respond(X, support)[:, 0]
 
-    def _get_state(self) -> dict[str, Any]:
-        return super()._get_state() | {"return_std": self.return_std}
-
     def _as_targets(self, y: Any) -> Floats:
-        values = np.asarray(on_host(y))
-        texts = [value for value in values.ravel().tolist() if isinstance(value, str)]
-        if texts or values.dtype.kind not in "iufO":
-            raise InvalidInput(
-                f"y must hold real numbers, got {repr(texts[0]) if texts else values.dtype}. For "
-                "classes use MetaPSClassifier.",
-                parameter="y",
-            )
-        values = as_score_array("y", values)
-        check_finite("y", values)
+        with explained("y holds the true values; for classes use MetaPSClassifier"):
+            inputs.as_number_array("y", y)  # whose words are about numbers
+        values = inputs.as_score_array("y", y)  # in their own precision
+        inputs.check_finite("y", values)
         if values.ndim != 1:
-            raise InvalidInput(
-                f"y must be one-dimensional, got shape {values.shape}. Pass a single column, such "
-                "as frame['y'], and fit a model for each.",
-                parameter="y",
-            )
+            raise InvalidInput(f"y must be one column, got shape {values.shape}.")
         return values
 
-    def _find_columns(self, y: Any, groups: Any) -> dict[str, str]:
-        own = {"prediction": "prediction"} | ({"scale": "scale"} if self.return_std else {})
-        return own | {"y": "y"} | find_names(*own, task=groups, y=y)
+    def _adapt(self, x: Any = None, y: Any = None) -> Respond:
+        model = base.clone(self.estimator_, safe=False).fit(x, y) if self.shots else self.estimator_
+        return lambda rows: predict_with_scale(model, rows, self.return_std)
 
-    def _count(self, data: Examples) -> Counted:
-        return Counted(data.groups, None, None, self.shots, is_interval=True)
-
-    def _find_classes(self, model: Any, data: Examples) -> None:
-        check_estimator(model, "predict")
-
-    def _make_adapt(self, model: Any, classes: Array | None) -> Callable[[Any, Any], Respond]:
-        if self.shots:
-            return lambda x, y: self._make_predictor(clone_estimator(model).fit(x, y))
-        return lambda _x, _y: self._make_predictor(model)
-
-    def _make_predictor(self, model: Any) -> Respond:
-        """Return the function from rows to their predictions and scales, in two columns."""
-
-        def predict(x: Any) -> Floats:
-            if self.return_std:
-                columns = _predict_with_std(model, x)
-            else:
-                columns = [on_host(model.predict(x)), np.ones(count_rows("X", x))]
-            return np.stack([_as_column(model, column, x) for column in columns], axis=1)
-
-        return predict
-
-    def _make_learner(self) -> Any:
-        return self.estimator
-
-    def _calibrate(
-        self, method: MetaPS, output: Floats, data: Examples, classes: Array | None, **options: Any
-    ) -> MetaPS:
+    def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
         prediction, std = output.T
         scale = std if self.return_std else None
-        return method.calibrate_intervals(data.y, prediction, data.groups, scale, **options)
+        method.calibrate_intervals(data.y, prediction, data.groups, scale, **options)
 
     def _assess(self, output: Floats, data: Examples, **options: Any) -> Evaluation:
         scores = residual_scores(data.y, *output.T)
@@ -1565,28 +750,253 @@ class MetaPSRegressor(GroupEstimator):
         return np.asarray((low <= data.y) & (data.y <= high))
 
 
-def _predict_with_std(model: Any, x: Any) -> list[Any]:
-    """Return predictions and their standard deviations."""
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise InvalidInput that says which argument an error is about, in the words of groups."""
     try:
-        prediction, scale = model.predict(x, return_std=True)
-    except TypeError as error:
-        raise InvalidInput(
-            f"estimator must predict standard deviations with return_std=True, but {error}. Leave "
-            "it out.",
-            parameter="estimator",
-        ) from error
-    return [prediction, scale]
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{what}: {error}") from error
 
 
-def _as_column(model: Any, values: Any, x: Any) -> Floats:
-    """Return predictions as one finite number for each row, in float64."""
-    name = f"{type(model).__name__}.predict"
-    column = as_score_array(name, values)
-    if column.ndim == 2 and column.shape[1] == 1:
-        column = column[:, 0]
-    if column.shape != (count_rows("X", x),):
-        raise InvalidInput(
-            f"{name} must return one number for each of the {count_rows('X', x)} rows, got shape "
-            f"{column.shape}."
-        )
-    return column.astype(np.float64)
+def quote(names: Iterable[Any]) -> str:
+    """Return names as they are written in Python; of many, the first ones."""
+    return listed([*map(repr, names)])
+
+
+def check_estimator(estimator: Any, *methods: str) -> Any:
+    """Return ``estimator``, once it is an instance with one of the methods, or more."""
+    if isinstance(estimator, type) or not any(hasattr(estimator, name) for name in methods):
+        wanted = " or ".join(methods)
+        raise InvalidInput(f"estimator must be an instance with {wanted}, got {brief(estimator)}.")
+    return estimator
+
+
+def as_indexable(x: Any, **columns: Any) -> Any:
+    """Return X, once every column has an entry for each of its rows, and the same pandas index."""
+    with explained(f"{', '.join(['X', *columns])} must have an entry for each row"):
+        for name, column in {"X": x, **columns}.items():
+            _common.check_same_index("X", x, name, column)
+            if isinstance(column, str | bytes | dict | None):
+                raise TypeError(f"{name} is {brief(column)}")
+        return indexable(x, *columns.values())[0]
+
+
+def score_rows(respond: Respond, x: Any) -> Floats:
+    """Return the output of a model for all rows; check two rows scored alone."""
+    output = respond(x)
+    for row in {0, len(output) - 1}:
+        alone = respond(_safe_indexing(x, [row]))[0]
+        if not np.allclose(alone, output[row], rtol=1e-3, atol=1e-6):
+            text = f"the model gives row {row} {alone} alone and {output[row]} among others"
+            raise InvalidInput(f"{text}: it must look at one row at a time, and not be random.")
+    return output
+
+
+def warn_of_group_column(x: Any, groups: Any, ids: Array) -> None:
+    """Warn if a column of X holds the groups, by its name or by its values."""
+    columns = getattr(x, "column_names", getattr(x, "columns", ()))  # of pyarrow; of the others
+    if isinstance(x, np.ndarray) and x.ndim == 2:
+        columns, x = range(x.shape[1]), x.T
+    names, index = index_groups(ids)
+    many = len(names) >= 2 and len(index) >= 2 * len(names)  # with fewer rows, values show nothing
+    for name in list(columns):
+        is_named = name is not None and name == getattr(groups, "name", None)
+        if is_named or (many and tells_apart(np.asarray(x[name]), index)):
+            text = f"column {name!r} of X tells the groups apart, and a new group has another value"
+            warn(f"{text} that the model has never seen: leave such a column out of X.")
+            break
+
+
+def tells_apart(column: Array, index: Counts) -> bool:
+    """Return whether a column has one text or whole number for each group, and another for each."""
+    kind = column.dtype.kind
+    if column.ndim != 1 or kind not in "OUiuf":
+        return False
+    if kind == "f" and (column != np.floor(column)).any():
+        return False
+    if kind == "O" and not all(isinstance(value, str | int) for value in column.tolist()):
+        return False
+    values = column[np.unique(index, return_index=True)[1]]  # of the first row of each group
+    return np.array_equal(column, values[index]) and len({*values.tolist()}) == len(values)
+
+
+def as_groups(groups: Any, allow: Iterable[str] = ()) -> Array:
+    """Return the group of each row, checked."""
+    if groups is None:
+        text = "groups must name the site or customer of each row. In a scikit-learn search, call"
+        raise InvalidInput(f"{text} sklearn.set_config(enable_metadata_routing=True) first.")
+    with explained("groups are the tasks"):
+        ids = inputs.as_task_ids(groups)
+        names = inputs.as_task_names(list(dict.fromkeys(ids.tolist())))
+        report([data_checks.judge_task_names(inputs.as_json_names(names), what="group")], allow)
+    return ids
+
+
+def index_groups(groups: Array) -> tuple[list[Any], Counts]:
+    """Return the distinct groups, whatever the order of the rows, and the index of each row's."""
+    names = sorted(set(groups.tolist()), key=str)
+    place = {name: i for i, name in enumerate(names)}
+    return names, np.array([place[name] for name in groups.tolist()], dtype=np.int64)
+
+
+def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
+    """Return the positions of the rows of some groups, in their order."""
+    chosen = {*names}
+    return np.flatnonzero([name in chosen for name in groups.tolist()])
+
+
+def mean_by_group(groups: Array, values: Array) -> dict[Any, float]:
+    """Return the mean of the values of each group."""
+    names, index = index_groups(groups)
+    means = np.bincount(index, weights=values) / np.bincount(index)
+    return dict(zip(names, means.tolist(), strict=True))
+
+
+def draw_support(groups: Array, shots: int, rng: Seed) -> Iterator[tuple[Counts, Counts]]:
+    """Yield for each group, by name, the rows to adapt to, drawn at random, and the other rows."""
+    names, index = index_groups(groups)
+    sizes = np.bincount(index)
+    if sizes.min() <= shots:
+        small = quote(name for name, size in zip(names, sizes, strict=True) if size <= shots)
+        text = f"shots={shots} takes {shots} rows of each group and needs one more to score"
+        raise InvalidInput(f"{text}. Leave out {small}: the guarantee is about larger groups.")
+    generator = np.random.default_rng(rng)
+    for rows in np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1]):
+        shuffled = generator.permutation(rows)
+        yield shuffled[:shots], np.sort(shuffled[shots:])
+
+
+def divide_groups(groups: Array, calibration: Any, rng: Seed) -> Division:
+    """Divide whole groups into training and calibration, by their names alone."""
+    names, _ = index_groups(groups)
+    count, chosen = calibration, set()
+    if isinstance(count, float | np.floating) and 0 < count < 1:
+        count = min(max(round(float(count) * len(names)), 1), len(names) - 1)
+    if isinstance(count, int | np.integer) and not isinstance(count, bool):
+        drawn = [names[i] for i in np.random.default_rng(rng).permutation(len(names))]
+        division = Division(drawn[max(count, 0) :], drawn[: max(count, 0)])
+    else:
+        with suppress(InvalidInput, TypeError):  # what is no list names no groups
+            chosen = {*inputs.as_task_ids(calibration).tolist()}
+        training = [name for name in names if name not in chosen]
+        division = Division(training, [name for name in names if name in chosen], is_drawn=False)
+    unknown = sorted(chosen - {*names}, key=str)
+    if unknown or not division.training or not division.calibration:
+        rule = f"calibration must be a fraction, a number or a list of the {len(names)} groups, and"
+        got = quote(unknown) or brief(calibration)
+        raise InvalidInput(f"{rule} leave one to train on, got {got}.")
+    return division
+
+
+def advise(count: Count, division: Division) -> str:
+    """Return how many groups calibrate, and how many would be enough, if they are there."""
+    drawn, used = division.calibration + division.training, len(division.calibration)
+    most = len(drawn) - 1 if division.is_drawn else used  # one is left to train on
+    every = count(drawn[:most])
+    least = size = every[0].guarantee.min_examples
+
+    def works(number: int) -> bool:
+        demands = count(drawn[:number])
+        return all(one.with_parameters(min_examples=size).is_feasible() for one in demands)
+
+    if most > used and not works(most):
+        size = max(least, planning.find_min_examples(every) or 0)
+    text = f"Groups are the tasks here: {used} of {len(drawn)} calibrate, and"
+    # If these groups were enough with another size, that is an option named already.
+    if works(used) or not works(most):
+        return f"{text} the others train."
+    text = f"{text} calibration={binomial.min_integer(works, used, most)}"
+    if size == least:
+        return f"{text} would do."
+    rows = "rows" if every[0].label is None else "rows of the class"
+    return f"{text} with min_examples={size} would do: for groups with at least {size} {rows}."
+
+
+def as_labels(y: Any) -> Array:
+    """Return class labels as strings, integers or booleans; whole floats become integers."""
+    values = np.asarray(on_host(y)) if hasattr(y, "__array__") else np.fromiter(y, dtype=object)
+    if values.ndim == 1 and len(values) and all(isinstance(v, float) for v in values.tolist()):
+        floats = values.astype(np.float64)
+        bad = floats[~np.isfinite(floats) | (floats != np.floor(floats))]
+        if len(bad):
+            raise InvalidInput(f"{bad[0]:g} is missing or continuous, as for MetaPSRegressor.")
+        values = floats.astype(np.int64)
+    names, codes = inputs.as_class_codes(values)
+    return np.array(names)[codes]
+
+
+def read_classes(model: Any) -> Array:
+    """Return the classes that a model was fitted on, in its order."""
+    with explained("estimator must have usable classes_ once it is fitted"):
+        return as_labels(model.classes_)
+
+
+def find_classes(model: Any, labels: Array) -> Array:
+    """Return the classes of a fitted classifier and of the labels; warn of those it lacks."""
+    known = read_classes(check_estimator(model, "predict_proba", "decision_function"))
+    if (known.dtype.kind == "U") != (labels.dtype.kind == "U"):
+        got = quote(np.unique(labels).tolist())
+        raise InvalidInput(f"y must hold the classes {quote(known.tolist())}, got {got}.")
+    classes = np.union1d(known, labels)
+    unseen = [name for name in classes.tolist() if name not in known.tolist()]
+    if unseen:
+        text = f"The estimator was not fitted on {quote(unseen)}: sets miss such labels"
+        warn(f"{text} unless they keep every label. Train on groups that have them.")
+    return classes
+
+
+def find_codes(labels: Array, classes: Array) -> Counts:
+    """Return the position of each label in the sorted ``classes``; -1 if it is none of them."""
+    place = {name: i for i, name in enumerate(classes.tolist())}
+    return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+
+
+def check_known(labels: Array, classes: Array, name: str = "y") -> Counts:
+    """Return the codes of labels, all of which must be among the classes in ``fit``."""
+    codes = find_codes(labels, classes)
+    unknown = labels[codes < 0]
+    if len(unknown):
+        text = f"{len(unknown)} of {len(labels)} rows with classes that fit has not seen"
+        names = quote(np.unique(unknown).tolist())
+        raise InvalidInput(f"{name} holds {text}, {names}. Leave them out, or fit again.")
+    return codes
+
+
+def score_classes(model: Any, x: Any, classes: Array) -> Floats:
+    """Return the score of each class for each row: its probability, or the decision function.
+
+    A class that the model was not fitted on gets the lowest score: 0, or ``-inf``.
+    """
+    columns = find_codes(read_classes(model), classes)
+    has_proba = hasattr(model, "predict_proba")
+    method, lowest = ("predict_proba", 0.0) if has_proba else ("decision_function", -np.inf)
+    known = read_scores(model, method, x, len(columns))
+    scores = np.full((len(known), len(classes)), lowest, dtype=known.dtype)
+    scores[:, columns] = known
+    return scores
+
+
+def read_scores(model: Any, method: str, x: Any, columns: int) -> Floats:
+    """Return what a method gives for all rows, once there is a number for each row and class."""
+    name = f"{type(model).__name__}.{method}"
+    values = inputs.as_score_array(name, getattr(model, method)(x))
+    if method == "decision_function" and values.ndim == 1 and columns == 2:
+        values = np.stack([-values, values], axis=1)
+    shape = validation._num_samples(x), columns
+    if values.shape != shape:
+        raise InvalidInput(f"{name} must return rows and classes, {shape}, got {values.shape}.")
+    remedy = "Mend the model, or drop such rows."
+    inputs.check_no_nan(name, values, lambda i: f"in row {i // columns}", remedy)
+    return values
+
+
+def predict_with_scale(model: Any, x: Any, with_std: bool) -> Floats:
+    """Return predictions and their scales, in two columns; 1 unless the model predicts them."""
+    name, rows = f"{type(model).__name__}.predict", validation._num_samples(x)
+    both = model.predict(x, return_std=True) if with_std else (model.predict(x), np.ones(rows))
+    columns = [inputs.as_score_array(name, values) for values in both]
+    for column in columns:
+        if column.shape not in ((rows,), (rows, 1)):
+            raise InvalidInput(f"{name} must return {rows} numbers, got shape {column.shape}.")
+    return np.stack([column.reshape(rows).astype(np.float64) for column in columns], axis=1)

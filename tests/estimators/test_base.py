@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetapacError, NotCalibrated
@@ -43,9 +44,9 @@ def make(estimator: Any = None, **changes: Any) -> MetaPSClassifier:
         ({"prefit": 1}, "prefit must be True or False, got 1"),
         ({"shots": -1}, "shots must be a whole number from 0"),
         ({"shots": 1.5}, "shots must be a whole number from 0"),
-        ({"shots": 40}, "shots=40 takes 40 rows of each group.*Leave them out"),
-        ({"shots": 2, "prefit": True}, "shots=2 adapts the estimator to each group, so it cannot"),
-        ({"calibration": 60}, "calibration must be a fraction of the groups"),
+        ({"shots": 40}, "shots=40 takes 40 rows of each group.*Leave out 's0'"),
+        ({"shots": 2, "prefit": True}, "shots=2 .*prefit"),
+        ({"calibration": 60}, "calibration must be a fraction"),
         ({"context": {"model": "x"}}, "context must be a metapac.Context"),
         ({"allow": ["everything"]}, "allow must name checks to skip"),
         ({"delta": 1e-9}, "cannot be guaranteed with split='joint'.*30 of 60 calibrate"),
@@ -67,14 +68,19 @@ def test_parameters_are_checked_before_anything_is_trained(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"groups": None}, "groups must name the site, hospital or customer of each row"),
-        ({"groups": GROUPS[:-1]}, "X and groups must have the same length, got 2400 and 2399"),
-        ({"groups": np.full(2400, "a")}, "groups must hold at least two groups"),
+        ({"groups": None}, "groups must name the site .*enable_metadata_routing=True"),
+        ({"groups": GROUPS[:-1]}, "groups must have an entry for each row: .*2399"),
+        ({"groups": np.full(2400, "a")}, "of the 1 groups, and leave one to train on"),
         ({"groups": np.where(GROUPS == "s1", "s2 ", GROUPS)}, "groups differ only in spaces"),
         ({"y": None}, "MetaPSClassifier requires y to be passed, but the target y is None"),
-        ({"y": Y[:-1]}, "X and y must have the same length, got 2400 and 2399"),
+        ({"y": Y[:-1]}, "y, groups must have an entry for each row: .*2399"),
         ({"y": np.where(GROUPS == "s1", np.array(None), Y)}, "labels must hold .* got 40 missing"),
-        ({"X": "rows"}, "X must have an entry for each example, got 'rows'"),
+        ({"X": pd.DataFrame(X), "groups": pd.Series(GROUPS)[::-1]}, "X and groups are pandas col"),
+        ({"X": "rows"}, "X, y, groups must have an entry for each row: X is 'rows'"),
+        *[({"X": x}, "X, y, groups") for x in (None, 3, np.array(1.0), {"u": X}, X[:-1], iter(X))],
+        *[({"y": y}, "X, y, groups") for y in ("a" * 2400, dict.fromkeys(range(2400)), {*Y}, 3)],
+        ({"groups": "s" * 2400}, "groups are the tasks"),
+        ({"groups": [[name] for name in GROUPS]}, "groups are the tasks: unhashable"),
     ],
 )
 def test_data_are_checked_before_anything_is_trained(changes: dict[str, Any], message: str) -> None:
@@ -93,11 +99,18 @@ def test_too_few_groups_are_an_error_with_a_remedy() -> None:
 
 
 def test_a_failed_fit_keeps_the_earlier_result() -> None:
+    class Broken(LogisticRegression):  # type: ignore[misc]
+        def predict_proba(self, X: Any) -> Any:
+            return np.full((len(X), 3), np.nan)
+
     model = make().fit(X, Y, GROUPS)
     before = dict(vars(model))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="groups must name"):
         model.fit(X, Y)
     assert vars(model) == before
+    with pytest.raises(InvalidInput, match="predict_proba holds"):  # once it is trained
+        model.set_params(estimator=Broken()).fit(X, Y, GROUPS)
+    assert vars(model) == before | {"estimator": model.estimator}
 
 
 def test_results_are_refused_before_fit_and_after_a_change() -> None:
@@ -113,14 +126,17 @@ def test_results_are_refused_before_fit_and_after_a_change() -> None:
         lambda: model.save_promise("promise.json"),
     ]
     for call in calls:
-        with pytest.raises(NotCalibrated, match="MetaPSClassifier is not fitted yet. Call .fit"):
+        with pytest.raises(
+            NotCalibrated, match="MetaPSClassifier is not fitted yet. Call .fit"
+        ) as e:
             call()
+        assert isinstance(e.value, NotFittedError)
     model.fit(X, Y, GROUPS)
     for changes in ({"epsilon": 0.1}, {"split": "tight"}, {"shots": 3}, {"per_class": True}):
         old = {name: getattr(model, name) for name in changes}
         model.set_params(**changes)
         for call in calls:
-            with pytest.raises(NotCalibrated, match="and its parameters were changed to"):
+            with pytest.raises(NotCalibrated, match="was fitted with .*, not with"):
                 call()
         model.set_params(**old)
     model.set_params(calibration=3, on_infeasible="trivial").predict_set(X)
@@ -128,7 +144,7 @@ def test_results_are_refused_before_fit_and_after_a_change() -> None:
 
 def test_groups_among_the_features_are_noticed() -> None:
     frame = pd.DataFrame(X, columns=["u", "v", "w"]).assign(site=np.repeat(np.arange(60), 40))
-    with pytest.warns(UserWarning, match="X holds the groups as its column 'site'"):
+    with pytest.warns(UserWarning, match="column 'site' of X tells the groups"):
         make().fit(frame, Y, groups=frame["site"])
 
 
@@ -144,9 +160,9 @@ def test_alike_names_are_compared_over_all_groups_and_once(both: bool) -> None:
 
 def test_fit_parameters_have_nowhere_to_go_if_nothing_is_fitted() -> None:
     fitted = LogisticRegression().fit(X, Y)
-    with pytest.raises(InvalidInput, match="nothing is fitted with prefit=True, so sample_weight"):
+    with pytest.raises(InvalidInput, match="prefit=True, so sample_weight"):
         make(fitted, prefit=True).fit(X, Y, GROUPS, sample_weight=np.ones(len(X)))
-    with pytest.raises(InvalidInput, match="nothing is fitted with shots=3, so sample_weight"):
+    with pytest.raises(InvalidInput, match="shots=3, so sample_weight"):
         make(shots=3).fit(X, Y, GROUPS, sample_weight=np.ones(len(X)))
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         make().fit(X, Y, GROUPS, colour=1)
@@ -172,6 +188,8 @@ def test_the_division_is_the_same_in_every_fit_unless_the_seed_says_otherwise() 
         return make(rng=rng).fit(X, Y, GROUPS).calibration_groups_
 
     assert groups_of(0) == groups_of(0)
+    numbers = make().fit(X, Y, np.array([int(name[1:]) for name in GROUPS]))  # "10" before "2"
+    assert [f"s{number}" for number in numbers.calibration_groups_] == groups_of(0)
     assert groups_of(0) != groups_of(1)
     order = np.random.default_rng(5).permutation(len(X))
     shuffled = make().fit(X[order], Y[order], GROUPS[order])
@@ -184,12 +202,19 @@ def test_the_division_is_the_same_in_every_fit_unless_the_seed_says_otherwise() 
 
 
 def test_a_model_that_looks_at_other_rows_is_refused() -> None:
-    class Centred(LogisticRegression):  # type: ignore[misc]
-        def predict_proba(self, X: Any) -> Any:
-            return super().predict_proba(X - X.mean(axis=0))
+    class Uneven(LogisticRegression):  # type: ignore[misc]
+        def __init__(self, row: int = 0, by: float = 1.0) -> None:
+            super().__init__()
+            self.row, self.by = row, by
 
-    with pytest.raises(InvalidInput, match="the model gives row 0 .* among others"):
-        make(Centred()).fit(X, Y, GROUPS)
+        def predict_proba(self, X: Any) -> Any:
+            rows = np.arange(len(X)) == self.row % len(X)
+            return super().predict_proba(X) * np.where(rows & (len(X) > 1), self.by, 1)[:, None]
+
+    for row in (0, -1):
+        with pytest.raises(InvalidInput, match=r"the model gives row \d+ .* among others"):
+            make(Uneven(row, 0.9)).fit(X, Y, GROUPS)
+        make(Uneven(row, 1.0001)).fit(X, Y, GROUPS)  # rounding
 
 
 def test_a_fitted_object_survives_pickling() -> None:

@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.dummy import DummyRegressor
+from sklearn.naive_bayes import GaussianNB
 
 from metapac import InfeasibleGuarantee, InvalidInput, MetaPS, sklearn
 from metapac.findings import CheckWarning
-from metapac.sklearn import Counted, Division
+from metapac.sklearn import Division, MetaPSClassifier, MetaPSRegressor
 from tests.helpers.group_data import LEVELS
 
 NAMES = st.lists(st.integers(0, 30).map("s{}".format), min_size=2, max_size=80)
@@ -24,12 +26,12 @@ NAMES = st.lists(st.integers(0, 30).map("s{}".format), min_size=2, max_size=80)
     ("groups", "message"),
     [
         (None, r"groups must name the site.*enable_metadata_routing=True"),
-        ("site", r"groups must be the column .*, not its name: pass groups=frame\['site'\]"),
+        ("site", "groups are the tasks: .* got 'site'"),
         (["a", None], "groups are the tasks: tasks holds missing ids"),
         ([0.5, 1.5], "groups are the tasks: tasks must be strings or integers, got the float 0.5"),
         (["a", 1], "groups are the tasks: tasks must hold ids of one type"),
         ([("a", 1)], "groups are the tasks: tasks must be strings or integers"),
-        ([[1], [2]], "groups are the tasks: tasks must hold hashable ids"),
+        ([[1], [2]], "groups are the tasks: unhashable"),
         (pd.DataFrame({"site": ["a"]}), "groups are the tasks: tasks must be one-dimensional"),
         (["ohio", "ohio "], "groups are the tasks: names of groups differ only in spaces"),
     ],
@@ -53,7 +55,7 @@ def test_groups_are_divided_whole_and_whatever_the_order_of_rows(
 ) -> None:
     total = len(set(names))
     if total < 2:
-        with pytest.raises(InvalidInput, match="groups must hold at least two groups.*got 1"):
+        with pytest.raises(InvalidInput, match="of the 1 groups, and leave one to train on"):
             sklearn.divide_groups(np.array(names), share, rng)
         return
     division = sklearn.divide_groups(np.array(names), share, rng)
@@ -62,7 +64,7 @@ def test_groups_are_divided_whole_and_whatever_the_order_of_rows(
     assert calibration
     assert not training & calibration
     assert training | calibration == set(names)
-    assert abs(len(calibration) - share * total) <= 1
+    assert len(calibration) == min(max(round(share * total), 1), total - 1)
     shuffled = random.sample(names, len(names))
     assert sklearn.divide_groups(np.array(shuffled), share, rng) == division
     assert sklearn.divide_groups(np.array(names), len(calibration), rng) == division
@@ -80,7 +82,7 @@ def test_every_group_is_as_likely_to_calibrate() -> None:
 
 @pytest.mark.parametrize("calibration", [0, 4, -1, 0.0, 1.0, 1.5, True, None, "half", np.nan])
 def test_a_bad_share_is_refused(calibration: Any) -> None:
-    with pytest.raises(InvalidInput, match="a number of groups from 1 to 3, or a list of groups"):
+    with pytest.raises(InvalidInput, match="calibration must be .* of the 4 groups"):
         sklearn.divide_groups(np.array(list("abcd")), calibration, 0)
 
 
@@ -88,14 +90,9 @@ def test_calibration_groups_may_be_listed() -> None:
     groups = np.array([3, 1, 1, 2, 4])
     division = sklearn.divide_groups(groups, np.array([4, 1]), 0)
     assert division == Division([2, 3], [1, 4], is_drawn=False)
-    with pytest.raises(InvalidInput, match="must list some of the groups 1, 2, 3, 4, got 7"):
-        sklearn.divide_groups(groups, [1, 7], 0)
-    with pytest.raises(InvalidInput, match="must list some of the groups 1, 2, 3, 4, got none"):
-        sklearn.divide_groups(groups, [], 0)
-    with pytest.raises(InvalidInput, match="lists every group, and none is left to train on"):
-        sklearn.divide_groups(groups, [1, 2, 3, 4], 0)
-    with pytest.raises(InvalidInput, match="calibration must list groups, got {1: 2}"):
-        sklearn.divide_groups(groups, {1: 2}, 0)
+    for bad, got in [([1, 7], "7"), ([], "[]"), ([1, 2, 3, 4], "[1, 2, 3, 4]"), ({1: 2}, "{1: 2}")]:
+        with pytest.raises(InvalidInput, match=re.escape(f"leave one to train on, got {got}.")):
+            sklearn.divide_groups(groups, bad, 0)
 
 
 @given(NAMES)
@@ -136,89 +133,88 @@ def test_support_does_not_depend_on_other_rows() -> None:
     assert len({*map(frozenset, positions)}) > 1
 
 
-def counted(sizes: list[int], shots: int = 0) -> Counted:
-    groups = np.repeat([f"s{i}" for i in range(len(sizes))], sizes)
-    return Counted(groups, None, None, shots)
+def fit(sizes: list[int], calibration: Any = 0.5, extra: int = 0, **changes: Any) -> None:
+    """Fit on groups of given sizes, each with further rows to adapt to."""
+    groups = np.repeat([f"s{i}" for i in range(len(sizes))], np.array(sizes) + extra)
+    x, y = np.random.default_rng(0).random((2, len(groups)))
+    options: Any = LEVELS | changes | {"shots": extra, "calibration": calibration}
+    MetaPSRegressor(DummyRegressor(), **options).fit(x[:, None], y, groups)
 
 
-def divide(count: Counted, calibration: int) -> Division:
-    return sklearn.divide_groups(count.groups, calibration, 0)
-
-
-@pytest.mark.parametrize("shots", [0, 5])
-def test_feasibility_is_that_of_calibrate(shots: int) -> None:
-    method = MetaPS(**LEVELS)
+def test_feasibility_is_that_of_calibrate() -> None:
     for calibration in (1, 9, *range(11, 16), 39):
-        count = counted([25 + shots] * 40, shots)
         scores = np.random.default_rng(0).random(25 * calibration)
         tasks = np.repeat(np.arange(calibration), 25)
         try:
             MetaPS(**LEVELS).calibrate(scores, tasks, allow=["duplicates"])
         except InfeasibleGuarantee:
             with pytest.raises(InfeasibleGuarantee, match=f"{calibration} of 40 calibrate"):
-                sklearn.check_feasible(method, divide(count, calibration), count)
+                fit([25] * 40, calibration)
+            with pytest.raises(InfeasibleGuarantee, match=f"there .* {calibration} task"):
+                fit([25] * calibration, extra=5)
         else:
-            sklearn.check_feasible(method, divide(count, calibration), count)
+            fit([25] * 40, calibration)
+            fit([25] * calibration, extra=5)
 
 
 def test_the_number_of_groups_in_the_message_is_the_least_that_works() -> None:
     sizes = np.random.default_rng(0).integers(5, 60, 60).tolist()
-    count, method = counted(sizes), MetaPS(**LEVELS)
     with pytest.raises(InfeasibleGuarantee, match="Groups are the tasks here: 3 of 60") as caught:
-        sklearn.check_feasible(method, divide(count, 3), count)
+        fit(sizes, 3)
     enough = int(str(caught.value).rpartition("calibration=")[2].split()[0])
-    sklearn.check_feasible(method, divide(count, enough), count)
+    fit(sizes, enough)
     with pytest.raises(InfeasibleGuarantee):
-        sklearn.check_feasible(method, divide(count, enough - 1), count)
+        fit(sizes, enough - 1)
 
 
 def test_enough_groups_of_a_size_are_named() -> None:
     """Small groups are too many, however many calibrate; without them there are enough."""
-    count, method = counted([40, 40, 2] * 40), MetaPS(**LEVELS)
+    sizes = [40, 40, 2] * 40
     with pytest.raises(InfeasibleGuarantee, match=r"use min_examples=3, .* and the others train"):
-        sklearn.check_feasible(method, divide(count, 60), count)
+        fit(sizes, 60)
     with pytest.raises(InfeasibleGuarantee) as caught:
-        sklearn.check_feasible(method, divide(count, 6), count)
+        fit(sizes, 6)
     found = re.search(
         r"6 of 120 calibrate, and calibration=(\d+) with min_examples=3 would do: for groups with "
         r"at least 3 rows\.$",
         str(caught.value),
     )
     assert found is not None
-    enough, larger = int(found[1]), MetaPS(**LEVELS, min_examples=3)
-    sklearn.check_feasible(larger, divide(count, enough), count)
+    fit(sizes, int(found[1]), min_examples=3)
     with pytest.raises(InfeasibleGuarantee):
-        sklearn.check_feasible(larger, divide(count, enough - 1), count)
+        fit(sizes, int(found[1]) - 1, min_examples=3)
 
 
 def test_without_enough_groups_no_number_is_named() -> None:
-    count, method = counted([40] * 8), MetaPS(**LEVELS)
     with pytest.raises(InfeasibleGuarantee, match=r"3 of 8 calibrate, and the others train\.$"):
-        sklearn.check_feasible(method, divide(count, 3), count)
-    listed = Division([f"s{i}" for i in range(3, 40)], ["s0", "s1", "s2"], is_drawn=False)
-    with pytest.raises(InfeasibleGuarantee, match="3 of 40 calibrate, and the others train"):
-        sklearn.check_feasible(method, listed, counted([40] * 40))
-    every = Division([], [f"s{i}" for i in range(8)])
-    with pytest.raises(InfeasibleGuarantee, match="keep every label.$"):
-        sklearn.check_feasible(method, every, count)
-    sklearn.check_feasible(MetaPS(**LEVELS, on_infeasible="trivial"), every, count)
+        fit([40] * 8, 3)
+    with pytest.raises(InfeasibleGuarantee, match=r"3 of 40 calibrate, and the others train\.$"):
+        fit([40] * 40, ["s0", "s1", "s2"])
+    with pytest.raises(InfeasibleGuarantee, match=r"intervals of infinite width\.$"):
+        fit([40] * 8, extra=3)
+    fit([40] * 8, extra=3, on_infeasible="trivial")
 
 
-def test_classes_cannot_be_counted_before_the_support_is_drawn() -> None:
-    groups, labels = np.repeat(np.arange(5), 40), np.tile(np.repeat(["no", "yes"], [38, 2]), 5)
-    count = Counted(groups, labels, ("no", "yes"), 3)
-    every = Division([], list(range(5)))
-    sklearn.check_feasible(MetaPS(**LEVELS, per_class=True), every, count)
-    with pytest.raises(InfeasibleGuarantee):
-        sklearn.check_feasible(MetaPS(**LEVELS, per_class=True), every, count._replace(shots=0))
+def fit_classes(yes: list[int], **changes: Any) -> Any:
+    """Fit on groups with 40 rows of "no" and a number of rows of "yes" each."""
+    number = len(yes)
+    groups = np.append(np.repeat(np.arange(number), 40), np.repeat(np.arange(number), yes))
+    y = np.repeat(["no", "yes"], [40 * number, sum(yes)])
+    x = np.random.default_rng(0).normal(size=(len(y), 1)) + (y == "yes")[:, None]
+    options: Any = LEVELS | {"per_class": True, "calibration": 30} | changes
+    return MetaPSClassifier(GaussianNB(), **options).fit(x, y, groups)
 
 
 def test_each_class_is_counted() -> None:
-    groups, labels = np.repeat(np.arange(40), 40), np.tile(np.repeat(["no", "yes"], [38, 2]), 40)
-    method = MetaPS(**LEVELS, per_class=True)
-    count = Counted(groups, labels, ("no", "yes"), 0)
-    with pytest.raises(InfeasibleGuarantee, match="for 1 of 2 classes: class 'yes'"):
-        sklearn.check_feasible(method, divide(count, 30), count)
-    count = Counted(groups, labels, ("never", "no", "yes"), 0)
-    with pytest.raises(InfeasibleGuarantee, match="for 2 of 3 classes: class 'never'"):
-        sklearn.check_feasible(method, divide(count, 30), count)
+    with pytest.raises(InfeasibleGuarantee, match="for 1 of 2 classes: class 'yes'.*30 of 40 cali"):
+        fit_classes([2] * 40)
+    with pytest.raises(InfeasibleGuarantee, match=r"at least \d+ rows of the class\.$"):
+        fit_classes([40, 40, 2] * 40, calibration=6)
+    with pytest.raises(InfeasibleGuarantee, match="the smallest has 0.*30 of 40 calibrate"):
+        fit_classes([0] * 30 + [40] * 10, calibration=np.arange(30))  # in training only
+
+
+def test_classes_cannot_be_counted_before_the_support_is_drawn() -> None:
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        fit_classes([2] * 40, shots=3)
+    assert "Groups are the tasks here" not in str(caught.value)

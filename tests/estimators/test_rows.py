@@ -1,4 +1,4 @@
-"""Rows of arrays, frames, sparse matrices, tensors and lists."""
+"""Rows of arrays, frames, sparse matrices, tensors and lists; columns that give groups away."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.dummy import DummyRegressor
 
-from metapac import InvalidInput, sklearn
+from metapac import InvalidInput
+from metapac.findings import CHECKS
+from metapac.sklearn import MetaPSRegressor
+from tests.helpers.group_data import LEVELS
 
-X = np.arange(24.0).reshape(8, 3)
-FRAME = pd.DataFrame(X, columns=["u", "v", "w"], index=list("hgfedcba"))
+X = np.random.default_rng(0).random((32, 3))
+Y = np.random.default_rng(1).random(32)
+SITES = np.repeat(list("abcdefgh"), 4)
+CODES = np.repeat([7, 3, 5, 1, 8, 2, 9, 4], 4)
+FRAME = pd.DataFrame(X, columns=["u", "v", "w"], index=[f"row {i}" for i in range(32)])
 
 
 class OnlyArray:
@@ -27,84 +34,81 @@ class OnlyArray:
         return X
 
 
-CONTAINERS: dict[str, Any] = {
-    "numpy": X,
-    "pandas": FRAME,
-    "polars": pl.from_pandas(FRAME),
-    "pyarrow": pa.table({name: FRAME[name].to_numpy() for name in FRAME}),
-    "csr": sparse.csr_array(X),
-    "coo": sparse.coo_array(X),
-    "csc matrix": sparse.csc_matrix(X),
-    "torch": torch.tensor(X),
-    "list": X.tolist(),
-    "array only": OnlyArray(),
-}
-EVERY = pytest.mark.parametrize("x", CONTAINERS.values(), ids=list(CONTAINERS))
+class Recorder:
+    """A regressor that keeps what it was fitted on. It is none of scikit-learn's."""
+
+    def fit(self, x: Any, y: Any, **params: Any) -> None:
+        self.x, self.y, self.params = x, y, params
+
+    def predict(self, x: Any) -> Any:
+        return np.zeros(x.shape[0] if hasattr(x, "shape") else len(x))
 
 
-@EVERY
-def test_rows_are_taken_by_position(x: Any) -> None:
-    assert sklearn.count_rows("X", x) == 8
-    for rows in ([3, 0, 3], [7], []):
-        taken = sklearn.take_rows(x, np.array(rows, dtype=np.int64))
-        if sparse.issparse(taken):
-            taken = taken.toarray()
-        np.testing.assert_array_equal(np.asarray(taken).reshape(-1, 3), X[rows])
+def fit(
+    x: Any = X, groups: Any = SITES, estimator: Any = None, params: Any = None, **changes: Any
+) -> Any:
+    options: Any = {"on_infeasible": "trivial", "allow": CHECKS} | LEVELS | changes
+    model = MetaPSRegressor(DummyRegressor() if estimator is None else estimator, **options)
+    return model.fit(x, Y, groups, **params or {})
 
 
-def test_frames_keep_their_names() -> None:
-    rows = np.array([1, 2])
-    assert list(sklearn.take_rows(FRAME, rows).columns) == ["u", "v", "w"]
-    assert sklearn.take_rows(pl.from_pandas(FRAME), rows).columns == ["u", "v", "w"]
-
-
-@pytest.mark.parametrize("x", ["abc", 3, None, np.array(1.0), {"u": [1]}], ids=repr)
-def test_what_has_no_rows_is_refused(x: Any) -> None:
-    with pytest.raises(InvalidInput, match="X must have an entry for each example, got "):
-        sklearn.count_rows("X", x)
-
-
-@EVERY
-def test_columns_must_be_as_long_as_x(x: Any) -> None:
-    sklearn.check_rows(x, y=range(8))
-    with pytest.raises(InvalidInput, match="X and y must have the same length, got 8 and 7"):
-        sklearn.check_rows(x, y=range(7))
-
-
-def test_pandas_columns_must_have_the_index_of_x() -> None:
-    sklearn.check_rows(FRAME, y=FRAME["u"])
-    with pytest.raises(InvalidInput, match="X and groups are pandas columns with different ind"):
-        sklearn.check_rows(FRAME, groups=FRAME["u"][::-1])
+@pytest.mark.parametrize(
+    "x",
+    [
+        X,
+        FRAME,
+        pl.from_pandas(FRAME),
+        pa.table({name: FRAME[name].to_numpy() for name in FRAME}),
+        sparse.csr_array(X),
+        sparse.coo_array(X),
+        sparse.csc_matrix(X),
+        torch.tensor(X),
+        X.tolist(),
+        OnlyArray(),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_the_training_rows_are_taken_by_position_and_keep_their_type(x: Any) -> None:
+    own = Recorder()
+    model = fit(x, estimator=own)
+    assert model.estimator_ is not own
+    assert not hasattr(own, "x")
+    rows = np.isin(SITES, model.training_groups_)
+    taken = model.estimator_.x
+    assert type(taken) is type(x) or isinstance(x, OnlyArray) or taken.format == "csr"
+    values = taken.toarray() if sparse.issparse(taken) else np.asarray(taken)
+    np.testing.assert_array_equal(values, X[rows])
+    np.testing.assert_array_equal(model.estimator_.y, Y[rows])
+    if hasattr(x, "columns"):
+        assert getattr(taken, "column_names", list(taken.columns)) == ["u", "v", "w"]
+    with pytest.raises(InvalidInput, match="X, y, groups must have an entry .*31"):
+        fit(x, SITES[:-1])
 
 
 def test_fit_parameters_are_cut_to_the_training_rows() -> None:
     params = {
-        "weight": np.arange(8),
+        "weight": np.arange(32),
         "series": FRAME["u"],
-        "list": list("abcdefgh"),
+        "list": [str(i) for i in range(32)],
         "other": np.arange(7),
-        "text": "abcdefgh",
-        "mapping": dict.fromkeys(range(8)),
+        "pairs": [(X, Y)],
         "flag": True,
         "none": None,
-        "scalar": np.array(8),
     }
-    cut = sklearn.take_fit_params(params, 8, np.array([5, 1]))
-    assert cut["weight"].tolist() == [5, 1]
-    assert cut["series"].tolist() == [15.0, 3.0]
-    assert cut["list"] == ["f", "b"]
-    for name in ("other", "text", "mapping", "flag", "none", "scalar"):
+    model = fit(estimator=Recorder(), params=params)
+    rows, cut = np.flatnonzero(np.isin(SITES, model.training_groups_)), model.estimator_.params
+    assert cut["weight"].tolist() == rows.tolist()
+    assert cut["series"].tolist() == X[rows, 0].tolist()
+    assert cut["list"] == [str(i) for i in rows]
+    for name in ("other", "pairs", "flag", "none"):
         assert cut[name] is params[name]
-
-
-SITES = np.array(list("xxxyyyzz"))
-CODES = np.array([7, 7, 7, 3, 3, 3, 5, 5])
 
 
 @pytest.mark.parametrize(
     ("x", "groups", "name"),
     [
-        (FRAME.assign(site=SITES), pd.Series(SITES, name="site"), "'site'"),
+        (FRAME.assign(site=SITES), pd.Series(SITES, name="site", index=FRAME.index), "'site'"),
+        (FRAME.assign(site=Y), pd.Series(SITES, name="site", index=FRAME.index), "'site'"),
         (pl.from_pandas(FRAME.assign(site=SITES)), pl.Series("site", SITES), "'site'"),
         (FRAME.assign(clinic=SITES), SITES, "'clinic'"),
         (FRAME.assign(clinic=SITES).convert_dtypes(), SITES, "'clinic'"),
@@ -114,75 +118,50 @@ CODES = np.array([7, 7, 7, 3, 3, 3, 5, 5])
     ],
 )
 def test_the_column_of_the_groups_is_found(x: Any, groups: Any, name: str) -> None:
-    with pytest.warns(UserWarning, match=f"olumn {name}.*leave such a column out of X"):
-        sklearn.warn_of_group_column(x, groups, SITES)
+    with pytest.warns(UserWarning, match=f"column {name} of X.*leave such a column out of X"):
+        fit(x, groups)
 
 
 def test_other_columns_pass_without_warning() -> None:
-    sklearn.warn_of_group_column(X, pd.Series(SITES, name="site"), SITES)
+    fit(X, pd.Series(SITES, name="site"))
     others = {
-        "constant": np.zeros(8),
+        "constant": np.zeros(32),
         "coarser": CODES == 7,  # two groups share a value
-        "region": np.where(CODES == 7, 1, 2),
-        "finer": np.arange(8),  # a value for each row
+        "region": np.where(CODES == 7, 1, CODES % 2),
+        "finer": np.arange(32),  # a value for each row
         "measured": CODES + 0.5,
         "missing": [None, *CODES[1:]],
+        "not available": pd.array([pd.NA, *SITES[1:]], dtype="string"),
         "not a number": np.where(CODES == 7, np.nan, CODES),
     }
     for column in others.values():
-        sklearn.warn_of_group_column(FRAME.assign(other=column), SITES, SITES)
-    sklearn.warn_of_group_column(["a text"] * 8, SITES, SITES)
-    sklearn.warn_of_group_column(sparse.csr_matrix(np.column_stack([X, CODES])), SITES, SITES)
-    # As many groups as rows, or one group: every column of codes would do.
-    sklearn.warn_of_group_column(FRAME.assign(code=np.arange(8)), np.arange(8), np.arange(8))
-    sklearn.warn_of_group_column(FRAME.assign(code=1), np.zeros(8), np.zeros(8))
+        fit(FRAME.assign(other=column))
+    fit(["a text"] * 32)
+    fit(sparse.csr_matrix(np.column_stack([X, CODES])))
+    # As many groups as rows: every column of codes would do.
+    fit(FRAME.assign(code=np.arange(32)), np.arange(32))
 
 
-@given(st.integers(1, 6), st.integers(0, 8))
+@given(st.integers(1, 3), st.integers(0, 5))
 def test_support_must_have_as_many_rows_as_in_calibration(shots: int, given_: int) -> None:
-    support = X[:given_], np.arange(given_)
+    model, support = fit(shots=shots), (X[:given_], Y[:given_])
     if shots == given_:
-        assert sklearn.as_support(support, shots) is not None
+        assert model.predict(X, support=support).tolist() == pytest.approx([Y[:shots].mean()] * 32)
         return
-    with pytest.raises(InvalidInput, match=f"support must hold {shots} examples.* got {given_}"):
-        sklearn.as_support(support, shots)
+    with pytest.raises(InvalidInput, match=rf"support must be .* {shots} rows.* got {given_}\."):
+        model.predict_interval(X, support=support)
 
 
 @pytest.mark.parametrize("support", [None, X, (X,), 5])
 def test_support_must_be_a_pair(support: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"support must be \(X, y\): the 2 labelled examples"):
-        sklearn.as_support(support, 2)
+    with pytest.raises(InvalidInput, match=r"support must be \(X, y\): 2 rows"):
+        fit(shots=2).predict(X, support=support)
 
 
-def test_support_is_refused_without_shots() -> None:
-    assert sklearn.as_support(None, 0) == (None, None)
-    with pytest.raises(InvalidInput, match="fitted with shots=0. Leave it out."):
-        sklearn.as_support((X, X), 0)
-    with pytest.raises(InvalidInput, match="X and y must have the same length, got 2 and 1"):
-        sklearn.as_support((X[:2], [1]), 2)
-
-
-def test_a_model_that_looks_at_other_rows_is_refused() -> None:
-    def centred(x: Any) -> Any:
-        return x - x.mean(axis=0)
-
-    def rounded(x: Any) -> Any:
-        return x * (1 + 1e-5 * len(x))
-
-    np.testing.assert_array_equal(sklearn.score_rows(lambda x: x, X), X)
-    np.testing.assert_array_equal(sklearn.score_rows(rounded, X), rounded(X))
-
-    def last_differs(x: Any) -> Any:
-        return x + 1.0 * (np.arange(len(x)) == 7)[:, None]
-
-    with pytest.raises(InvalidInput, match="the model gives row 7 the output"):
-        sklearn.score_rows(last_differs, X)
-    with pytest.raises(InvalidInput, match="the model gives row 0 .* among others"):
-        sklearn.score_rows(centred, X)
-
-
-def test_perfect_scores_are_pointed_out() -> None:
-    with pytest.warns(UserWarning, match="every calibration row has the best possible score"):
-        sklearn.warn_if_perfect(np.ones(20), 1.0)
-    sklearn.warn_if_perfect(np.ones(19), 1.0)  # few rows show nothing
-    sklearn.warn_if_perfect(np.append(np.ones(19), 0.999), 1.0)
+def test_support_is_checked() -> None:
+    with pytest.raises(InvalidInput, match="support must be .* with shots=0"):
+        fit().predict(X, support=(X, Y))
+    with pytest.raises(InvalidInput, match=r"X, y must have an entry for each row: .*\[2, 1\]"):
+        fit(shots=2).predict(X, support=(X[:2], [1.0]))
+    with pytest.raises(InvalidInput, match="y must be finite"):
+        fit(shots=2).predict(X, support=(X[:2], [1.0, np.inf]))

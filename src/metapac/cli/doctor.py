@@ -24,6 +24,7 @@ EXTRAS = {
     "torch": ("torch", "safetensors"),
     "data": ("pillow", "pyarrow"),
     "parallel": ("joblib",),
+    "sklearn": ("scikit-learn",),
     "tables": ("ibis-framework", "duckdb"),
     "excel": ("ibis-framework", "python-calamine"),
     "report": ("jinja2", "vl-convert-python"),
