@@ -317,9 +317,9 @@ def test_a_bug_shows_no_secret(tmp_path: Path, shown: str) -> None:
     body = "raise KeyError('postgres://u:' + 'Zq7x' + '@h/db password=' + 'Zq7x')"
     done = run_program(body, TMPDIR=str(tmp_path), METAPAC_TRACEBACK=shown)
     written = "".join(path.read_text() for path in tmp_path.iterdir())
-    assert "***@h/db password=***" in done.stderr
+    assert "postgres://h/... password=***" in done.stderr
     for text in (done.stderr, written):
-        assert "***@h/db" in text or not text
+        assert "postgres://h/..." in text or not text
         assert "Zq7x" not in text
 
 

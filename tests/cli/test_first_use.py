@@ -191,7 +191,7 @@ def with_index(table: pd.DataFrame, path: Path) -> None:
     ("write", "hint", "options"),
     [
         (semicolons, "--separator ';'", ["--separator", ";", "--decimal", ","]),
-        (latin_1, "Read it with --encoding latin-1", ["--encoding", "latin-1"]),
+        (latin_1, "Read it with its encoding, such as --encoding", ["--encoding", "latin-1"]),
         (with_index, None, []),
     ],
 )

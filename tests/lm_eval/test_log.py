@@ -145,6 +145,11 @@ def test_a_broken_line_in_the_middle_is_not_called_cut_off(tmp_path: Path) -> No
     assert "cut off" not in str(raised.value)
 
 
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="line 1: is not JSON .a key occurs twice"):
+        read_bytes(tmp_path, REAL_LINE.replace("{", '{"resps": [], ', 1).encode())
+
+
 def test_a_last_line_without_a_line_break_is_read(tmp_path: Path) -> None:
     assert len(read_bytes(tmp_path, (REAL_LINE * 2).encode()[:-1])) == 2
 

@@ -142,24 +142,11 @@ def _open_tables(
         elif calibration is None:
             yield source, None, progress
         else:
-            with _open_beside(source, calibration, reading) as other:
+            from metapac.tables.sources import open_source
+
+            with open_source(calibration, source.options) as other:
                 artefact.check_not_input(output, other.files)
                 yield source, other, progress
-
-
-def _open_beside(source: Source, path: str, reading: TableOptions) -> Source:
-    """Open another table with the engine of an open one."""
-    from metapac.tables.csv_text import CsvFormat
-    from metapac.tables.sources import open_source
-
-    separator = "\t" if reading.separator == r"\t" else reading.separator
-    return open_source(
-        path,
-        table=reading.table,
-        connection=source.connection,
-        csv_format=CsvFormat(separator, reading.decimal, reading.encoding),
-        views=reading.views,
-    )
 
 
 def _fill_columns(source: Source, given: dict[str, Any], predictor: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,10 @@ def open_table(
     inputs: Iterable[Path] = (),
 ) -> Iterator[tuple[Source, Progress]]:
     """Open a table, and check that the output can be written."""
-    from metapac.tables.csv_text import CsvFormat
-    from metapac.tables.engines import connect
+    from metapac.tables.engines import Reading, connect
     from metapac.tables.output import check_path
     from metapac.tables.sources import open_source
 
-    separator = "\t" if options.separator == r"\t" else options.separator
-    csv_format = CsvFormat(separator, options.decimal, options.encoding)
     with _starting(options.engine):
         connection = connect(
             options.engine,
@@ -46,14 +44,11 @@ def open_table(
             threads=options.threads,
         )
     try:
-        paths = scores[0] if len(scores) == 1 else scores
-        with open_source(
-            paths,
-            table=options.table,
-            connection=connection,
-            csv_format=csv_format,
-            views=options.views,
-        ) as source:
+        given = {field.name: getattr(options, field.name) for field in fields(Reading)[:-1]}
+        if options.separator == r"\t":
+            given["separator"] = "\t"
+        reading = Reading(**given, connection=connection)
+        with open_source(scores[0] if len(scores) == 1 else scores, reading) as source:
             if options.engine == "spark" and source.connection.name != "pyspark":
                 raise InvalidInput(
                     f"{source.name} is read by {source.connection.name}, not Spark. Leave engine "

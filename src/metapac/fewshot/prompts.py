@@ -291,9 +291,15 @@ def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InvalidInput(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
 
 
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return dict(pairs)
+
+
 def _parse(where: str, text: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_build_object)
     except (ValueError, RecursionError) as error:  # broken UTF-8 is a ValueError too
         cut = "" if text.endswith(b"\n") else ", and the file ends within it: the log is cut off"
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error

@@ -1,23 +1,55 @@
-"""Engines: connections, databases, and what each engine can do."""
+"""Engines: how tables are read, connections, databases, and what each engine can do."""
 
 from __future__ import annotations
 
+import codecs
 import re
-import sqlite3
 import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ibis
 
 from metapac._common import Table, as_whole_number, check_one_of, require
 from metapac.artefact import private_folder
 from metapac.errors import InvalidInput, keyword
-from metapac.tables.errors import reason
+from metapac.tables.errors import pick_name, reason
 
 DUCKDB, SPARK = "duckdb", "pyspark"  # the names that Ibis gives them
+_LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte order mark
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a table: the options of ``open_table``, which documents them."""
+
+    table: str | None = None
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+    views: bool = False
+    connection: Any = None
+
+    def __post_init__(self) -> None:
+        mark = ";" if self.separator is None else self.separator
+        is_one = isinstance(mark, str) and len(mark) == 1 and not "\ud800" <= mark <= "\udfff"
+        if not is_one or mark in '"\r\n\0' or mark.isalnum():
+            raise InvalidInput(
+                f"separator must be one character such as ';', '|' or a tab, got {mark!r}.",
+                parameter="separator",
+            )
+        check_one_of("decimal", self.decimal, (".", ","))
+        try:
+            "".encode(self.encoding)
+            name = codecs.lookup(self.encoding).name  # one encoding has one name
+        except (LookupError, TypeError, ValueError):
+            raise InvalidInput(
+                "encoding must be the name of a text encoding, such as 'windows-1252' or 'utf-16', "
+                f"got {self.encoding!r}.",
+                parameter="encoding",
+            ) from None
+        object.__setattr__(self, "encoding", "utf-8" if name in _LIKE_UTF8 else name)
 
 
 @dataclass(frozen=True)
@@ -38,24 +70,11 @@ class Traits:
     has_timezone_function: bool = False
 
 
+_BOTH = ("ignores_case", "nan_is_largest", "overflows_to_infinity", "has_positions", "has_median")
+_SHARED = dict.fromkeys(_BOTH, True)  # by DuckDB and Spark
 _TRAITS = {
-    DUCKDB: Traits(
-        in_process=True,
-        ignores_case=True,
-        nan_is_largest=True,
-        overflows_to_infinity=True,
-        has_positions=True,
-        has_median=True,
-        has_timezone_function=True,
-    ),
-    SPARK: Traits(
-        ignores_case=True,
-        nan_is_largest=True,
-        overflows_to_infinity=True,
-        parses_java_numbers=True,
-        has_positions=True,
-        has_median=True,
-    ),
+    DUCKDB: Traits(in_process=True, has_timezone_function=True, **_SHARED),
+    SPARK: Traits(parses_java_numbers=True, **_SHARED),
     "postgres": Traits(nan_is_largest=True, has_median=True, has_timezone_function=True),
     "sqlite": Traits(
         in_process=True,
@@ -73,7 +92,6 @@ def traits_of(connection: Any) -> Traits:
     return _TRAITS.get(connection.name, Traits())
 
 
-_ENGINES = ("duckdb", "spark")
 # DuckDB would otherwise download and run code that a query or an address calls for.
 _NO_DOWNLOADS = {
     "allow_community_extensions": False,
@@ -126,16 +144,14 @@ def connect(
     120.0
     >>> connection.disconnect()
     """
-    check_one_of("engine", engine, _ENGINES)
+    check_one_of("engine", engine, ("duckdb", "spark"))
     if threads is not None:
         threads = as_whole_number("threads", threads)
     if engine == "spark":
         return _connect_spark(master, memory_limit, threads)
     if master is not None:
-        raise InvalidInput(
-            f"{keyword('master', master)} applies only to Spark, and the engine is DuckDB. Pass "
-            "engine='spark', or leave it out."
-        )
+        given = keyword("master", master)
+        raise InvalidInput(f"{given} applies only to Spark, and the engine is DuckDB.")
     return _connect_duckdb(memory_limit, threads)
 
 
@@ -151,10 +167,22 @@ def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError for text that is not UTF-8
         scratch.close()
         raise InvalidInput(
-            f"memory_limit must be a size such as 4GiB, got {memory_limit!r}. Pass "
-            "memory_limit='4GiB'.",
+            f"memory_limit must be a size such as 4GiB, got {memory_limit!r}.",
             parameter="memory_limit",
         ) from error
+
+
+_SPARK_SETTINGS = {
+    # Small tables of tasks are sent to every worker, so that the scores stay in place.
+    "spark.sql.autoBroadcastJoinThreshold": "512m",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # site=007 in a path is a name, not a number.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_HOST = dict.fromkeys(("spark.driver.bindAddress", "spark.driver.host"), "127.0.0.1")
+_SPARK_HERE = {**_HOST, "spark.ui.enabled": "false"}
 
 
 def _connect_spark(master: str | None, memory_limit: str | None, threads: int | None) -> Any:
@@ -164,12 +192,14 @@ def _connect_spark(master: str | None, memory_limit: str | None, threads: int | 
 
     master = master or f"local[{threads or '*'}]"
     builder = sql.SparkSession.builder.appName("metapac").master(master)
-    for name, value in _spark_settings(master, memory_limit).items():
-        builder = builder.config(name, value)
-    scratch = ExitStack()
+    settings, scratch = dict(_SPARK_SETTINGS), ExitStack()
+    if memory_limit is not None:
+        settings["spark.driver.memory"] = memory_limit.lower().replace("ib", "").rstrip("b")
     if master.startswith("local"):  # by default, a folder in the working directory
         warehouse = scratch.enter_context(private_folder("metapac-spark"))
-        builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
+        settings |= {**_SPARK_HERE, "spark.sql.warehouse.dir": str(warehouse)}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
@@ -177,9 +207,8 @@ def _connect_spark(master: str | None, memory_limit: str | None, threads: int | 
         no_answer = "stopped SparkContext" in reason(error)
         why = "no master answered" if no_answer else reason(error)
         raise InvalidInput(
-            f"Spark did not start at {master!r} ({why}). It needs Java 17 or "
-            "newer on this machine and, unless it runs here, a cluster that answers at that "
-            "address."
+            f"Spark did not start at {master!r} ({why}). It needs Java 17 or newer on this machine "
+            "and, unless it runs here, a cluster that answers at that address."
         ) from error
     return _close_with(ibis.pyspark.connect(session), scratch)
 
@@ -199,116 +228,50 @@ def _close_with(connection: Any, scratch: ExitStack) -> Any:
     return connection
 
 
-def _spark_settings(master: str, memory_limit: str | None) -> dict[str, str]:
-    settings = {
-        # Small tables of tasks are sent to every worker, so that the scores stay in place.
-        "spark.sql.autoBroadcastJoinThreshold": "512m",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # site=007 in a path is a name, not a number.
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    if master.startswith("local"):
-        localhost = "127.0.0.1"
-        settings |= {"spark.driver.bindAddress": localhost, "spark.driver.host": localhost}
-        settings["spark.ui.enabled"] = "false"
-    if memory_limit is not None:
-        settings["spark.driver.memory"] = memory_limit.lower().replace("ib", "").rstrip("b")
-    return settings
-
-
 _MEMTABLE = r"ibis_\w+_memtable_"  # frames that Ibis registered in the database
-
-
-class _Place(NamedTuple):
-    """Where a table is, and whether it is computed from others."""
-
-    schema: Any
-    name: str
-    is_view: bool = False
+_DUCKDB_TABLES = """
+    SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal
+    UNION ALL
+    SELECT database_name, schema_name, table_name, sql ILIKE '%GENERATED ALWAYS AS%'
+    FROM duckdb_tables()
+"""
 
 
 def pick_table(
-    connection: Any,
-    name: str,
-    table: str | None,
-    catalog: str | None = None,
-    *,
-    views: bool = True,
+    connection: Any, name: str, table: str | None, catalog: str | None = None, *, views: bool = True
 ) -> Table:
     """Return a table of a database: the one named, or the only one."""
-    places = _list_tables(connection, catalog)
-    hidden = [] if views else sorted(key for key, place in places.items() if place.is_view)
-    tables = {key: place for key, place in places.items() if key not in hidden}
-    if table is None and len(tables) == 1:
-        (table,) = tables
-    if table is not None and table not in places and "." in table and connection.name != DUCKDB:
-        schema, _, plain = table.rpartition(".")
-        tables[table] = _Place(schema, plain)
-    if table in hidden or (hidden and not tables):
-        raise _is_view(name, hidden[0] if table is None else table)
-    if table is None or table not in tables:
-        raise _not_found(name, table, sorted(tables))
-    return connection.table(tables[table].name, database=tables[table].schema)
-
-
-def attach(connection: Any, path: Path) -> str:
-    """Attach a DuckDB file to a DuckDB connection, read-only."""
-    alias: str = ibis.util.gen_name("file")
-    quoted = str(path.absolute()).replace("'", "''")
-    connection.raw_sql(f"ATTACH '{quoted}' AS {alias} (READ_ONLY)")
-    return alias
-
-
-def open_sqlite(path: Path) -> Any:
-    """Open a SQLite file, read-only."""
-    return ibis.sqlite.from_connection(
-        sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    )
-
-
-def _list_tables(connection: Any, catalog: str | None) -> dict[str, _Place]:
-    """Return the place of each table by the name that may be passed."""
-    if connection.name == DUCKDB:
-        return _list_duckdb_tables(connection, catalog)
-    names = [name for name in connection.list_tables() if not re.match(_MEMTABLE, name)]
-    views = _list_sqlite_views(connection) if connection.name == "sqlite" else set()
-    return {name: _Place(None, name, name in views) for name in names}
-
-
-def _list_sqlite_views(connection: Any) -> set[str]:
-    rows = connection.con.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
-    return {name for (name,) in rows}
-
-
-def _list_duckdb_tables(connection: Any, catalog: str | None) -> dict[str, _Place]:
-    """List the tables in SQL, since Ibis 12 cannot list those of DuckDB 2."""
-    catalogs = [connection.current_catalog, "temp"] if catalog is None else [catalog]
-    rows = connection.raw_sql(
-        "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables"
-    ).fetchall()
-    return {
-        name if schema == "main" else f"{schema}.{name}": _Place(
-            (place, schema), name, kind == "VIEW"
+    places, computed = _list_tables(connection, catalog)
+    hidden = [] if views else sorted(computed)
+    names = sorted(places.keys() - hidden)
+    if table in hidden or (hidden and not names and table is None):
+        raise InvalidInput(
+            f"{name}: {table or hidden[0]!r} is a view or has generated columns: it is computed "
+            "while it is read, and a view can read other files. If you trust it, read it with "
+            f"{keyword('views', True)}."
         )
-        for place, schema, name, kind in rows
+    if table is not None and table not in names and "." in table and connection.name != DUCKDB:
+        schema, _, plain = table.rpartition(".")
+    else:
+        schema, plain = places[pick_name(name, table, names, "table")]
+    return connection.table(plain, database=schema)
+
+
+def _list_tables(
+    connection: Any, catalog: str | None
+) -> tuple[dict[str, tuple[Any, str]], set[str]]:
+    """Return the place of each table by its name, and the names of those that are computed."""
+    if connection.name != DUCKDB:
+        names = [name for name in connection.list_tables() if not re.match(_MEMTABLE, name)]
+        views = "SELECT name FROM sqlite_master WHERE type = 'view'"
+        rows = connection.con.execute(views) if connection.name == "sqlite" else ()
+        return {name: (None, name) for name in names}, {name for (name,) in rows}
+    catalogs = [connection.current_catalog, "temp"] if catalog is None else [catalog]
+    rows = connection.raw_sql(_DUCKDB_TABLES).fetchall()  # Ibis 12 cannot list those of DuckDB 2
+    found = {
+        name if schema == "main" else f"{schema}.{name}": ((place, schema), name, is_computed)
+        for place, schema, name, is_computed in rows
         if place in catalogs and not (place == "temp" and name.startswith("ibis_"))
     }
-
-
-def _is_view(name: str, view: str) -> InvalidInput:
-    return InvalidInput(
-        f"{name} has the view {view!r}, and a view of a file can read other files. If you trust "
-        "it, read it with views=True."
-    )
-
-
-def _not_found(name: str, table: str | None, names: list[str]) -> InvalidInput:
-    if not names:
-        return InvalidInput(f"{name} holds no table. Pass a database with one.")
-    problem = "holds several tables" if table is None else f"has no table {table!r}"
-    return InvalidInput(
-        f"{name} {problem}; it has: {', '.join(names)}. Pass one of them as table.",
-        parameter="table",
-    )
+    places = {key: (schema, name) for key, (schema, name, _) in found.items()}
+    return places, {key for key, (*_, is_computed) in found.items() if is_computed}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,53 +14,46 @@ from typing import Any
 import numpy as np
 
 from metapac._common import listed
-from metapac._text import scrub
+from metapac._text import scrub_line
 from metapac.errors import EngineError, InvalidInput
 
 # Exceptions from these packages report a problem with a file or a server, not a bug in metapac.
-_PACKAGES = (
-    "_duckdb",
-    "duckdb",
-    "ibis",
-    "psycopg",
-    "py4j",
-    "pyarrow",
-    "pyspark",
-    "python_calamine",
-    "sqlite3",
-    "xml",
-)
+_PACKAGES = r"_?duckdb|ibis|psycopg|py4j|pyarrow|pyspark|python_calamine|sqlite3|xml"
 
 
 @contextmanager
 def reporting(
-    name: str, verb: str = "read", *, is_file: bool = False, secrets: tuple[str, ...] = ()
-) -> Iterator[str]:
-    """Turn an error of an engine into an ``EngineError`` that names the table."""
+    name: str, verb: str = "read", *, is_file: bool = False, address: str = ""
+) -> Iterator[None]:
+    """Turn an error of an engine into an ``EngineError`` that names the table.
+
+    Of an address, neither the message nor a traceback shows more than ``mask`` does.
+    """
     try:
-        yield name
+        with warnings.catch_warnings():  # Ibis 12 calls what DuckDB 2 deprecates
+            warnings.filterwarnings("ignore", "fetch_arrow_table", DeprecationWarning)
+            yield
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in _PACKAGES:
+        if not re.match(rf"(?:{_PACKAGES})\b", type(error).__module__):
             raise
-        cause = None if secrets else error  # whose traceback would show them
+        why, cause = reason(error, address), None if address else error
         if "OutOfMemory" in type(error).__name__:
-            raise EngineError(
-                f"{name}: {reason(error)}. Raise memory_limit.", parameter="memory_limit"
-            ) from cause
+            text = f"{name}: {why}. Raise memory_limit."
+            raise EngineError(text, parameter="memory_limit") from cause
         hint = " If it is truncated, or not of the type that its name says, write it again."
-        raise EngineError(
-            f"{name} cannot be {verb} ({reason(error, secrets)}).{hint if is_file else ''}"
-        ) from cause
+        raise EngineError(f"{name} cannot be {verb} ({why}).{hint if is_file else ''}") from cause
 
 
-def reason(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
+def reason(error: BaseException, address: str = "") -> str:
     """Return an engine's error message in one line; of a Java error, the root cause."""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()
     message = str(error if cause is None else cause.getMessage())
+    inside = re.search(r'"exception_message":("(?:[^"\\]|\\.)*")', message)  # of DuckDB 2
+    message = json.loads(inside[1]) if inside else message
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return scrub(lines[0], secrets) if lines else type(error).__name__
+    return scrub_line(lines[0], address) if lines else type(error).__name__
 
 
 def get_column(source: Any, name: str, remedy: str = "") -> Any:
@@ -75,6 +71,19 @@ def get_column(source: Any, name: str, remedy: str = "") -> Any:
     )
 
 
+def pick_name(title: str, wanted: str | None, names: Sequence[str], noun: str) -> str:
+    """Return the table or sheet that is wanted, or the only one."""
+    if wanted in names:
+        return str(wanted)
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if not names:
+        raise InvalidInput(f"{title} holds no {noun}. Pass a file with one.")
+    problem = f"holds several {noun}s" if wanted is None else f"has no {noun} {wanted!r}"
+    text = f"{title} {problem}; it has: {', '.join(names)}. Pass one of them as table."
+    raise InvalidInput(text, parameter="table")
+
+
 def list_columns(source: Any) -> str:
     """Return the names of the columns of a source, or the first ones if there are very many."""
     return listed(source.table.columns, shown=30)
@@ -84,10 +93,9 @@ def check_column_names(**names: Any) -> None:
     """Raise InvalidInput if a column is not given by its name, but for example by its values."""
     for parameter, name in names.items():
         if name is not None and not isinstance(name, str):
-            raise InvalidInput(
-                f"{parameter} must be the name of a column as a string, got {type(name).__name__}.",
-                parameter=parameter,
-            )
+            kind = type(name).__name__
+            text = f"{parameter} must be the name of a column as a string, got {kind}."
+            raise InvalidInput(text, parameter=parameter)
 
 
 def check_case_collisions(name: str, columns: Sequence[str]) -> None:
@@ -111,22 +119,19 @@ def name_type(kind: Any) -> str:
 def class_names(classes: Sequence[Any]) -> list[Any]:
     """Return distinct class names: integers as they are, everything else as strings."""
     if isinstance(classes, str):
-        raise InvalidInput(
-            f"classes must be a list of names, got the string {classes!r}.", parameter="classes"
-        )
+        text = f"classes must be a list of names, got the string {classes!r}."
+        raise InvalidInput(text, parameter="classes")
     counts = Counter(str(name) for name in classes)
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated or not counts:
         problem = f"{repeated[0]!r} twice" if repeated else "none"
-        raise InvalidInput(
-            f"classes must name each class once, got {problem}.", parameter="classes"
-        )
-    return [_plain(name) for name in classes]
-
-
-def _plain(name: Any) -> int | str:
-    is_integer = isinstance(name, int | np.integer) and not isinstance(name, bool)
-    return int(name) if is_integer else str(name)
+        text = f"classes must name each class once, got {problem}."
+        raise InvalidInput(text, parameter="classes")
+    whole = (int, np.integer)
+    return [
+        int(name) if isinstance(name, whole) and not isinstance(name, bool) else str(name)
+        for name in classes
+    ]
 
 
 def no_rows(name: str) -> InvalidInput:

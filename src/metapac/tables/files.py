@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 from xml.parsers import expat
 
 import ibis
@@ -26,14 +26,21 @@ from metapac._common import Table, require, warn
 from metapac._text import mask
 from metapac.artefact import check_unpacked, read_unpacked
 from metapac.errors import InvalidInput
-from metapac.tables.csv_text import PLAIN, CsvFormat, name_columns, read_common_header, recode
-from metapac.tables.engines import SPARK
+from metapac.tables import csv_text
+from metapac.tables.engines import DUCKDB, SPARK, Reading
+from metapac.tables.errors import pick_name
 
-_TEXT = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
-_GZIPPED = {f"{suffix}.gz": kind for suffix, kind in _TEXT.items()}
-_ARROW = dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow")
-_EXCEL = dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "excel")
-_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", **_TEXT, **_GZIPPED, **_ARROW, **_EXCEL}
+_SUFFIXES = {
+    suffix: kind
+    for kind, suffixes in {
+        "parquet": ".parquet .pq",
+        "csv": ".csv .tsv .csv.gz .tsv.gz",
+        "json": ".jsonl .ndjson .json .jsonl.gz .ndjson.gz .json.gz",
+        "arrow": ".feather .arrow .ipc",
+        "excel": ".xlsx .xlsm .xlsb .xls .ods",
+    }.items()
+    for suffix in suffixes.split()
+}
 _DATABASES = {
     "duckdb": (".duckdb", ".ddb", ".db"),
     "sqlite": (".sqlite", ".sqlite3", ".db3", ".db"),
@@ -42,12 +49,9 @@ _TITLES = {
     "arrow": "an Arrow file",
     "csv": "CSV",
     "duckdb": "a DuckDB database",
-    "excel": "a workbook",
-    "gzip": "compressed with gzip",
     "json": "JSON lines",
     "parquet": "a Parquet file",
     "sqlite": "a SQLite database",
-    "zip": "a zip archive",
 }
 _MAGIC = {
     "parquet": (0, b"PAR1"),
@@ -58,22 +62,10 @@ _MAGIC = {
     "zip": (0, b"PK\x03\x04"),
     "ole": (0, b"\xd0\xcf\x11\xe0"),
 }
-# What others write, and how to turn it into something that is read.
-_FOREIGN = {
-    (".pkl", ".pickle"): "a pickle, which can run code when it is opened. Load it yourself if you "
-    "trust it, and pass the frame",
-    (".rds", ".rda", ".rdata"): "an R file. In R, save the table with arrow::write_parquet or "
-    "write.csv",
-    (".sav", ".zsav", ".por"): "an SPSS file. Pass the frame that pandas.read_spss returns",
-    (".dta",): "a Stata file. Pass the frame that pandas.read_stata returns",
-    (".sas7bdat", ".xpt"): "a SAS file. Pass the frame that pandas.read_sas returns",
-    (".h5", ".hdf", ".hdf5"): "an HDF5 file. Pass the frame that pandas.read_hdf returns",
-    (".npy", ".npz"): "a file of NumPy arrays. Load it with numpy.load, and pass the arrays to "
-    "MetaPS.calibrate",
-    (".mdb", ".accdb"): "an Access database. Export the table as CSV",
-    (".zip", ".7z", ".tar", ".bz2", ".xz", ".zst"): "an archive. Unpack it first, or compress "
-    "text with gzip",
-}
+_FOREIGN = re.compile(
+    r"(?i)\.(pkl|pickle|rds|rda|rdata|sav|zsav|por|dta|sas7bdat|xpt|h5|hdf|hdf5|npy|npz|mdb|accdb|"
+    r"zip|7z|tar|bz2|xz|zst)"
+)
 
 
 def kind_of(path: Path) -> str:
@@ -87,145 +79,37 @@ def kind_of(path: Path) -> str:
             f"{path} is not a regular file, and a table is read more than once. Write it to a file "
             "first."
         )
-    content, expected = _read_magic(path), suffix_kind(path)
+    with path.open("rb") as file:
+        start = file.read(16)
+    magic = (kind for kind, (place, mark) in _MAGIC.items() if start[place:].startswith(mark))
+    content, expected, suffix = next(magic, None), suffix_kind(path), path.suffix.lower()
     if content in _DATABASES:
-        _check_database_name(path, content)
+        if suffix not in _DATABASES[content]:
+            raise InvalidInput(
+                f"{path} is {_TITLES[content]}, but its name does not say so. If you trust it, "
+                f"rename it to end in {_DATABASES[content][0]}."
+            )
         return content
-    if content in ("zip", "ole") or expected == "excel":
-        return _check_workbook(path, content, expected)
-    _check_not_foreign(path)
-    if content == "gzip":
-        _check_gzip_name(path)
-    elif content is not None and expected not in (content, None):
-        warn(f"{path} is {_TITLES[content]}, not {_TITLES[str(expected)]}, and is read as such.")
-    return expected or "csv" if content in (None, "gzip") else content
+    if content in ("zip", "ole") and expected == "excel":
+        return "excel"
+    if content in ("zip", "ole") or expected == "excel" or _FOREIGN.fullmatch(suffix):
+        raise InvalidInput(
+            f"{path} cannot be read. Pass a CSV, JSON lines, Parquet, Arrow, Excel, DuckDB or "
+            "SQLite file whose name says so, or a frame."
+        )
+    if content == "gzip" and suffix != ".gz":
+        raise InvalidInput(f"{path} is compressed with gzip. Rename it to end in {path.suffix}.gz.")
+    if content in (None, "gzip"):
+        return expected or "csv"
+    if expected is not None and expected != content:
+        warn(f"{path} is {_TITLES[content]}, not {_TITLES[expected]}, and is read as such.")
+    return content
 
 
 def suffix_kind(path: Path) -> str | None:
     """Return the kind of a table that a name stands for."""
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     return _SUFFIXES.get("".join(suffixes)) or _SUFFIXES.get("".join(suffixes[-1:]))
-
-
-def _read_magic(path: Path) -> str | None:
-    with path.open("rb") as file:
-        start = file.read(16)
-    for kind, (offset, magic) in _MAGIC.items():
-        if start[offset : offset + len(magic)] == magic:
-            return kind
-    return None
-
-
-def _check_database_name(path: Path, kind: str) -> None:
-    names = _DATABASES[kind]
-    if path.suffix.lower() not in names:
-        raise InvalidInput(
-            f"{path} is {_TITLES[kind]}, but its name does not say so. If you trust it, rename it "
-            f"to end in {names[0]}."
-        )
-
-
-def _check_workbook(path: Path, content: str | None, expected: str | None) -> str:
-    """Return "excel", or raise for archives and for files that only bear its name."""
-    if expected == "excel" and content in ("zip", "ole"):
-        return "excel"
-    if expected == "excel":
-        raise InvalidInput(
-            f"{path} is not a workbook, though its name says so. If it is text, rename it to end "
-            "in .csv."
-        )
-    what = "a zip archive" if content == "zip" else "a file of an office program"
-    raise InvalidInput(
-        f"{path} is {what}. Unpack it first, or, if it is a workbook, rename it to end in .xlsx."
-    )
-
-
-def _check_not_foreign(path: Path) -> None:
-    for suffixes, advice in _FOREIGN.items():
-        if path.suffix.lower() in suffixes:
-            raise InvalidInput(f"{path} cannot be read: it is {advice}.")
-
-
-def _check_gzip_name(path: Path) -> None:
-    if path.suffix.lower() != ".gz":
-        raise InvalidInput(
-            f"{path} is compressed with gzip, but its name does not say so. Rename it to end in "
-            f"{path.suffix}.gz."
-        )
-
-
-_SPARK_CSV = {
-    "header": True,
-    "inferSchema": False,
-    "multiLine": True,
-    "escape": '"',
-    "mode": "FAILFAST",
-}
-
-
-def read_spark(
-    connection: Any,
-    kind: str,
-    paths: Sequence[Path],
-    columns: Sequence[str] = (),
-    separator: str = ",",
-) -> Table:
-    """Return files as one table."""
-    for path in paths:
-        if path.name[0] in "_.":
-            raise InvalidInput(
-                f"{path}: Spark ignores files whose names start with '_' or '.'. Rename it."
-            )
-    absolute = [path.absolute() for path in paths]
-    # Hadoop would expand these characters as a pattern.
-    names = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path)) for path in absolute]
-    options = _partition_options(absolute)
-    return load(connection, kind, names, columns, separator=separator, **options)
-
-
-def load(
-    connection: Any,
-    kind: str,
-    names: list[str],
-    columns: Sequence[str] = (),
-    *,
-    separator: str = ",",
-    **options: Any,
-) -> Table:
-    """Return all files under some names as one table."""
-    if kind == "csv":
-        options |= {**_SPARK_CSV, "sep": separator}
-    if kind == "parquet":
-        options["mergeSchema"] = True
-    reader = connection._session.read.options(**options)
-    if columns:
-        reader = reader.schema(_text_schema(columns))
-    view = ibis.util.gen_name("read")
-    reader.format(kind).load(names).createOrReplaceTempView(view)
-    return connection.table(view)
-
-
-def _text_schema(columns: Sequence[str]) -> Any:
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    return StructType([StructField(name, StringType()) for name in columns])
-
-
-def _partition_options(paths: list[Path]) -> dict[str, Any]:
-    """Return the options that turn folders such as site=ohio into columns, if all files agree."""
-    roots = [_partition_root(path) for path in paths]
-    if roots[0][1] and all(root == roots[0] for root in roots):
-        return {"basePath": str(roots[0][0])}
-    return {"recursiveFileLookup": True}
-
-
-def _partition_root(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return the folder above the folders like site=ohio, and the names of these columns."""
-    folder, columns = path.parent, []
-    while "=" in folder.name:
-        columns.append(folder.name.partition("=")[0])
-        folder = folder.parent
-    return folder, tuple(columns)
 
 
 _ANY_CELLS, _CELLS_PER_BYTE = 1 << 22, 4  # of 32 bytes each; a full sheet has at most one per byte
@@ -241,16 +125,34 @@ def read_sheet(path: Path, sheet: str | None) -> Any:
     calamine = require("python_calamine", extra="excel", purpose=f"{path}: reading a workbook")
     _check_extent(path)
     with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
-        name = _pick_sheet(path, sheet, workbook.sheet_names)
+        name = pick_name(str(path), sheet, workbook.sheet_names, "sheet")
         rows = workbook.get_sheet_by_name(name).to_python(skip_empty_area=True)
     if not rows:
         raise InvalidInput(
             f"{path}, sheet {name} is empty. Write the column names in its first row."
         )
-    names = name_columns(f"{path}, sheet {name}", [_as_text(cell) or "" for cell in rows[0]])
+    names = csv_text.name_columns(
+        f"{path}, sheet {name}", [_as_text(cell) or "" for cell in rows[0]]
+    )
     columns = zip(*rows[1:], strict=True) if len(rows) > 1 else [()] * len(names)
     arrays = [_as_array(cells) for cells in columns]
     return pa.Table.from_arrays(arrays, names=names)
+
+
+def make_table(frame: Any) -> Table:
+    """Return a frame as a table; half precision, which DuckDB does not read, as float32."""
+    import pyarrow as pa
+
+    def widen(kind: Any) -> Any:
+        return pa.float32() if pa.types.is_float16(kind) else kind
+
+    if isinstance(frame, pa.Table | pa.RecordBatch):
+        schema = pa.schema([(field.name, widen(field.type)) for field in frame.schema])
+        frame = frame if schema.types == frame.schema.types else frame.cast(schema)
+    elif hasattr(frame, "astype"):  # of pandas
+        names = frame.columns[frame.dtypes.astype(str).isin(["float16", "halffloat[pyarrow]"])]
+        frame = frame.astype(dict.fromkeys(names, "float32")) if len(names) else frame
+    return ibis.memtable(frame)
 
 
 def read_arrow(paths: Sequence[Path]) -> Any:
@@ -330,30 +232,18 @@ def _count_cells(chunks: Iterable[bytes]) -> int:
     return total + rows * columns
 
 
-def _pick_sheet(path: Path, sheet: str | None, names: list[str]) -> str:
-    if sheet is None and len(names) == 1:
-        return names[0]
-    if sheet is not None and sheet in names:
-        return sheet
-    problem = "holds several sheets" if sheet is None else f"has no sheet {sheet!r}"
-    raise InvalidInput(
-        f"{path} {problem}; it has: {', '.join(names)}. Pass one of them as table.",
-        parameter="table",
-    )
-
-
 def _as_array(cells: Sequence[Cell]) -> Any:
     """Return a column as numbers or booleans if all cells are, and as text otherwise."""
     import pyarrow as pa
 
-    filled = [cell for cell in cells if cell != ""]
     values = [None if cell == "" else cell for cell in cells]
-    if filled and all(isinstance(cell, bool) for cell in filled):
+    filled = [value for value in values if value is not None]
+    kinds = {type(value) for value in filled}
+    if kinds == {bool}:
         return pa.array(values, pa.bool_())
-    if filled and all(type(cell) in (int, float) for cell in filled):
-        if all(float(cell).is_integer() and abs(cell) <= 2**53 for cell in filled):
-            return pa.array([None if v is None else int(v) for v in values], pa.int64())
-        return pa.array(values, pa.float64())
+    if kinds and kinds <= {int, float}:
+        is_whole = all(float(value).is_integer() and abs(value) <= 2**53 for value in filled)
+        return pa.array(values, pa.float64()).cast(pa.int64() if is_whole else pa.float64())
     return pa.array([_as_text(cell) for cell in cells], pa.string())
 
 
@@ -368,17 +258,16 @@ def _as_text(cell: Cell) -> str | None:
     return str(cell)
 
 
-_STORES = ("abfs", "abfss", "az", "file", "gcs", "gs", "hdfs", "http", "https", "r2", "s3", "s3a")
+# Addresses of files that only the engine can find.
+STORES = ("abfs", "abfss", "az", "gcs", "gs", "hdfs", "http", "https", "r2", "s3", "s3a")
 _MOST_ENTRIES = 100_000  # of a folder that is searched: one such as / is a slip
 # site=007 in a path is a name, not a number.
 _HIVE = {"hive_types_autocast": False}
 _PARQUET = {**_HIVE, "union_by_name": True}
-_DUCKDB_CSV = {**_HIVE, "quote": '"', "escape": '"', "header": True}
+_CSV = {**_HIVE, "quote": '"', "escape": '"', "header": True}
 _JSON = {**_HIVE, "format": "newline_delimited"}
-_EXTENSIONS = {  # of DuckDB, by scheme
-    **dict.fromkeys(("gcs", "gs", "http", "https", "r2", "s3", "s3a"), "httpfs"),
-    **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
-}
+_TEXT = {"header": True, "inferSchema": False, "multiLine": True, "escape": '"', "mode": "FAILFAST"}
+_SPARK: dict[str, dict[str, Any]] = {"csv": _TEXT, "parquet": {"mergeSchema": True}}
 
 
 def scheme(text: str) -> str | None:
@@ -387,9 +276,11 @@ def scheme(text: str) -> str | None:
     return match[1].lower() if match else None
 
 
-def is_remote(text: str) -> bool:
-    """Return whether an address points to files that only the engine can find."""
-    return scheme(text) in _STORES
+def local_path(text: str) -> Path | None:
+    """Return the local path that a path or a file:// address stands for."""
+    if scheme(text) == "file":
+        return Path(unquote(text.partition("://")[2]))
+    return None if scheme(text) else Path(text)
 
 
 def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
@@ -398,7 +289,9 @@ def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
     files = list(distinct.values())
     if not files:
         raise InvalidInput("source is an empty list of paths. Pass at least one.")
-    _check_names(files)
+    for file in files:  # Linux allows any bytes in a name, and engines do not
+        if any("\ud800" <= character <= "\udfff" for character in str(file.absolute())):
+            raise InvalidInput(f"the path of {file} is not valid UTF-8. Rename the file or folder.")
     name = display_name(paths)
     kinds = {kind_of(file): file for file in reversed(files)}
     if len(kinds) > 1:
@@ -408,8 +301,7 @@ def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
         )
     (kind,) = kinds
     if len(files) > 1 and kind in ("duckdb", "excel", "sqlite"):
-        noun = "workbooks" if kind == "excel" else "databases"
-        raise InvalidInput(f"{name} matches {len(files)} {noun}. Pass one.")
+        raise InvalidInput(f"{name} matches {len(files)} databases or workbooks. Pass one.")
     return kind, files
 
 
@@ -427,94 +319,32 @@ def would_match(origin: str, path: Path) -> bool:
     return _matches(path.absolute().parts, Path(origin).absolute().parts)
 
 
-def local_path(text: str) -> Path | None:
-    """Return the local path that a path or a file:// address stands for."""
-    if scheme(text) == "file":
-        return Path(unquote(urlsplit(text).path))
-    return None if scheme(text) else Path(text)
-
-
-def read(connection: Any, kind: str, paths: list[Path], csv_format: CsvFormat = PLAIN) -> Table:
-    """Return files of one kind as one table; the columns of CSV files are text."""
-    for path in paths:
-        check_unpacked(path)
-        if kind == "json":
-            _check_json_lines(path)
-    if kind == "arrow":
-        return ibis.memtable(read_arrow(paths))
-    columns = read_common_header(paths, csv_format) if kind == "csv" else []
-    separator = csv_format.separator_of(paths[0])
-    if kind == "csv" and not csv_format.is_utf8:
-        paths = recode(paths, csv_format, connection)
-    if connection.name == SPARK:
-        return read_spark(connection, kind, paths, columns, separator)
-    names = [glob.escape(str(path.absolute())) for path in paths]
-    if kind == "parquet":
-        return connection.read_parquet(names, **_PARQUET)
-    if kind == "json":
-        return _read_json(connection, names)
-    types = dict.fromkeys(columns, "VARCHAR")
-    return connection.read_csv(names, columns=types, delim=separator, **_DUCKDB_CSV)
-
-
-def read_remote(connection: Any, address: str, csv_format: CsvFormat = PLAIN) -> tuple[str, Table]:
-    """Return the kind and the table of files that only the engine can find."""
-    path = Path(re.split("[?#]", address)[0])
-    kind = suffix_kind(path) or "parquet"
-    if kind in ("arrow", "excel") or not csv_format.is_utf8:
-        raise InvalidInput(f"{mask(address)} must be downloaded first, and passed as a file.")
-    separator = csv_format.separator_of(path)
-    if connection.name == SPARK:
-        return kind, load(connection, kind, [address], separator=separator)
-    _load_extension(connection, address)
-    if kind == "csv":
-        return kind, connection.read_csv(address, all_varchar=True, delim=separator, **_DUCKDB_CSV)
-    if kind == "json":
-        return kind, _read_json(connection, [address])
-    return kind, connection.read_parquet(address, **_PARQUET)
-
-
-def _load_extension(connection: Any, address: str) -> None:
-    """Load the extension of DuckDB that reads an address, if the user has installed it."""
-    extension = _EXTENSIONS.get(str(scheme(address)))
-    if extension is None:  # file:// needs none
-        return
-    (is_loaded, is_installed), *_ = connection.raw_sql(
-        f"SELECT loaded, installed FROM duckdb_extensions() WHERE extension_name = '{extension}'"
-    ).fetchall() or [(False, False)]
-    if is_loaded:
-        return
-    if not is_installed:
-        raise InvalidInput(
-            f"{mask(address)} needs DuckDB's extension {extension}, which is not installed, and "
-            "metapac downloads no code. Download the file and pass its path, or install the "
-            f"extension once: python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\"."
-        )
-    connection.raw_sql(f"LOAD {extension}")
-
-
-def _check_names(files: list[Path]) -> None:
-    """Raise for a path that is not UTF-8: Linux allows any bytes, and engines do not."""
-    for file in files:
-        if any("\ud800" <= character <= "\udfff" for character in str(file.absolute())):
-            raise InvalidInput(f"the path of {file} is not valid UTF-8. Rename the file or folder.")
+def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
+    is_match = bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0])
+    return is_match and _matches(parts[1:], pattern[1:])
 
 
 def _expand(path: str) -> list[Path]:
     """Return the files that a path, glob or folder stands for."""
-    target = Path(path)
+    target = local_path(path)
+    if target is None:
+        raise InvalidInput(f"{mask(path)} is an address, and must be the only source.")
     if target.is_dir():
         files = sorted(_walk(target))
-        problem = "folder holds no files that are read, such as Parquet, CSV or JSON lines"
     elif target.exists():
         return [target]
-    elif scheme(path):
-        raise InvalidInput(f"{mask(path)} is an address, and must be the only source.")
     else:
-        names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (from anywhere, not a folder)
-        files = [file for name in names for file in _expand_match(Path(name))]
-        problem = "no file matches" if glob.has_magic(path) else "No such file"
+        names = sorted(glob.glob(str(target), recursive=True))  # noqa: PTH207 (from anywhere)
+        files = []
+        for match in map(Path, names):  # a folder is one of parts, as Spark writes it
+            files += sorted(_walk(match)) if match.is_dir() and suffix_kind(match) else []
+            files += [match] if match.is_file() else []
     if not files:
+        problem = "folder holds no table" if target.is_dir() else "No such file"
         raise FileNotFoundError(errno.ENOENT, problem, mask(path))
     return files
 
@@ -530,28 +360,100 @@ def _walk(folder: Path) -> Iterator[Path]:
                 "holds the table alone, or a glob."
             )
         folders[:] = [name for name in folders if name[0] not in "._"]
-        yield from (Path(place, name) for name in names if _is_data(Path(place, name)))
+        paths = [Path(place, name) for name in names if name[0] not in "._"]  # such as _SUCCESS
+        yield from (path for path in paths if suffix_kind(path) and path.is_file())
 
 
-def _expand_match(path: Path) -> list[Path]:
-    """Return the file that a glob matched, or the parts of a folder that Spark wrote."""
-    if path.is_dir():
-        return _expand(str(path)) if suffix_kind(path) else []
-    return [path] if path.is_file() else []
+def read(connection: Any, kind: str, paths: list[Path], reading: Reading) -> Table:
+    """Return files of one kind as one table; the columns of CSV files are text."""
+    for path in paths:
+        check_unpacked(path)
+        if kind == "json":
+            _check_json_lines(path)
+    if kind == "excel":
+        return ibis.memtable(read_sheet(paths[0], reading.table))
+    if kind == "arrow":
+        return make_table(read_arrow(paths))
+    columns = csv_text.read_common_header(paths, reading) if kind == "csv" else []
+    separator = csv_text.separator_of(paths[0], reading)
+    if kind == "csv" and reading.encoding != "utf-8":
+        paths = csv_text.recode(paths, reading, connection)
+    if connection.name != SPARK:
+        names = [glob.escape(str(path.absolute())) for path in paths]
+        return _load(connection, kind, names, separator, columns)
+    for path in paths:
+        if path.name[0] in "_.":
+            raise InvalidInput(
+                f"{path}: Spark ignores files whose names start with '_' or '.'. Rename it."
+            )
+    # Hadoop would expand these characters as a pattern.
+    names = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute())) for path in paths]
+    return _load(connection, kind, names, separator, columns, **_partition_options(paths))
 
 
-def _is_data(path: Path) -> bool:
-    """Return whether a file holds data, unlike files such as _SUCCESS that engines add."""
-    return path.name[0] not in "._" and suffix_kind(path) is not None and path.is_file()
+def read_remote(connection: Any, address: str, reading: Reading) -> tuple[str, Table]:
+    """Return the kind and the table of files that only the engine can find."""
+    path = Path(re.split("[?#]", address)[0])
+    kind = suffix_kind(path) or "parquet"
+    if kind in ("arrow", "excel") or reading.encoding != "utf-8":
+        raise InvalidInput(f"{mask(address)} must be downloaded first, and passed as a file.")
+    if connection.name == DUCKDB and scheme(address) != "hdfs":
+        _load_extension(connection, address)
+    return kind, _load(connection, kind, [address], csv_text.separator_of(path, reading))
 
 
-def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
-    is_match = bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0])
-    return is_match and _matches(parts[1:], pattern[1:])
+def _load(
+    connection: Any,
+    kind: str,
+    names: list[str],
+    separator: str,
+    columns: Sequence[str] = (),
+    **options: Any,
+) -> Table:
+    """Return all files under some names as one table."""
+    if connection.name == SPARK:
+        reader = connection._session.read.options(**options, **_SPARK.get(kind, {}), sep=separator)
+        if columns:
+            quoted = [name.replace("`", "``") for name in columns]
+            reader = reader.schema(", ".join(f"`{name}` STRING" for name in quoted))
+        view = ibis.util.gen_name("read")
+        reader.format(kind).load(names).createOrReplaceTempView(view)
+        return connection.table(view)
+    if kind == "parquet":
+        return connection.read_parquet(names, **_PARQUET)
+    if kind == "csv":
+        text = {"columns": dict.fromkeys(columns, "VARCHAR")} if columns else {"all_varchar": True}
+        return connection.read_csv(names, delim=separator, **text, **_CSV)
+    # Strings that look like dates or identifiers remain strings.
+    table = connection.read_json(names, sample_size=-1, **_JSON)
+    schema = table.schema()
+    guessed = [name for name, kind in schema.items() if kind.is_temporal() or kind.is_uuid()]
+    if not guessed:
+        return table
+    types = {name: DuckDBType.to_string(kind) for name, kind in schema.items()}
+    types |= dict.fromkeys(guessed, "VARCHAR")
+    return connection.read_json(names, columns=types, **_JSON)
+
+
+def _partition_options(paths: Sequence[Path]) -> dict[str, Any]:
+    """Return the options that turn folders such as site=ohio into columns, if all files agree."""
+    (root, columns), *others = {csv_text.partition_root(path) for path in paths}
+    return {"recursiveFileLookup": True} if others or not columns else {"basePath": str(root)}
+
+
+def _load_extension(connection: Any, address: str) -> None:
+    """Load the extension of DuckDB that reads an address, if the user has installed it."""
+    extension = "azure" if str(scheme(address)).startswith("a") else "httpfs"
+    (is_loaded, is_installed), *_ = connection.raw_sql(
+        f"SELECT loaded, installed FROM duckdb_extensions() WHERE extension_name = '{extension}'"
+    ).fetchall() or [(False, False)]
+    if not (is_loaded or is_installed):
+        raise InvalidInput(
+            f"{mask(address)} needs DuckDB's extension {extension}, which is not installed, and "
+            "metapac downloads no code. Download the file and pass its path, or install the "
+            f"extension once: python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\"."
+        )
+    connection.raw_sql(f"LOAD {extension}")
 
 
 def _check_json_lines(path: Path) -> None:
@@ -563,21 +465,7 @@ def _check_json_lines(path: Path) -> None:
     if b'"format": "metapac' in start:
         raise InvalidInput(f"{path} is a metapac file, not a table of scores. Pass the table.")
     if not (first.startswith(b"{") and first.endswith(b"}")):
-        content = "an array" if first.startswith(b"[") else "something else"
         raise InvalidInput(
-            f"{path} must hold JSON lines, one object per line, got "
-            f"{content if first else 'nothing'}. With pandas, write it with "
+            f"{path} must hold JSON lines, one object per line. With pandas, write it with "
             "to_json(orient='records', lines=True)."
         )
-
-
-def _read_json(connection: Any, names: list[str]) -> Table:
-    """Read JSON lines; strings that look like dates or identifiers remain strings."""
-    table = connection.read_json(names, sample_size=-1, **_JSON)
-    schema = table.schema()
-    guessed = [name for name, kind in schema.items() if kind.is_temporal() or kind.is_uuid()]
-    if not guessed:
-        return table
-    columns = {name: DuckDBType.to_string(kind) for name, kind in schema.items()}
-    columns |= dict.fromkeys(guessed, "VARCHAR")
-    return connection.read_json(names, columns=columns, **_JSON)

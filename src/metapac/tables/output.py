@@ -6,44 +6,30 @@ import csv
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from metapac import artefact
 from metapac._common import PathLike, Table
-from metapac._text import find_secrets, mask
-from metapac.artefact import (
-    check_folder,
-    check_not_input,
-    new_folder,
-    private_folder,
-    replacing,
-    replacing_path,
-)
-from metapac.errors import EngineError, InvalidInput, keyword
+from metapac._text import mask
+from metapac.errors import EngineError, InvalidInput
 from metapac.tables import errors, files
 from metapac.tables.engines import DUCKDB, SPARK
 from metapac.tables.sources import Source
 
 _KINDS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
-_SPARK_CSV = {
-    "header": "true",
-    "escape": '"',
-    "ignoreLeadingWhiteSpace": "false",
-    "ignoreTrailingWhiteSpace": "false",
-}
+_KEPT = dict.fromkeys(("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"), "false")
+_SPARK_CSV = {"header": "true", "escape": '"', **_KEPT}
 
 
 def output_kind(path: PathLike) -> str:
     """Return the kind of file to write, by its suffix."""
     kind = _KINDS.get(Path(path).suffix.lower())
     if kind is None:
-        raise InvalidInput(
-            f"output must end in .parquet or .csv, got {mask(os.fspath(path))!r}.",
-            parameter="output",
-        )
+        text = f"output must end in .parquet or .csv, got {mask(os.fspath(path))!r}."
+        raise InvalidInput(text, parameter="output")
     return kind
 
 
@@ -60,20 +46,14 @@ def check_output(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()
 
 def check_path(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()) -> None:
     """Fail fast: check that a path can be written and is not an input."""
-    local = files.local_path(os.fspath(path))
-    if local is None:
-        address = mask(os.fspath(path))
-        if address == source.name:
-            raise InvalidInput(f"{address} is also the input. Write to another place.")
-        return
-    check_folder(local.absolute().parent)
-    read = files.local_path(source.name)
-    check_not_input(local, [*source.files, *inputs, *([] if read is None else [read])])
+    name = os.fspath(path)
+    local = files.local_path(name)
+    if local is not None:
+        artefact.check_folder(local.absolute().parent)
+        artefact.check_not_input(local, [*source.files, *inputs])
     for origin in source.origins:
-        if files.would_match(origin, local):
-            raise InvalidInput(
-                f"{path} would be part of the input {origin} next time. Write it elsewhere."
-            )
+        if origin == name or (local is not None and files.would_match(origin, local)):
+            raise InvalidInput(f"{mask(name)} would be part of the input. Write it elsewhere.")
 
 
 def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
@@ -87,24 +67,38 @@ def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
             _write_csv(connection, table, output)
         return
     kind, name = output_kind(output), os.fspath(output)
-    with errors.reporting(mask(name), "written", secrets=find_secrets(name)):
-        if files.is_remote(name):
-            _write_remote(connection, table, kind, name)
+    local = files.local_path(name)
+    with errors.reporting(mask(name), "written", address=name if local is None else ""):
+        if local is None:
+            _save(connection, table, kind, name)
         elif connection.name == SPARK:
-            with new_folder(output, create=False) as folder:
-                _write_parts(connection, table, kind, str(folder.absolute()))
+            with artefact.new_folder(local, create=False) as folder:
+                _save(connection, table, kind, str(folder.absolute()))
         elif connection.name == DUCKDB:
-            _write_with_duckdb(connection, table, kind, output)
+            _write_with_duckdb(connection, table, kind, local)
         elif kind == "csv":
-            with replacing(output) as file:
+            with artefact.replacing(local) as file:
                 _write_csv(connection, table, file)
         else:
-            _write_parquet(connection, table, output)
+            _write_parquet(connection, table, local)
+
+
+def _save(connection: Any, table: Table, kind: str, place: PathLike) -> None:
+    """Let an engine write: DuckDB a file, and each worker of Spark its part of a folder."""
+    if connection.name == DUCKDB:
+        (connection.to_csv if kind == "csv" else connection.to_parquet)(table, place)
+    elif connection.name != SPARK:
+        name = mask(os.fspath(place))
+        raise InvalidInput(f"{name} is an address, to which {connection.name} cannot write.")
+    elif kind == "csv":
+        connection.to_csv_dir(table, place, options=_SPARK_CSV)
+    else:
+        connection.to_parquet_dir(table, place)
 
 
 def _write_csv(connection: Any, table: Table, file: IO[str]) -> None:
     if connection.name == DUCKDB:  # through a file, which DuckDB writes on all cores
-        with private_folder("metapac-table") as folder:
+        with artefact.private_folder("metapac-table") as folder:
             path = folder / "table.csv"
             connection.to_csv(table, path)
             with path.open(encoding="utf-8", newline="") as written:
@@ -113,68 +107,39 @@ def _write_csv(connection: Any, table: Table, file: IO[str]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     for batch in connection.to_pyarrow_batches(table):
-        columns = [[_as_text(value) for value in column.to_pylist()] for column in batch.columns]
-        writer.writerows(zip(*columns, strict=True))
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        for row in rows:  # booleans as other engines write them
+            writer.writerow(str(cell).lower() if isinstance(cell, bool) else cell for cell in row)
 
 
-def _as_text(value: Any) -> Any:
-    """Return booleans as other engines write them."""
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _write_remote(connection: Any, table: Table, kind: str, address: str) -> None:
-    if connection.name == SPARK:
-        _write_parts(connection, table, kind, address)
-    elif connection.name == DUCKDB:
-        (connection.to_csv if kind == "csv" else connection.to_parquet)(table, address)
-    else:
-        raise InvalidInput(
-            f"{keyword('output', mask(address))} is an address, to which {connection.name} cannot "
-            "write. Pass a path."
-        )
-
-
-def _write_with_duckdb(connection: Any, table: Table, kind: str, path: PathLike) -> None:
-    write_file = connection.to_csv if kind == "csv" else connection.to_parquet
-    absolute = str(Path(path).resolve())
-    if repr(absolute) == f"'{absolute}'":
-        with replacing_path(path) as temporary, _naming(path, temporary):
-            write_file(table, temporary)
+def _write_with_duckdb(connection: Any, table: Table, kind: str, path: Path) -> None:
+    absolute = str(path.resolve())
+    if repr(absolute) != f"'{absolute}'":  # Ibis quotes as Python does, which SQL does not accept
+        with (
+            artefact.private_folder("metapac-table") as folder,
+            artefact.replacing(path, binary=True) as file,
+        ):
+            _save(connection, table, kind, folder / "table")
+            with (folder / "table").open("rb") as written:
+                shutil.copyfileobj(written, file)
         return
-    # Ibis quotes a path as Python does, which SQL rejects if it contains quotation marks.
-    with private_folder("metapac-table") as folder, replacing(path, binary=True) as file:
-        write_file(table, folder / "table")
-        with (folder / "table").open("rb") as written:
-            shutil.copyfileobj(written, file)
+    with artefact.replacing_path(path) as temporary:
+        try:
+            _save(connection, table, kind, temporary)
+        except Exception as error:
+            if str(temporary) not in str(error):
+                raise
+            why = errors.reason(error).replace(str(temporary), str(path))
+            raise EngineError(f"{path} cannot be written ({why}).") from error
 
 
-@contextmanager
-def _naming(path: PathLike, temporary: Path) -> Iterator[None]:
-    """Let errors of an engine name the output instead of its hidden temporary."""
-    try:
-        yield
-    except Exception as error:
-        if str(temporary) not in str(error):
-            raise
-        why = errors.reason(error).replace(str(temporary), os.fspath(path))
-        raise EngineError(f"{os.fspath(path)} cannot be written ({why}).") from error
-
-
-def _write_parquet(connection: Any, table: Table, path: PathLike) -> None:
+def _write_parquet(connection: Any, table: Table, path: Path) -> None:
     from pyarrow import parquet
 
     batches = connection.to_pyarrow_batches(table)
     with (
-        replacing(path, binary=True) as file,
+        artefact.replacing(path, binary=True) as file,
         parquet.ParquetWriter(file, batches.schema) as writer,
     ):
         for batch in batches:
             writer.write_batch(batch)
-
-
-def _write_parts(connection: Any, table: Table, kind: str, where: str) -> None:
-    """Let every worker of Spark write its part of a folder."""
-    if kind == "csv":
-        connection.to_csv_dir(table, where, options=_SPARK_CSV)
-    else:
-        connection.to_parquet_dir(table, where)

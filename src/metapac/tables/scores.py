@@ -395,7 +395,7 @@ def _check_number_type(source: Source, column: str, kind: Any) -> None:
 
 def _parse(source: Source, text: Any) -> Any:
     """Return text as a number; null if Python would not parse it."""
-    if source.csv_format.decimal == ",":  # a point would then be a thousands separator
+    if source.options.decimal == ",":  # a point would then be a thousands separator
         text = text.contains(".").ifelse(ibis.null("string"), text.replace(",", "."))
     if source.traits.parses_java_numbers:
         is_number = text.re_search(_NUMBER)

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import ibis
 
 from metapac._common import Table
-from metapac._text import find_secrets, mask
+from metapac._text import mask, scrub_line
 from metapac.context import Context
 from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.provenance import Provenance, differing_options, read_common_provenance
 from metapac.tables import errors, files
-from metapac.tables.csv_text import PLAIN, CsvFormat, check_line_endings, check_rows
-from metapac.tables.engines import (
-    DUCKDB,
-    Traits,
-    attach,
-    connect,
-    open_sqlite,
-    pick_table,
-    traits_of,
-)
+from metapac.tables.csv_text import PLAIN, check_line_endings, check_rows
+from metapac.tables.engines import DUCKDB, Reading, Traits, connect, pick_table, traits_of
 
-_FRAMES = {
-    "pandas": ("DataFrame",),
-    "polars": ("DataFrame", "LazyFrame"),
-    "pyarrow": ("Table", "RecordBatch", "FileSystemDataset", "InMemoryDataset", "UnionDataset"),
-}
+_FRAME = (
+    r"pandas\.(.*\.)?DataFrame|polars\.(.*\.)?(DataFrame|LazyFrame)|"
+    r"pyarrow\.(.*\.)?(Table|RecordBatch|FileSystemDataset|InMemoryDataset|UnionDataset)"
+)
 
 
 @dataclass(frozen=True)
@@ -46,9 +38,8 @@ class Source:
     files: tuple[Path, ...] = ()
     is_text: bool = False
     owns_connection: bool = False
-    origins: tuple[str, ...] = ()
-    csv_format: CsvFormat = PLAIN
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    origins: tuple[str, ...] = field(default=(), repr=False)  # as given: perhaps with a password
+    options: Reading = PLAIN
 
     def __enter__(self) -> Source:
         return self
@@ -69,211 +60,173 @@ class Source:
     @contextmanager
     def reading(self, numbers: Sequence[str] = (), task: str | None = None) -> Iterator[None]:
         """Turn an engine's error into one that names the source and, in CSV, the line."""
+        address = "" if self.files else "".join(self.origins)
         try:
-            is_file = bool(self.files)
-            with errors.reporting(self.name, is_file=is_file, secrets=self.secrets):
+            with errors.reporting(self.name, is_file=bool(self.files), address=address):
                 yield
         except EngineError:
             self.check_text(numbers, task)
             if self.is_text:
-                check_line_endings(self.files, self.csv_format)
+                check_line_endings(self.files, self.options)
             raise
 
     def check_text(self, numbers: Sequence[str] = (), task: str | None = None) -> None:
         """Raise InvalidInput for the first faulty line if the source is a CSV file."""
         if self.is_text and self.files:
-            check_rows(self.files, numbers, task, self.csv_format)
+            check_rows(self.files, numbers, task, self.options)
 
 
-def open_source(
-    source: Any,
-    *,
-    table: str | None = None,
-    connection: Any = None,
-    csv_format: CsvFormat = PLAIN,
-    views: bool = False,
-) -> Source:
-    """Open a path, glob, folder, database, frame or Ibis table."""
+def open_source(source: Any, reading: Reading | None = None, **options: Any) -> Source:
+    """Open a path, glob, folder, database, frame or Ibis table; options are those of `Reading`."""
     if isinstance(source, Source):
         return replace(source, owns_connection=False)
-    opened = _open(source, table, connection, csv_format, views)
-    if csv_format != PLAIN and not opened.is_text:
-        opened.__exit__()
-        raise _not_csv(csv_format, opened.name)
-    return opened
+    how = reading or Reading(**options)
+    if isinstance(source, str | os.PathLike):
+        text = os.fspath(source)
+        if files.local_path(text) is not None:
+            return _open_paths([text], how)
+        is_file = files.scheme(text) in files.STORES
+        return (_open_remote if is_file else _open_address)(text, how)
+    if isinstance(source, list | tuple) and all(isinstance(s, str | os.PathLike) for s in source):
+        return _open_paths([os.fspath(path) for path in source], how)
+    if isinstance(source, ibis.BaseBackend):
+        name = f"the {source.name} connection"
+        return _open(name, how, lambda engine: _pick(engine, name, how), lambda: source)
+    if isinstance(source, ibis.Table):
+        name = _title(source)
+        return _open(name, how, lambda engine: Source(source, name, engine), source.get_backend)
+    name = f"the {_check_frame(source)} frame"
+    return _open(name, how, lambda engine: Source(files.make_table(source), name, engine))
 
 
 def _open(
-    source: Any, table: str | None, connection: Any, csv_format: CsvFormat, views: bool
+    name: str,
+    how: Reading,
+    read: Callable[[Any], Source],
+    start: Callable[[], Any] | None = None,
+    *,
+    owned: bool = False,
+    is_file: bool = False,
+    address: str = "",
 ) -> Source:
-    if isinstance(source, ibis.Table):
-        with errors.reporting(_title(source)) as name:
-            return _open_with(source.get_backend(), lambda engine: Source(source, name, engine))
-    if isinstance(source, ibis.BaseBackend):
-        with errors.reporting(f"the {source.name} connection") as name:
-            return _open_with(source, lambda engine: _open_table(engine, name, table))
-    if isinstance(source, str | os.PathLike):
-        path = os.fspath(source)
-        if files.is_remote(path):
-            return _open_remote(path, table, connection, csv_format)
-        if files.scheme(path):
-            return _open_address(path, table)
-        return _open_local([path], table, connection, csv_format, views)
-    if isinstance(source, list | tuple) and all(isinstance(s, str | os.PathLike) for s in source):
-        paths = [os.fspath(path) for path in source]
-        return _open_local(paths, table, connection, csv_format, views)
-    return _open_frame(source, connection)
+    """Read with an engine that is started, or with the given one, or with a new DuckDB.
+
+    The source closes an engine that it owns; so does this function if reading fails.
+    """
+    if start is None:
+        owned = how.connection is None
+    with errors.reporting(name, is_file=is_file, address=address):
+        engine = start() if start is not None else how.connection or connect()
+        try:
+            source = replace(read(engine), owns_connection=owned, options=how)
+            _check_open(source)
+            return source
+        except BaseException:
+            if owned:
+                engine.disconnect()
+            raise
 
 
-def _open_with(engine: Any, read: Callable[[Any], Source], *, owned: bool = False) -> Source:
-    """Return what ``read`` returns; if it fails, close the engine if the source would own it."""
-    try:
-        source = replace(read(engine), owns_connection=owned)
-        if source.traits.ignores_case:
-            errors.check_case_collisions(source.name, source.table.columns)
-        return source
-    except BaseException:
-        if owned:
-            engine.disconnect()
-        raise
+def _check_open(source: Source) -> None:
+    """Raise InvalidInput for names that engines confuse, and for options that do not apply."""
+    if source.traits.ignores_case:
+        errors.check_case_collisions(source.name, source.table.columns)
+    for option in ("separator", "decimal", "encoding"):
+        if not source.is_text and getattr(source.options, option) != getattr(PLAIN, option):
+            text = f"{option} applies only to CSV files, and {source.name} is none."
+            raise InvalidInput(text, parameter=option)
 
 
-def _open_files(
-    name: str, connection: Any, read: Callable[[Any], Source], secrets: tuple[str, ...] = ()
-) -> Source:
-    """Read files with the connection, or with a new one that the source then owns."""
-    with errors.reporting(name, is_file=True, secrets=secrets):
-        return _open_with(connection or connect(), read, owned=connection is None)
-
-
-def _open_local(
-    paths: list[str], table: str | None, connection: Any, csv_format: CsvFormat, views: bool
-) -> Source:
-    kind, local = files.find(paths)
-    name = files.display_name(paths)
-    if kind == "sqlite":
-        return _open_sqlite(local[0], table, views)
-    if kind == "duckdb":
-        return _open_files(
-            name, connection, lambda engine: _read_duckdb(local[0], table, views, engine)
-        )
+def _open_paths(paths: list[str], how: Reading) -> Source:
+    kind, found = files.find(paths)
+    name, path = files.display_name(paths), found[0]
 
     def read(engine: Any) -> Source:
-        if kind == "excel":
-            rows = ibis.memtable(files.read_sheet(local[0], table))
-        else:
-            _check_no_table(table, name)
-            rows = files.read(engine, kind, local, csv_format)
-        return Source(
-            rows,
-            name,
-            engine,
-            tuple(local),
-            is_text=kind == "csv",
-            origins=tuple(paths),
-            csv_format=csv_format,
-        )
+        if kind in ("duckdb", "sqlite"):
+            return _pick(engine, str(path), how, path, is_attached=kind == "duckdb")
+        if kind != "excel":
+            _check_no_table(how, name)
+        table, origins = files.read(engine, kind, found, how), tuple(paths)
+        return Source(table, name, engine, tuple(found), is_text=kind == "csv", origins=origins)
 
-    return _open_files(name, connection, read)
+    def start() -> Any:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        return ibis.sqlite.from_connection(sqlite3.connect(address, uri=True))
+
+    is_sqlite = kind == "sqlite"
+    return _open(name, how, read, start if is_sqlite else None, owned=is_sqlite, is_file=True)
 
 
-def _open_remote(address: str, table: str | None, connection: Any, csv_format: CsvFormat) -> Source:
-    name, secrets = mask(address), find_secrets(address)
-    _check_no_table(table, name)
-
-    def read(engine: Any) -> Source:
-        kind, rows = files.read_remote(engine, address, csv_format)
-        is_text = kind == "csv"
-        return Source(rows, name, engine, is_text=is_text, csv_format=csv_format, secrets=secrets)
-
-    return _open_files(name, connection, read, secrets)
-
-
-def _open_sqlite(path: Path, table: str | None, views: bool) -> Source:
-    with errors.reporting(str(path), is_file=True) as name:
-        return _open_with(
-            open_sqlite(path),
-            lambda engine: _open_table(engine, name, table, (path,), views=views),
-            owned=True,
-        )
-
-
-def _read_duckdb(path: Path, table: str | None, views: bool, connection: Any) -> Source:
-    if connection.name != DUCKDB:
-        raise InvalidInput(
-            f"{path} is a DuckDB file, which {connection.name} cannot read. Pass "
-            f"{keyword('engine', DUCKDB)}."
-        )
-    catalog = attach(connection, path)
+def _pick(
+    engine: Any, name: str, how: Reading, path: Path | None = None, *, is_attached: bool = False
+) -> Source:
+    """Return a table of a database; a DuckDB file is attached to the engine, read-only."""
+    catalog, views = None, how.views or path is None
+    if is_attached and engine.name != DUCKDB:
+        raise InvalidInput(f"{path} is a DuckDB file, which {engine.name} cannot read.")
+    if is_attached:
+        catalog = ibis.util.gen_name("file")
+        quoted = str(path and path.absolute()).replace("'", "''")
+        engine.raw_sql(f"ATTACH '{quoted}' AS {catalog} (READ_ONLY)")
     try:
-        return _open_table(connection, str(path), table, (path,), catalog, views=views)
+        rows = pick_table(engine, name, how.table, catalog, views=views)
     except BaseException:
-        connection.raw_sql(f"DETACH {catalog}")
+        if is_attached:
+            engine.raw_sql(f"DETACH {catalog}")
         raise
+    return Source(rows, f"{name}, table {rows.get_name()}", engine, () if path is None else (path,))
 
 
-def _not_csv(csv_format: CsvFormat, name: str) -> InvalidInput:
-    changed = next(f.name for f in fields(csv_format) if getattr(csv_format, f.name) != f.default)
-    return InvalidInput(
-        f"{changed} applies only to CSV files, and {name} is not one. Leave it out.",
-        parameter=changed,
-    )
-
-
-def _check_no_table(table: str | None, name: str) -> None:
-    if table is not None:
+def _check_no_table(how: Reading, name: str) -> None:
+    if how.table is not None:
         raise InvalidInput(
-            f"{keyword('table', table)} applies only to databases and workbooks, and {name} is "
+            f"{keyword('table', how.table)} applies only to databases and workbooks, and {name} is "
             "neither. Leave it out."
         )
 
 
-def _open_address(address: str, table: str | None) -> Source:
-    secrets = find_secrets(address)
-    if files.scheme(address) in ("duckdb", "motherduck", "sqlite"):
-        raise InvalidInput(
-            f"{mask(address)} is the address of a file. Pass its path; for MotherDuck, pass an "
-            "Ibis connection of your own."
-        )
+def _open_remote(address: str, how: Reading) -> Source:
     name = mask(address)
-    if re.search(r"@.*@|[/?#].*@", address.partition("://")[2]):  # which programs split differently
-        raise _bad_address(name)
-    with errors.reporting(name, secrets=secrets):
-        try:
-            connection = ibis.connect(address)
-        except ImportError as error:
-            reason = errors.reason(error, secrets)
-            raise InvalidInput(f"{name} needs a driver ({reason}).") from None
-        except (TypeError, ValueError):  # the message may show the password
-            raise _bad_address(name) from None
-        opened = _open_with(connection, lambda engine: _open_table(engine, name, table), owned=True)
-        return replace(opened, secrets=secrets)
+    _check_no_table(how, name)
+
+    def read(engine: Any) -> Source:
+        kind, rows = files.read_remote(engine, address, how)
+        return Source(rows, name, engine, is_text=kind == "csv", origins=(address,))
+
+    return _open(name, how, read, is_file=True, address=address)
 
 
-def _bad_address(name: str) -> InvalidInput:
-    return InvalidInput(
-        f"{name} is not an address that Ibis can open. Write special characters of a password as "
-        "in an address, such as %2F for a slash and %40 for @."
+def _open_address(address: str, how: Reading) -> Source:
+    name = mask(address)
+    bad = InvalidInput(
+        f"{name} is not an address that Ibis can open. Of a DuckDB or SQLite file, pass the path; "
+        "for MotherDuck, pass an Ibis connection of your own. Write special characters of a "
+        "password as in an address, such as %2F for a slash and %40 for @."
     )
+    is_file = files.scheme(address) in ("duckdb", "motherduck", "sqlite")
+    if is_file or re.search(r"@.*@|[/?#].*@", address.partition("://")[2]):
+        raise bad  # programs differ on which @ ends the password
+
+    def start() -> Any:
+        try:
+            return ibis.connect(address)
+        except ImportError as error:
+            why = scrub_line(str(error), address)
+            raise InvalidInput(f"{name} needs a driver ({why}).") from None
+        except (TypeError, ValueError):  # the message may show the password
+            raise bad from None
+
+    def read(engine: Any) -> Source:
+        return replace(_pick(engine, name, how), origins=(address,))
+
+    return _open(name, how, read, start, owned=True, address=address)
 
 
-def _open_table(
-    connection: Any,
-    name: str,
-    table: str | None,
-    paths: Sequence[Path] = (),
-    catalog: str | None = None,
-    *,
-    views: bool = True,
-) -> Source:
-    rows = pick_table(connection, name, table, catalog, views=views)
-    return Source(rows, f"{name}, table {rows.get_name()}", connection, tuple(paths))
-
-
-def _open_frame(frame: Any, connection: Any) -> Source:
-    bases = type(frame).__mro__
-    package = next((p for base in bases if (p := base.__module__.split(".")[0]) in _FRAMES), "")
-    if not {base.__name__ for base in bases} & {*_FRAMES.get(package, ())}:
+def _check_frame(frame: Any) -> str:
+    """Return the package of a frame; raise InvalidInput for anything else."""
+    names = [f"{base.__module__}.{base.__name__}" for base in type(frame).__mro__]
+    package = next((name.split(".")[0] for name in names if re.fullmatch(_FRAME, name)), None)
+    if package is None:
         raise InvalidInput(
             "source must be a path, a list of paths, a pandas, polars or pyarrow frame, an Ibis "
             f"table or an Ibis connection, got {type(frame).__name__}."
@@ -281,13 +234,7 @@ def _open_frame(frame: Any, connection: Any) -> Source:
     unnamed = [c for c in frame.columns if not isinstance(c, str)] if package == "pandas" else []
     if unnamed:
         raise InvalidInput(f"columns of a frame must be named by strings, got {unnamed[0]!r}.")
-    with errors.reporting(f"the {package} frame") as name:
-        table = ibis.memtable(frame)
-    return _open_with(
-        connection or connect(),
-        lambda engine: Source(table, name, engine),
-        owned=connection is None,
-    )
+    return package
 
 
 def _title(table: Table) -> str:
@@ -325,8 +272,8 @@ def open_table(
     encoding : str, default "utf-8"
         Encoding of a CSV file, such as "latin-1", "windows-1252" or "utf-16".
     views : bool, default False
-        Whether to read views of a DuckDB or SQLite file. A view can read other files: pass True
-        only if you trust the file.
+        Whether to read views of a DuckDB or SQLite file, and tables of a DuckDB file that have
+        generated columns. A view can read other files: pass True only if you trust the file.
     connection : Ibis connection, optional
         The engine that reads files and frames; see ``connect``. By default DuckDB in this process.
 
@@ -357,13 +304,8 @@ def open_table(
     ...         ).threshold_
     120.5
     """
-    return open_source(
-        source,
-        table=table,
-        connection=connection,
-        csv_format=CsvFormat(separator, decimal, encoding),
-        views=views,
-    )
+    reading = Reading(table, separator, decimal, encoding, views, connection)
+    return open_source(source, reading)
 
 
 def read_origin(source: Source) -> Provenance | None:
@@ -394,12 +336,12 @@ def _check_options(source: Source, model: str, calibrated: str) -> None:
     """Raise if options of ``metapac score`` are all that differs from what was calibrated."""
     options = differing_options(model, calibrated)
     if options:
-        found = [f"--{name} {value}" for name, (value, _) in options.items() if value]
+        found = " ".join(f"--{name} {value}" for name, (value, _) in options.items() if value)
         wanted = " ".join(f"--{name} {value}" for name, (_, value) in options.items())
         raise InvalidInput(
-            f"{source.name} was scored with {' '.join(found) or 'other options'}, and the "
-            f"calibration tasks with {wanted}. A guarantee holds for tasks and a learner of one "
-            f"kind: run 'metapac score' again with {wanted}."
+            f"{source.name} was scored with {found or 'other options'}, and the calibration tasks "
+            f"with {wanted}. A guarantee holds for tasks and a learner of one kind: run 'metapac "
+            f"score' again with {wanted}."
         )
 
 

@@ -105,7 +105,7 @@ def test_tables_of_a_duckdb_file(tmp_path: Path) -> None:
 
 def test_a_database_without_tables(tmp_path: Path) -> None:
     duckdb.connect(str(tmp_path / "a.duckdb")).close()
-    with pytest.raises(ValueError, match="a.duckdb holds no table. Pass a database with one."):
+    with pytest.raises(ValueError, match="a.duckdb holds no table"):
         opened(tmp_path / "a.duckdb")
 
 
@@ -133,7 +133,7 @@ def test_views_of_a_duckdb_file_need_trust(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as there:
         there.execute(f"CREATE VIEW v AS SELECT content FROM read_text('{tmp_path}/secret.txt')")
-    message = r"a.duckdb has the view 'v', .* If you trust it, read it with views=T"
+    message = "a.duckdb: 'v' is a view .* If you trust it, read it with views=True"
     for table in (None, "v"):
         with pytest.raises(ValueError, match=message):
             opened(path, table=table)
@@ -150,6 +150,20 @@ def test_views_of_a_duckdb_file_need_trust(tmp_path: Path) -> None:
         opened(path, views=True)
 
 
+def test_generated_columns_of_a_duckdb_file_need_trust(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as there:
+        there.execute("CREATE TABLE t (x DOUBLE, score DOUBLE GENERATED ALWAYS AS (random()))")
+        there.execute("CREATE SCHEMA wing")
+        there.execute("CREATE TABLE wing.u (x DOUBLE, y DOUBLE AS (x + 1))")
+        there.execute("CREATE TABLE generated (always INT DEFAULT 1)")
+    for table in ("t", "wing.u"):
+        with pytest.raises(ValueError, match=f"'{table}' is a view or has generated columns"):
+            opened(path, table=table)
+        assert opened(path, table=table, views=True).table.columns[0] == "x"
+    assert opened(path).table.columns == ("always",)
+
+
 def test_views_of_a_sqlite_file_need_trust(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     there = sqlite3.connect(path)
@@ -157,7 +171,7 @@ def test_views_of_a_sqlite_file_need_trust(tmp_path: Path) -> None:
     there.execute("CREATE VIEW v AS SELECT x FROM t")
     there.execute("CREATE VIRTUAL TABLE w USING fts5(x)")
     there.close()
-    with pytest.raises(ValueError, match="a.sqlite has the view 'v', and a view of a file can"):
+    with pytest.raises(ValueError, match="a.sqlite: 'v' is a view or has"):
         opened(path, table="v")
     with pytest.raises(ValueError, match="a.sqlite has no table 'w'; it has: t. Pass"):
         opened(path, table="w")

@@ -46,9 +46,10 @@ def test_only_errors_of_engines_are_translated() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    with pytest.raises(EngineError) as caught, errors.reporting("x", secrets=("hunter22",)):
+    address = "postgres://u:hunter22@h/db"
+    with pytest.raises(EngineError) as caught, errors.reporting("x", address=address):
         raise duckdb.Error("bad 'hunter22' in postgres://u:hunter22@h, password=abc")
-    assert str(caught.value) == "x cannot be read (bad '***' in postgres://***@h, password=***)."
+    assert str(caught.value) == "x cannot be read (bad '***' in postgres://h/..., password=***)."
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__  # a traceback would show it
 
@@ -59,6 +60,11 @@ def test_the_root_cause_of_a_java_error_is_shown() -> None:
     error.java_exception = SimpleNamespace(getCause=lambda: root, getMessage=lambda: "job failed")
     assert errors.reason(error) == "disk full"
     assert errors.reason(RuntimeError()) == "RuntimeError"
+
+
+def test_an_error_inside_a_json_text_is_shown_alone() -> None:
+    text = 'Async write failed: {"exception_type":"IO","exception_message":"\\"a\\" is full","x":1}'
+    assert errors.reason(duckdb.Error(text)) == '"a" is full'
 
 
 def test_a_truncated_parquet_file(frame: pd.DataFrame, tmp_path: Path) -> None:

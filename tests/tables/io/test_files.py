@@ -175,7 +175,7 @@ def test_folders_and_files_that_vanish_are_ignored(
 
 
 def test_an_address_must_be_the_only_source() -> None:
-    with pytest.raises(ValueError, match="s3://a/x.csv is an address, and must be the only source"):
+    with pytest.raises(ValueError, match="s3://a/... is an address, and must be the only source"):
         tasks(["s3://a/x.csv", "s3://a/y.csv"], "duckdb")
 
 
@@ -207,22 +207,17 @@ def test_upper_case_suffixes(tmp_path: Path) -> None:
     assert tasks(tmp_path / "A.CSV.GZ", "duckdb") == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        ("", "nothing"),
-        ('[{"g": 1}]\n', "an array"),
-        ("[\n{}\n]", "an array"),
-        ("7", "something else"),
-        ('{\n "g": 1\n}\n', "something else"),
-    ],
-)
-def test_json_that_is_not_in_lines_is_rejected(text: str, content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", '[{"g": 1}]\n', "[\n{}\n]", "7", '{\n "g": 1\n}\n'])
+def test_json_that_is_not_in_lines_is_rejected(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(
-        ValueError, match=f"must hold JSON lines, one object per line, got {content}"
-    ):
+    with pytest.raises(ValueError, match="a.json must hold JSON lines, one object per line"):
         tasks(tmp_path / "a.json", "duckdb")
+
+
+@pytest.mark.parametrize("name", ["2020-01-02", "3f2504e0-4f89-11d3-9a0c-0305e82c3301"])
+def test_dates_and_identifiers_in_json_remain_text(name: str, tmp_path: Path) -> None:
+    put(tmp_path / "a.jsonl", name)
+    assert tasks(tmp_path / "a.jsonl", "duckdb") == [name]
 
 
 def test_a_promise_file_is_not_a_table(tmp_path: Path) -> None:
@@ -243,6 +238,9 @@ def test_line_breaks_inside_quotes_are_not_line_endings(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b'g,s,note\r\na,1,"x\ny"\r\na,1,\r\na,1,z\r\n')
     assert tasks(tmp_path / "a.csv", "duckdb") == ["a"]
     check_line_endings([tmp_path / "a.csv"])
+    (tmp_path / "b.csv").write_bytes(b'g,note\r\na,"x\ny"\r\na,\n')
+    with pytest.raises(InvalidInput, match="b.csv mixes rows that end in CRLF and in LF"):
+        check_line_endings([tmp_path / "b.csv"])
 
 
 @pytest.mark.parametrize(

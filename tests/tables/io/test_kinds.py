@@ -58,21 +58,11 @@ def test_a_file_under_a_wrong_name_is_read_as_what_it_is(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("a.pkl", "a.pkl cannot be read: it is a pickle, which can run code when it is opened"),
-        ("a.rds", "an R file. In R, save the table with arrow::write_parquet or write.csv"),
-        ("a.sav", "an SPSS file. Pass the frame that pandas.read_spss returns"),
-        ("a.dta", "a Stata file. Pass the frame that pandas.read_stata returns"),
-        ("a.SAS7BDAT", "a SAS file. Pass the frame that pandas.read_sas returns"),
-        ("a.npz", "Load it with numpy.load, and pass the arrays to MetaPS.calibrate"),
-        ("a.csv.zst", "an archive. Unpack it first"),
-        ("a.xls", "a.xls is not a workbook, though its name says so. If it is text, rename it"),
-    ],
+    "name", ["a.pkl", "a.rds", "a.sav", "a.dta", "a.SAS7BDAT", "a.npz", "a.csv.zst", "a.xls"]
 )
-def test_foreign_files_say_what_to_do(name: str, message: str, tmp_path: Path) -> None:
+def test_foreign_files_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"site,score\n")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"{name} cannot be read. Pass a CSV, JSON lines, Parquet"):
         kind_of(tmp_path / name)
 
 
@@ -80,10 +70,10 @@ def test_workbooks_and_archives(tmp_path: Path) -> None:
     write_workbook(tmp_path / "a.xlsx", {"one": [["x"], [1]]})
     assert kind_of(tmp_path / "a.xlsx") == "excel"
     (tmp_path / "a.csv").write_bytes((tmp_path / "a.xlsx").read_bytes())
-    with pytest.raises(ValueError, match="a.csv is a zip archive. Unpack it first, or, if it is a"):
+    with pytest.raises(ValueError, match="a.csv cannot be read. Pass"):
         kind_of(tmp_path / "a.csv")
     (tmp_path / "b.csv").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
-    with pytest.raises(ValueError, match="b.csv is a file of an office program"):
+    with pytest.raises(ValueError, match="b.csv cannot be read. Pass"):
         kind_of(tmp_path / "b.csv")
 
 
@@ -92,7 +82,7 @@ def test_compressed_text_must_say_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(content)
     (tmp_path / "a.csv").write_bytes(content)
     assert kind_of(tmp_path / "a.csv.gz") == "csv"
-    with pytest.raises(ValueError, match="a.csv is compressed with gzip, .* to end in .csv.gz"):
+    with pytest.raises(ValueError, match="a.csv is compressed with gzip. .* to end in .csv.gz"):
         kind_of(tmp_path / "a.csv")
 
 

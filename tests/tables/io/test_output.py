@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from metapac import MetaPS, label_lists
-from metapac._text import mask
 from metapac.tables import predict_table
 from metapac.tables.output import check_output
 from metapac.tables.sources import open_source
@@ -105,7 +104,7 @@ def test_addresses_are_left_to_the_engine(
 
 
 def test_not_every_engine_can_write_to_an_address(promise: MetaPS, frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="is an address, to which sqlite cannot write. Pass a pa"):
+    with pytest.raises(ValueError, match="is an address, to which sqlite cannot write"):
         predict_table(promise, put("sqlite", frame), output="s3://bucket/sets.parquet")
 
 
@@ -125,14 +124,14 @@ def test_addresses_are_shown_without_secrets(
 ) -> None:
     with pytest.raises(ValueError, match=reason) as caught:
         predict_table(promise, put(engine, frame), output=address)
-    assert "https://***@host/sets.parquet" in str(caught.value)
+    assert "https://host/..." in str(caught.value)
     assert "pass-word" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_address_is_not_written_over_itself(frame: pd.DataFrame) -> None:
     address = f"{SECRET}.parquet"
-    source = replace(open_source(frame), name=mask(address))
-    with pytest.raises(ValueError, match=r"https://\*\*\*@host/sets.parquet is also the input"):
+    source = replace(open_source(frame), origins=(address,))
+    with pytest.raises(ValueError, match=r"https://host/\.\.\. would be part of"):
         check_output(source, address)
     check_output(source, address.replace("sets", "others"))
 
@@ -175,7 +174,7 @@ def test_inputs_are_not_overwritten(promise: MetaPS, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a.parquet is also the input. Write to another file"):
         predict_table(promise, path, output=path)
     for source in (inside, inside / "*.parquet"):
-        with pytest.raises(ValueError, match="would be part of the input .* next time"):
+        with pytest.raises(ValueError, match="would be part of the input"):
             predict_table(promise, source, output=inside / "sets.parquet")
     assert path.read_bytes() == before
     assert list(inside.iterdir()) == [path]

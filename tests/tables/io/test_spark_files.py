@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from metapac import InvalidInput, MetaPS
 from metapac.tables import calibrate_table, files
+from metapac.tables.engines import Reading
 from metapac.tables.files import _partition_options
 from tests.helpers.engines import connection
 
@@ -65,7 +67,7 @@ def test_spark_reads_files(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
 def test_names_that_spark_ignores_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("g,s\na,0.5\n")
     with pytest.raises(InvalidInput, match="Spark ignores files whose names start with '_' or"):
-        files.read_spark(None, "csv", [tmp_path / name])
+        files.read(SimpleNamespace(name="pyspark"), "csv", [tmp_path / name], Reading())
 
 
 def test_folders_are_partitions_if_all_files_share_them() -> None:

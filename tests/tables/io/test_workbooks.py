@@ -42,6 +42,12 @@ def test_cells_keep_their_types(tmp_path: Path) -> None:
     assert [str(kind) for kind in table.schema.types[:3]] == ["string", "double", "int64"]
 
 
+def test_whole_numbers_beyond_exact_ones_remain_floats(tmp_path: Path) -> None:
+    write_workbook(tmp_path / "a.xlsx", {"one": [["x", "y"], [2.0**53, 1e300], [1, 2]]})
+    types = read_sheet(tmp_path / "a.xlsx", None).schema.types
+    assert [str(kind) for kind in types] == ["int64", "double"]
+
+
 def test_one_of_several_sheets_must_be_named(tmp_path: Path) -> None:
     write_workbook(tmp_path / "a.xlsx", {"one": ROWS, "two": [["x"], [1]]})
     assert read_sheet(tmp_path / "a.xlsx", "two").to_pydict() == {"x": [1]}
