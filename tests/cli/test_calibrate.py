@@ -296,7 +296,7 @@ def test_a_class_rarer_than_epsilon_is_pointed_out(tmp_path: Path) -> None:
     words = ["calibrate", tmp_path / "scores.csv", "--task", "site", "--label", "y"]
     words += ["--epsilon", 0.1, "--alpha", 0.2, "--delta", 0.1, "-o", tmp_path / "p.json"]
     result = metapac(*words, "--trained-on", "x", "--model", "risk 1.0")
-    assert f"'yes' is {sick.mean():.1%} of the examples, less than --epsilon" in result.stderr
+    assert f"'yes' is {sick.mean():.1%} of the examples, less than epsilon" in result.stderr
     assert "Use --per-class. To silence this, pass --allow rare-class." in result.stderr
     assert metapac(*words, "--allow", "rare-class").stderr == ""
     each = metapac(*words, "--per-class", "--on-infeasible", "trivial")

@@ -68,12 +68,12 @@ def test_ids(frame: pd.DataFrame, tmp_path: Path) -> None:
         "calibrate", path, *COLUMNS, *LEVELS, "-o", tmp_path / "p.json", "--id", "patient"
     )
     assert result.exit_code == 2
-    assert "--id occurs twice within a task in 30 of 2400 rows (first: " in result.stderr
+    assert "id occurs twice within a task in 30 of 2400 rows (first: " in result.stderr
     result = metapac(
         "site", path, "--name", "ohio", "--label", "y", *LEVELS, "-o", tmp_path / "s.json",
         "--id", "patient",
     )  # fmt: skip
-    assert "--id occurs twice" in result.stderr
+    assert "id occurs twice" in result.stderr
 
 
 def test_the_score_of_a_class(table: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_score_of_a_class(table: Path, tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "--score p_cat looks like the score of one class, beside p_dog, p_owl" in result.stderr
-    assert "pass --label, the column with the true label, and leave out --score" in result.stderr
+    assert "pass label, the column with the true label, and leave out score" in result.stderr
 
 
 def test_percentages_after_fractions(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_small_tasks_and_checks(words: list[object]) -> None:
     allowed = metapac(*words, "--epsilon", ".1,.9", "--allow", "levels", "--min-examples", 30)
     assert allowed.exit_code == 0, allowed.output
     again = metapac(*words, "--id", "y")
-    assert "--id occurs twice within a task" in again.stderr
+    assert "id occurs twice within a task" in again.stderr
 
 
 def test_json(words: list[object]) -> None:

@@ -77,7 +77,7 @@ def test_a_rare_class_that_is_never_in_a_set_is_named_at_once(folder: Path) -> N
 def test_the_score_of_one_class_is_not_that_of_the_true_label(folder: Path, tmp_path: Path) -> None:
     words = [folder / "known.parquet", "--task", "site", "--score", "p_yes", *LEVELS]
     result = metapac("calibrate", *words, "-o", tmp_path / "p.json")
-    says(result, 2, "--score p_yes looks like the score of one class", "pass --label")
+    says(result, 2, "--score p_yes looks like the score of one class", "pass label")
     assert not (tmp_path / "p.json").exists()
 
 

@@ -91,7 +91,7 @@ def test_a_site_and_bad_options(promise: Path, tmp_path: Path) -> None:
     assert sent.exit_code == 0, sent.output
     wrong = metapac("calibrate", table, "--task", "site", "--y", "truth", *LEVELS, "-o", promise)
     assert wrong.exit_code == 2
-    assert "--y needs --prediction, the column with the predicted number." in wrong.stderr
+    assert "--y needs prediction, the column with the predicted number." in wrong.stderr
     swapped = ["--prediction", "guess", "--y", "truth", "--scale", "guess"]
     bad = metapac("calibrate", table, "--task", "site", *swapped, *LEVELS, "-o", promise)
     assert bad.exit_code == 2

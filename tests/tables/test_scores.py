@@ -47,7 +47,7 @@ def test_task_and_label_may_be_swapped() -> None:
     ("changes", "options", "message"),
     [
         ({}, {"label": None}, "label must name the column with the true label, since each class"),
-        ({}, {"label": None, "score": "true"}, "Pass label, with or without score."),
+        ({}, {"label": None, "score": "true"}, "label must name the column"),
         (
             {"y": ["a", "c", "b"]}, {"classes": ["a", "b"]},
             "column 'y' must hold one of the classes 'a', 'b', got 'c' in 1 row",

@@ -32,8 +32,8 @@ VIOLATED, BUG = ExitCode.VIOLATED, ExitCode.BUG
 Translator = Callable[..., str]
 # An argument with its value, such as alpha=0.2 or allow=('overlap',), in a message.
 _KEYWORD = re.compile(
-    r"\b(?P<name>[a-z_]+)=(?P<value>None|True|False|-?[\d.]+(?:e[-+]?\d+)?\b|'[^']*'|\"[^\"]*\""
-    r"|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})"
+    r"(?<![\w.])(?P<name>[a-z_]+)="
+    r"(?P<value>None|True|False|-?[\d.]+(?:e[-+]?\d+)?\b|'[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})"
 )
 _RESUMABLE = ("fetch", "train", "reproduce")
 _GUARANTEE = {field.name for field in fields(GuaranteeOptions)}

@@ -55,7 +55,7 @@ def _check_enough(pool: Any, shape: Mapping[str, Any], needed: int) -> None:
         f"{format_count(ways, pool.unit, 'classes' if pool.unit == 'class' else None)} with at "
         f"least shots + {'queries' if shape['queries'] else 1} = {needed} examples, got "
         f"{large} in {pool.name}. {lower}.",
-        parameter="shots",
+        parameter=("shots", "queries"),
     )
 
 
