@@ -56,7 +56,7 @@ from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import SETTINGS, TABLE, read_guarantee, read_rows
 from metapac.fewshot.training import checkpoints
 from metapac.fewshot.training.checkpoints import FILE as CHECKPOINT
-from metapac.tables.exploration import explore_table
+from tests.helpers.tables import explore_table
 from tests.test_schema import ODD, mutate
 
 RNG = np.random.default_rng(0)

@@ -23,11 +23,11 @@ from metapac import (
     evaluate,
     load,
 )
-from metapac.copies import Contents, judge_copies
+from metapac.data_checks import Contents, judge_copies
 from metapac.evidence import collect_evidence
 from metapac.inputs import fold_name, fold_names
-from metapac.tables import calibrate_table, evaluate_table
 from tests.helpers.commands import metapac
+from tests.helpers.tables import calibrate_table, evaluate_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
 COMMUNES = [f"c{i}" for i in range(78)]

@@ -10,7 +10,7 @@ import pytest
 
 from metapac import MetaPS, combine_sites
 from metapac._common import warn
-from metapac.tables import calibrate_table, site_table
+from tests.helpers.tables import calibrate_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.5, "delta": 0.5}
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:  # the same names as below, for type checkers
     from metapac.binomial import allowed_errors as allowed_errors
     from metapac.binomial import clopper_pearson_upper as clopper_pearson_upper
     from metapac.binomial import threshold as threshold
+    from metapac.columns import Columns as Columns
     from metapac.context import Context as Context
+    from metapac.data_checks import CheckWarning as CheckWarning
     from metapac.drift import compare_scores as compare_scores
     from metapac.errors import BadArtefact as BadArtefact
     from metapac.errors import EngineError as EngineError
@@ -28,14 +30,16 @@ if TYPE_CHECKING:  # the same names as below, for type checkers
     from metapac.evaluation import Evaluation as Evaluation
     from metapac.evaluation import evaluate as evaluate
     from metapac.exploration import Exploration as Exploration
+    from metapac.exploration import explore as explore
     from metapac.exploration import read_pilot as read_pilot
     from metapac.federated import Site as Site
     from metapac.federated import bound_threshold as bound_threshold
     from metapac.federated import combine_sites as combine_sites
     from metapac.federated import count_liars as count_liars
     from metapac.federated import failure_probability as failure_probability
+    from metapac.federated import make_site as make_site
     from metapac.federated import read_site as read_site
-    from metapac.findings import CheckWarning as CheckWarning
+    from metapac.grouping import Scored as Scored
     from metapac.guarantee import Guarantee as Guarantee
     from metapac.heart_sites import load_heart_sites as load_heart_sites
     from metapac.monitoring import Monitor as Monitor
@@ -55,21 +59,27 @@ if TYPE_CHECKING:  # the same names as below, for type checkers
     from metapac.sets import residual_scores as residual_scores
     from metapac.sets import set_sizes as set_sizes
     from metapac.sets import summarise_sets as summarise_sets
+    from metapac.tables.engines import Reading as Reading
+    from metapac.tables.table import open_table as open_table
     from metapac.verdict import Verdict as Verdict
     from metapac.verdict import judge as judge
 
 _NAMES = {
     "binomial": "allowed_errors clopper_pearson_upper threshold",
+    "columns": "Columns",
     "context": "Context",
+    "data_checks": "CheckWarning",
     "drift": "compare_scores",
     "errors": (
         "BadArtefact EngineError InfeasibleGuarantee InvalidInput MetapacError MissingExtra "
         "NotCalibrated"
     ),
     "evaluation": "Evaluation evaluate",
-    "exploration": "Exploration read_pilot",
-    "federated": "Site bound_threshold combine_sites count_liars failure_probability read_site",
-    "findings": "CheckWarning",
+    "exploration": "Exploration explore read_pilot",
+    "federated": (
+        "Site bound_threshold combine_sites count_liars failure_probability make_site read_site"
+    ),
+    "grouping": "Scored",
     "guarantee": "Guarantee",
     "heart_sites": "load_heart_sites",
     "monitoring": "Monitor open_monitor",
@@ -78,6 +88,8 @@ _NAMES = {
     "provenance": "read_provenance write_scores",
     "score_functions": "ScoreFunction",
     "sets": "answers empty_sets interval label_lists residual_scores set_sizes summarise_sets",
+    "tables.engines": "Reading",
+    "tables.table": "open_table",
     "verdict": "Verdict judge",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

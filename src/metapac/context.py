@@ -10,9 +10,8 @@ import numpy as np
 
 from metapac._common import brief, listed, warn
 from metapac._text import name_score
-from metapac.data_checks import judge_near_names
+from metapac.data_checks import judge_near_names, report
 from metapac.errors import InvalidInput
-from metapac.findings import report
 from metapac.inputs import as_plain_label, match_names
 
 if TYPE_CHECKING:

@@ -1,12 +1,15 @@
 """Do the data mean what they should? Checks of scores, tasks and levels that are valid in form.
 
-Each judge looks at a few numbers and returns a `Finding` or None. The numbers come from arrays
-(`count_repeats`, `count_swaps`) or from an engine (``metapac.tables.data_checks``).
+Arrays and tables answer with the same `Facts`: a few numbers and a sample of rows. Each judge looks
+at some of them and returns a `Finding` or None; `report` raises those that are surely wrong, and
+warns of those that may be right.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -15,18 +18,77 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Array, Counts, Floats, listed, warn
-from metapac.copies import count_repeats, judge_duplicates
-from metapac.errors import keyword
-from metapac.findings import (
-    FALSE_ALARM,
-    MAX_ROWS,
-    MIN_ROWS,
-    CheckWarning,
-    Finding,
-    check_allowed,
-    report,
-)
+from metapac.errors import InvalidInput, keyword
 from metapac.inputs import fold_names, show_name
+
+CHECKS = (
+    "direction",
+    "duplicates",
+    "labels",
+    "levels",
+    "missing",
+    "overlap",
+    "percentages",
+    "rare-class",
+    "score-column",
+    "sets",
+    "task-column",
+    "task-names",
+)
+
+FALSE_ALARM = 1e-6  # probability that a statistical check objects to honest data
+
+MAX_ROWS = 100_000  # statistical checks look at a sample of about this many rows
+
+MIN_ROWS = 20  # fewer rows show nothing
+
+
+class Finding(NamedTuple):
+    """What a check objects to."""
+
+    check: str
+    is_error: bool
+    text: str
+
+
+class CheckWarning(UserWarning):
+    """Data that may be wrong: the message says what was seen and how to go on.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from metapac import CheckWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", CheckWarning)  # stop where data may be wrong
+    """
+
+
+def check_allowed(allow: Iterable[str]) -> frozenset[str]:
+    """Return the names of the checks to skip."""
+    names = [allow] if isinstance(allow, str) else [*allow]
+    for name in names:
+        if name not in CHECKS:
+            raise InvalidInput(
+                f"allow must name checks to skip, out of {', '.join(CHECKS)}, got {name!r}.",
+                parameter="allow",
+            )
+    return frozenset(names)
+
+
+def report(
+    findings: Iterable[Finding | None], allow: Iterable[str] = (), *, where: str = ""
+) -> None:
+    """Raise the first finding that is surely wrong, and warn of the others."""
+    skipped = check_allowed(allow)
+    present = [finding for finding in findings if finding and finding.check not in skipped]
+    prefix = f"{where}: " if where else ""
+    for finding in sorted(present, key=lambda finding: not finding.is_error):
+        purpose = "go on" if finding.is_error else "silence this"
+        text = f"{prefix}{finding.text} To {purpose}, pass allow={(finding.check,)!r}."
+        if finding.is_error:
+            raise InvalidInput(text)
+        warn(CheckWarning(text))
+
 
 _ENOUGH = 200  # fewer sets are not compared
 _FIRST_ROWS = 1_000  # of an array, the sets looked at
@@ -455,9 +517,7 @@ def judge_missing(rows: int, missing: Mapping[Any, int], *, affected: int) -> Fi
     return Finding("missing", True, text)
 
 
-def judge_score_column(
-    score: str, others: Sequence[str], *, rows: int, equal: int
-) -> Finding | None:
+def judge_score_column(score: str, others: Sequence[str], rows: int, equal: int) -> Finding | None:
     """Object to a score column that is one of the class columns."""
     if not others or equal >= 0.99 * rows:
         return None
@@ -486,42 +546,80 @@ _FEW_ROWS = 5_000  # without two equal scores among so many, repeats are not cou
 _BLOCK = 1 << 14  # scores are hashed this many at a time, so that they stay in the cache
 
 
-def check_examples(
-    names: Iterable[Any],
+@dataclass(frozen=True)
+class Facts:
+    """What arrays and tables tell the checks: a few numbers, and rows with scores of all classes.
+
+    ``tasks`` is empty for a single site. ``sums`` counts the rows whose scores sum to 1 and to 100.
+    ``ids`` counts rows and distinct ids, and names the first that repeat; ``score_column`` names
+    the score column and the class columns beside it, and counts rows, and those with equal scores.
+    """
+
+    tasks: Sequence[Any]
+    rows: int
+    sample: Sample | None = None
+    columns: Sequence[str] = ()
+    missing: Mapping[Any, int] = field(default_factory=dict)
+    affected: int = 0
+    sums: tuple[int, int] = (0, 0)
+    repeats: Repeats = field(default_factory=dict)
+    ids: tuple[int, int, Sequence[str]] = (0, 0, ())
+    score_column: tuple[str, Sequence[str], int, int] = ("", (), 0, 0)
+
+
+def check_facts(facts: Facts, skipped: frozenset[str] = frozenset(), where: str = "") -> None:
+    """Check labelled examples, for all that ``CHECKS`` can see in them."""
+    findings = [
+        judge_task_names(facts.tasks),
+        judge_task_column(len(facts.tasks), facts.rows) if facts.tasks else None,
+        judge_score_column(*facts.score_column),
+        judge_missing(facts.rows, facts.missing, affected=facts.affected),
+        judge_percentages(facts.rows, *facts.sums),
+        judge_duplicates(facts.repeats) if facts.repeats else None,
+        judge_ids(*facts.ids),
+    ]
+    if facts.sample is not None and not {"direction", "labels"} <= skipped:
+        findings += judge_labels(facts.sample, facts.columns)
+    report(findings, skipped, where=where)
+
+
+def find_facts(
+    names: Sequence[Any],
     tasks: Array,
     scores: Floats,
-    labels: Counts | None = None,
-    *,
-    classes: Sequence[Any] | None = None,
-    calibration: tuple[float, float] | None = None,
-    allow: Iterable[str] = (),
-) -> Sample | None:
-    """Check labelled examples in arrays, for all that ``CHECKS`` can see in them."""
-    skipped = check_allowed(allow)
-    distinct = [*names]
-    findings = [
-        judge_task_names(distinct),
-        judge_task_column(len(distinct), len(scores)),
-        _judge_scores(scores, calibration),
-    ]
-    sample = None
-    if scores.ndim == 2 and labels is not None:
+    classes: Sequence[Any] | None,
+    labels: Counts | None,
+    skipped: frozenset[str],
+) -> Facts:
+    """Return the facts of labelled examples in arrays."""
+    facts: dict[str, Any] = {}
+    true = scores
+    if labels is not None and scores.ndim == 2:
         true = scores[np.arange(len(scores)), labels]
-        named = classes or range(scores.shape[1])
-        some = draw_rows(len(scores), MAX_ROWS)
+        named, some = classes or range(scores.shape[1]), draw_rows(len(scores), MAX_ROWS)
         of_tasks, is_part = number_tasks(tasks[some].tolist()), len(scores) > MAX_ROWS
-        sample = Sample(of_tasks, labels[some], scores[some], named, is_part)
-        findings += _judge_matrix(sample, scores, skipped)
-    else:
-        true = scores
+        facts["sample"] = Sample(of_tasks, labels[some], scores[some], named, is_part)
+        facts |= count_matrix(scores, named)
     if "duplicates" not in skipped and _has_equal_values(true):
         chosen = _sample_by_value(true, MAX_ROWS)
         columns = [scores[chosen]] if labels is None else [labels[chosen], scores[chosen]]
-        findings.append(
-            judge_duplicates(count_repeats(number_tasks(tasks[chosen].tolist()), *columns))
-        )
-    report(findings, skipped)
-    return sample
+        facts["repeats"] = count_repeats(number_tasks(tasks[chosen].tolist()), *columns)
+    return Facts(names, len(scores), **facts)
+
+
+def count_matrix(
+    scores: Floats, classes: Sequence[Any], has_true: NDArray[np.bool_] | None = None
+) -> dict[str, Any]:
+    """Return how many scores are missing, and how many rows sum to 1 and to 100.
+
+    Rows without the score of the true label are reported elsewhere.
+    """
+    bad = np.isnan(scores) if has_true is None else np.isnan(scores) & has_true[:, None]
+    missing = dict(zip(classes, bad.sum(axis=0).tolist(), strict=True))
+    with np.errstate(invalid="ignore"):  # inf - inf
+        sums = scores.sum(axis=1, dtype=np.float64)
+    near = tuple(int(np.sum(sums_to(sums, total))) for total in (1, 100))
+    return {"missing": missing, "affected": int(bad.any(axis=1).sum()), "sums": near}
 
 
 def check_sites(names: Iterable[Any], *, allow: Iterable[str] = ()) -> None:
@@ -549,8 +647,9 @@ def warn_of_scale(scores: Floats, calibration: tuple[float, float] | None) -> No
         return  # the usual case, at the cost of one maximum
     if first.size < MIN_ROWS and calibration[1] > 1:
         return  # a few scores may all be small
-    finding = _judge_scores(first, calibration)
-    if finding:
+    finite = first[np.isfinite(first)]
+    ends = (float(finite.min()), float(finite.max())) if finite.size else calibration
+    if finding := judge_scale(ends, calibration):
         warn(CheckWarning(finding.text))
 
 
@@ -563,32 +662,6 @@ def number_tasks(tasks: Sequence[Any]) -> Counts:
     """Return an index for each task."""
     seen: dict[Any, int] = {}
     return np.fromiter((seen.setdefault(task, len(seen)) for task in tasks), np.int64, len(tasks))
-
-
-def _judge_scores(scores: Floats, calibration: tuple[float, float] | None) -> Finding | None:
-    """Judge the scale of all finite scores."""
-    if calibration is None:
-        return None
-    finite = scores[np.isfinite(scores)]
-    if not finite.size:
-        return None
-    return judge_scale((float(finite.min()), float(finite.max())), calibration)
-
-
-def _judge_matrix(sample: Sample, scores: Floats, skipped: frozenset[str]) -> list[Finding | None]:
-    """Return what is wrong with the scores of all classes."""
-    findings: list[Finding | None] = []
-    if "missing" not in skipped:
-        bad = np.isnan(scores)
-        missing = dict(zip(sample.classes, bad.sum(axis=0).tolist(), strict=True))
-        affected = int(bad.any(axis=1).sum())
-        findings.append(judge_missing(len(scores), missing, affected=affected))
-    if "percentages" not in skipped:
-        with np.errstate(invalid="ignore"):  # inf - inf
-            sums = scores.sum(axis=1, dtype=np.float64)
-        near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
-        findings.append(judge_percentages(len(scores), *near))
-    return findings if {"direction", "labels"} <= skipped else findings + judge_labels(sample)
 
 
 def _has_equal_values(scores: Floats) -> bool:
@@ -607,3 +680,209 @@ def _sample_by_value(scores: Floats, rows: int) -> Any:
         # The high bits of the product depend on all bits of the score (Fibonacci hashing).
         chosen.append(np.flatnonzero(bits * np.uint64(0x9E3779B97F4A7C15) < limit) + start)
     return np.concatenate(chosen)
+
+
+Repeats = Mapping[tuple[int, int], int]
+_FEW_RANGES = 3  # fewer that several tasks share are no copies
+_UNLIKELY = 0.01  # beyond generous expectations, so that honest data hardly ever reach it
+
+
+def judge_duplicates(repeats: Repeats) -> Finding | None:
+    """Object to rows that occur more often than independent examples can.
+
+    If the n examples of a task are independent, the number of times that a row occurs is binomial,
+    with a probability that differs from row to row: coarse scores have few, probable rows. For any
+    such mixture, the expected numbers N(k) of rows that occur k times satisfy
+    ``N(k - 1) * N(k + 1) >= k / (k + 1) * (n - k) / (n - k + 1) * N(k)**2``. Copies violate it:
+    rows occur twice, but none three times. And a number that is not 0 is even with probability at
+    most 1/2, so that not all of them are.
+    """
+    times = sorted({k for _size, k in repeats})
+    if not (_has_divisor(repeats) or any(_is_excess(repeats, k) for k in times if k > 1)):
+        return None
+    rows = sum(k * count for (_size, k), count in repeats.items())
+    distinct = sum(repeats.values())
+    least = times[0]
+    seen = f"{rows - distinct} of {rows} rows are copies of another row"
+    if least > 1:
+        often = f"{least} times" if len(times) == 1 else f"at least {least} times"
+        seen = f"every row occurs {often} ({rows} rows, {distinct} distinct)"
+    text = (
+        f"{seen}, and by chance equal scores would not repeat in this way. The examples of a task "
+        "must be independent, and copies count as evidence that is not there. Drop the copies; "
+        "they often come from a join."
+    )
+    return Finding("duplicates", least > 1, text)
+
+
+def count_repeats(tasks: Counts, *columns: Array) -> Repeats:
+    """Return how many distinct rows occur k times in a task with n rows, for each n and k."""
+    if not len(tasks):
+        return {}
+    wide = np.column_stack([tasks, *(np.asarray(c, dtype=np.float64) for c in columns)]) + 0.0
+    order = np.lexsort(wide.T)
+    new = np.any(wide[order[1:]] != wide[order[:-1]], axis=1)
+    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(wide)]])
+    sizes = np.bincount(tasks)[tasks[order[starts[:-1]]]]
+    pairs = np.column_stack([sizes, np.diff(starts)])
+    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+    return {(n, k): count for (n, k), count in zip(distinct.tolist(), counts.tolist(), strict=True)}
+
+
+def _has_divisor(repeats: Repeats) -> bool:
+    """Return whether all of many rows occur an even number of times, or a multiple of 3, ...
+
+    The last count of a task follows from the others.
+    """
+    tasks = sum(k * count / size for (size, k), count in repeats.items())
+    free = sum(repeats.values()) - tasks
+    return math.gcd(*(k for _size, k in repeats)) > 1 and 0.5**free <= FALSE_ALARM / 10
+
+
+def _is_excess(repeats: Repeats, k: int) -> bool:
+    """Return whether more rows occur k times than the neighbouring counts allow.
+
+    Three counts may mislead, for each k, and either neighbour may be the one that is missing: the
+    level is divided among them all. Only tasks count in which such rows are at most half.
+    """
+    level = FALSE_ALARM / (6 * len(repeats))
+    least = 2 * (k + 1)
+    near = [
+        sum(count for (size, j), count in repeats.items() if j == times and size >= least)
+        for times in (k - 1, k, k + 1)
+    ]
+    if not near[1]:
+        return False
+    count = special.gammaincinv(near[1], level)
+    below, above = sorted((near[0], near[2]))
+    most = special.gammainccinv(above + 1, level)
+    needed = k / (k + 1) * (least - k) / (least - k + 1) * count**2 / most
+    return bool(special.pdtr(below, needed) <= level)
+
+
+def find_ranges(index: Counts, low: Array, high: Array, length: int) -> Floats:
+    """Return the lowest and the highest score of the groups with the same index."""
+    ends = np.tile([np.inf, -np.inf], (length, 1))
+    np.minimum.at(ends[:, 0], index, low)
+    np.maximum.at(ends[:, 1], index, high)
+    return ends
+
+
+class Contents(NamedTuple):
+    """What recognises the examples of tasks, whatever the tasks are called."""
+
+    names: Array
+    sizes: Counts
+    ranges: Floats
+
+
+def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None:
+    """Object to tasks with the size and the range of scores of a task with another name.
+
+    Two tasks of one size are twins if both ends of their ranges agree, in the precision of float32.
+    Scores that are coarse, discrete or clipped have twins by chance. So there is an objection only
+    if twins are far more than the agreements of single ends let expect (unless ends have three
+    decimals, which say too little), or if far more new tasks have a twin among the known ones than
+    known ones have among themselves.
+    """
+    parts = [new] if known is None else [new, known]
+    names, sizes = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:2])
+    with np.errstate(over="ignore"):
+        low, high = np.concatenate([part.ranges for part in parts]).T.astype(np.float32)
+    if len(np.unique(low)) == len(low):
+        return None  # the usual case, at no cost
+    is_new = np.arange(len(names)) < len(new.names)
+    varied = low < high  # false for NaN
+    tasks = _Ranges(sizes[varied], low[varied], high[varied], is_new[varied])
+    if not (_have_copies(tasks) or (known is not None and _have_known(tasks))):
+        return None
+    pairs = _list_twins(names[varied].tolist(), tasks)
+    shown = listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
+    text = (
+        "tasks have the same number of examples and the same lowest and highest score: "
+        f"{shown}. The same data under two names count twice. Leave out the first of each pair."
+    )
+    return Finding("duplicates", True, text)
+
+
+class _Ranges(NamedTuple):
+    """Size and range of tasks, and which of them are new."""
+
+    sizes: Counts
+    low: Floats
+    high: Floats
+    is_new: NDArray[np.bool_]
+
+    def take(self, which: NDArray[np.bool_]) -> _Ranges:
+        """Return some of the tasks."""
+        columns: list[Any] = [column[which] for column in self]
+        return _Ranges(*columns)
+
+    def count_pairs(self, *names: str) -> int:
+        """Return the number of pairs of tasks that agree in some columns."""
+        columns = [getattr(self, name) for name in names]
+        order = np.lexsort(columns)
+        new = np.zeros(max(len(order) - 1, 0), dtype=bool)
+        for column in columns:
+            new |= column[order][1:] != column[order][:-1]
+        counts = np.diff(np.flatnonzero(new), prepend=-1, append=len(order) - 1)
+        return int(np.sum(counts * (counts - 1) // 2))
+
+    def count_new(self, *names: str) -> int:
+        """Return how many of these pairs hold a new task."""
+        return self.count_pairs(*names) - self.take(~self.is_new).count_pairs(*names)
+
+
+def _have_copies(tasks: _Ranges) -> bool:
+    """Return whether there are more twins than independent ends of ranges would give.
+
+    The share of equal lows is taken from pairs that are no twins, with one more to be safe. A range
+    depends on how hard a task is, so up to 30 times as many twins pass; 3 times if not even single
+    ends agree.
+    """
+    ends = np.stack([tasks.low, tasks.high])
+    fine = tasks.take(np.any(ends != ends.astype(np.float64).round(3).astype(np.float32), axis=0))
+    keys = np.stack([fine.sizes, fine.low, fine.high], axis=1)
+    _, place, shared = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    if np.count_nonzero(shared > 2) < _FEW_RANGES:  # of tasks whose scores have two values, say
+        fine = fine.take(shared[place.ravel()] <= 2)
+    twins, of_new = (count("sizes", "low", "high") for count in (fine.count_pairs, fine.count_new))
+    if not of_new:
+        return False
+    every = len(fine.low) * (len(fine.low) - 1) // 2
+    expected, agreements = [], 0
+    for end, other in (("low", "high"), ("high", "low")):
+        equal = fine.count_pairs(end) - twins
+        rate = (equal + 1) / (every - fine.count_pairs("sizes", other) + 1)
+        expected.append(rate * fine.count_new("sizes", other))
+        agreements += equal
+    slack = 30 if agreements else 3
+    return bool(special.pdtrc(of_new - 1, slack * max(expected)) <= _UNLIKELY)
+
+
+def _have_known(tasks: _Ranges) -> bool:
+    """Return whether new tasks have twins among known ones more often than these among themselves.
+
+    That number is uncertain, and varies if many tasks share one range: twice its upper confidence
+    limit is compared.
+    """
+    known = tasks.take(~tasks.is_new)
+    twins = [part.count_pairs("sizes", "low", "high") for part in (tasks, tasks.take(tasks.is_new))]
+    inside = known.count_pairs("sizes", "low", "high")
+    count = len(known.low)
+    most = special.gammaincinv(inside + 1, 1 - _UNLIKELY / 10) / max(1, count * (count - 1) // 2)
+    across = twins[0] - twins[1] - inside
+    limit = 2 * most * count * np.count_nonzero(tasks.is_new)
+    return bool(across and special.pdtrc(across - 1, limit) <= _UNLIKELY / 10)
+
+
+def _list_twins(names: list[Any], tasks: _Ranges) -> list[tuple[Any, Any]]:
+    """Return each new task that has a twin, with the name of the twin."""
+    seen: dict[Any, Any] = {}
+    rows = [*zip(*(column.tolist() for column in tasks), names, strict=True)]
+    pairs = []
+    for *key, is_new, name in sorted(rows, key=lambda row: row[3]):  # known tasks first
+        other = seen.setdefault(tuple(key), name)
+        if is_new and other is not name:
+            pairs.append((name, other))
+    return pairs

@@ -14,33 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from metapac import _common
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    PathLike,
-    as_whole_number,
-    check_same_length,
-    listed,
-)
+from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import visible
-from metapac.copies import Contents, find_ranges, judge_copies
-from metapac.data_checks import check_examples, judge_near_names
-from metapac.errors import InvalidInput
-from metapac.evidence import ClusterIds, Part, draw_tasks, match_clusters
-from metapac.findings import check_allowed, report
-from metapac.guarantee import format_share, percent
-from metapac.inputs import (
-    ClassMatrix,
-    as_calibration_scores,
-    as_class_codes,
-    as_task_ids,
-    as_task_names,
-    match_names,
-    read_class_matrix,
+from metapac.data_checks import (
+    Contents,
+    check_allowed,
+    check_facts,
+    judge_copies,
+    judge_near_names,
+    judge_scale,
+    report,
 )
+from metapac.errors import InvalidInput
+from metapac.evidence import Part, draw_tasks
+from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
+from metapac.guarantee import format_share, percent
+from metapac.inputs import match_names
 from metapac.planning import Shortfall
-from metapac.predictors import MetaPS, ThresholdSets
+from metapac.predictors import MetaPS, ThresholdSets, check_predictor
 from metapac.sample_size import min_sample_size
 from metapac.verdict import (
     VIOLATED,
@@ -54,59 +45,6 @@ from metapac.words import Words, inflect
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class SetCounts(NamedTuple):
-    """How large the sets are, as counts for each task or group of examples.
-
-    Attributes
-    ----------
-    labels : ndarray of int
-        Number of labels in all sets together.
-    empty : ndarray of int
-        Number of sets without a label.
-    single : ndarray of int
-        Number of sets with one label.
-    full : ndarray of int
-        Number of sets with every label.
-    """
-
-    labels: Counts
-    empty: Counts
-    single: Counts
-    full: Counts
-
-    def sum_by(self, index: Counts, length: int) -> SetCounts:
-        """Return the sums over groups with the same index.
-
-        Parameters
-        ----------
-        index : ndarray of int
-            Index of each group.
-        length : int
-            Number of sums.
-
-        Returns
-        -------
-        SetCounts
-            The sums.
-        """
-        return SetCounts(*(sum_by(column, index, length) for column in self))
-
-    def take(self, which: Array) -> SetCounts:
-        """Return the counts of some groups.
-
-        Parameters
-        ----------
-        which : ndarray
-            Indices or booleans.
-
-        Returns
-        -------
-        SetCounts
-            Their counts.
-        """
-        return SetCounts(*(column[which] for column in self))
 
 
 class ClassMisses(NamedTuple):
@@ -151,37 +89,6 @@ class ClassMisses(NamedTuple):
             True if it does with 95% confidence, one-sided, for this class alone.
         """
         return bool(are_above(np.array([self.examples]), np.array([self.missed]), epsilon)[0])
-
-
-class Tally(NamedTuple):
-    """Counts for each group of examples of one task and, if labels are known, one class."""
-
-    names: Array
-    task: Counts
-    examples: Counts
-    missed: Counts
-    sets: SetCounts | None = None
-    classes: Sequence[Any] | None = None
-    label: Counts | None = None
-    widths: NDArray[np.float64] | None = None
-    clusters: Sequence[Any] | None = None
-    ranges: Floats | None = None
-
-    def take(self, which: NDArray[np.bool_]) -> Tally:
-        """Return the groups that are chosen, with all tasks."""
-        return self._replace(
-            task=self.task[which],
-            examples=self.examples[which],
-            missed=self.missed[which],
-            sets=None if self.sets is None else self.sets.take(which),
-            label=None if self.label is None else self.label[which],
-            widths=None if self.widths is None else self.widths[which],
-        )
-
-
-def sum_by(column: Array, index: Counts, length: int) -> Counts:
-    """Return the sums of the entries with the same index."""
-    return np.bincount(index, weights=column, minlength=length).astype(np.int64)
 
 
 # A class is reported as neglected if it is missed this many times as often as epsilon, and its
@@ -573,8 +480,6 @@ def _find_overlap(promise: ThresholdSets, tally: Tally, skipped: frozenset[str])
 
 def _check_contents(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> None:
     """Raise InvalidInput if new tasks have the examples of each other, or of calibration tasks."""
-    if tally.ranges is None:
-        return
     new = Contents(tally.names, sum_by(tally.examples, tally.task, len(tally.names)), tally.ranges)
     evidence = None if "overlap" in skipped else getattr(promise, "_evidence", None)
     report([judge_copies(new, None if evidence is None else evidence.contents)], skipped)
@@ -608,9 +513,8 @@ def _without(tally: Tally, tasks: tuple[Any, ...]) -> Tally:
     rest = tally.take(kept[tally.task])
     if tally.clusters is not None:
         rest = rest._replace(clusters=[tally.clusters[i] for i in np.flatnonzero(kept).tolist()])
-    if tally.ranges is not None:
-        rest = rest._replace(ranges=tally.ranges[kept])
-    return rest._replace(names=tally.names[kept], task=place[rest.task])
+    names, ranges = tally.names[kept], tally.ranges[kept]
+    return rest._replace(names=names, ranges=ranges, task=place[rest.task])
 
 
 def _are_among(names: Array, some: Iterable[Any]) -> NDArray[np.bool_]:
@@ -706,7 +610,7 @@ def _evaluate(tally: Tally, epsilon: Any, minimum: int) -> Evaluation:
         epsilon,
         left_out=int(np.count_nonzero(~covered)),
         widths=widths,
-        ranges=None if tally.ranges is None else tally.ranges[covered],
+        ranges=tally.ranges[covered],
     )
 
 
@@ -749,8 +653,8 @@ def _check_any_left(
 
 def evaluate(
     promise: ThresholdSets,
-    scores: ArrayLike,
-    tasks: ArrayLike | Iterable[object],
+    scores: ArrayLike | Data,
+    tasks: ArrayLike | Iterable[object] | None = None,
     labels: ArrayLike | None = None,
     *,
     classes: Sequence[Any] | None = None,
@@ -766,11 +670,12 @@ def evaluate(
     ----------
     promise : MetaPS or PS
         The calibrated predictor.
-    scores : array_like, shape (n,) or (n, classes)
+    scores : array_like, shape (n,) or (n, classes), or Table
         Scores of the true labels; or scores of every class, which needs ``labels`` and gives set
-        sizes too.
+        sizes too. Or a table from ``open_table``; columns that it does not name are those of the
+        calibration. For predicted numbers, widths of intervals are measured instead of set sizes.
     tasks : array_like, shape (n,)
-        Task of each example.
+        Task of each example. Not with a table.
     labels : array_like, shape (n,), optional
         True label of each example, for misses per class.
     classes : sequence, optional
@@ -784,7 +689,8 @@ def evaluate(
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
     model : str, optional
-        Name of the model that gave the scores, to be compared with the calibrated one.
+        Name of the model that gave the scores, to be compared with the calibrated one. A table that
+        ``metapac score`` wrote names it itself.
     allow : iterable of str, default ()
         Checks of the data to skip, such as "duplicates"; the message of a check names it.
         "overlap" takes tasks with the name of a calibration, training or pilot task for new ones.
@@ -797,7 +703,9 @@ def evaluate(
     Raises
     ------
     InvalidInput
-        If the arrays do not match, if a check objects, or if no new task is left.
+        If arrays or columns do not match, if a check objects, or if no new task is left.
+    EngineError
+        If the engine cannot read the table.
 
     Examples
     --------
@@ -809,133 +717,34 @@ def evaluate(
     [('cat', 0, 1), ('dog', 1, 1)]
     >>> result.sizes
     array([2., 1.])
+
+    The same from a table:
+
+    >>> import pandas as pd
+    >>> from metapac import Columns, open_table
+    >>> rows = {"site": ["a", "b"], "y": ["cat", "dog"], "p_cat": [0.9, 0.6], "p_dog": [0.1, 0.0]}
+    >>> table = open_table(pd.DataFrame(rows), Columns(task="site", label="y"))
+    >>> evaluate(promise, table).to_pandas()[["task", "examples", "missed", "set_size"]]
+      task  examples  missed  set_size
+    0    a         1       0       2.0
+    1    b         1       1       1.0
     """
-    promise.check_calibrated()
-    promise.context_.check_model(model)
-    allowed = sorted(check_allowed(allow))
-    ids = as_task_ids(tasks)
-    matrix = _read_matrix(promise, scores, labels, classes)
-    array = as_calibration_scores("scores", scores)
-    check_same_length("scores", array, "tasks", ids)
-    names, task = _number(ids)
-    if matrix is not None:
-        tally = _count_sets(_keep(promise, scores), matrix, names, task)
-        codes, columns, true = matrix.codes, matrix.classes, matrix.true_scores
-    else:
-        known, label = _match_labels(promise, labels, array)
-        tally = _count(names, task, known, label, _find_missed(promise, scores, label))
-        codes, columns, true = None, None, array
-    check_examples(
-        names.tolist(),
-        ids,
-        array,
-        codes,
-        classes=columns,
-        calibration=promise._score_range,
-        allow=allowed,
-    )
-    tally = tally._replace(ranges=find_ranges(task, true, true, len(names)))
-    if clusters is not None:
-        tally = tally._replace(clusters=match_clusters(names.tolist(), ids, clusters))
-    return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allowed)
+    check_predictor(promise)
+    data = as_data(scores, tasks, labels, classes, clusters).resolve(promise)
+    data.check_origin(promise.context_, model)
+    skipped = check_allowed(allow)
+    tally = count_misses(promise, data, skipped)
+    return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allow)
 
 
-def _keep(promise: ThresholdSets, scores: Any) -> Array:
-    """Return the sets of ``predict_set``, without its warning: the scale is checked anyway."""
-    promise._check_order(scores, None)
-    return promise._at_least(scores, promise._result()[1])
-
-
-def _read_matrix(
-    promise: ThresholdSets, scores: Any, labels: Any, classes: Sequence[Any] | None
-) -> ClassMatrix | None:
-    """Return the scores of all classes; None if scores are those of true labels."""
-    array = as_calibration_scores("scores", scores)
-    if array.ndim == 1:
-        if classes is not None:
-            raise InvalidInput(
-                f"classes names the columns of a matrix, got scores of shape {array.shape}. Leave "
-                "it out.",
-                parameter="classes",
-            )
-        return None
-    if labels is None:
-        raise InvalidInput(
-            "labels must hold the true label of each example, since scores has shape "
-            f"{array.shape}.",
-            parameter="labels",
-        )
-    return read_class_matrix(scores, labels, promise._known_classes if classes is None else classes)
-
-
-def _number(ids: Array) -> tuple[Array, Counts]:
-    """Return the distinct ids in ascending order, and the index of each id in them."""
-    listed = ids.tolist()
-    names = as_task_names([*dict.fromkeys(listed)])
-    names = names[np.argsort(names, kind="stable")]
-    place = {name: i for i, name in enumerate(names.tolist())}
-    return names, np.array([place[name] for name in listed], dtype=np.int64)
-
-
-def _match_labels(
-    promise: ThresholdSets, labels: Any, scores: Array
-) -> tuple[Sequence[Any] | None, Counts | None]:
-    """Return the classes, and for each example the index of its class; None without labels."""
-    if labels is None:
-        return None, None
-    present, codes = as_class_codes(labels)
-    check_same_length("labels", codes, "scores", scores)
-    classes = promise.classes_ or present
-    place = {str(name): i for i, name in enumerate(classes)}
-    unknown = [name for name in present if str(name) not in place]
-    if unknown:
-        known, others = (_common.listed([*map(repr, some)]) for some in (classes, unknown))
-        raise InvalidInput(
-            f"labels must be among the calibrated classes {known}, got {others}.",
-            parameter="labels",
-        )
-    return classes, np.array([place[str(name)] for name in present])[codes]
-
-
-def _find_missed(promise: ThresholdSets, scores: Any, label: Counts | None) -> Array:
-    """Return which examples are missed, by the scores of their true labels."""
-    if promise.classes_ is None:
-        return ~_keep(promise, scores)
-    if label is None:
-        raise InvalidInput(
-            "labels must hold the true label of each example, since each class has its guarantee.",
-            parameter="labels",
-        )
-    return ~promise._at_least(scores, promise.thresholds_[label])
-
-
-def _count_sets(sets: Array, matrix: ClassMatrix, names: Array, task: Counts) -> Tally:
-    """Count the examples, misses and set sizes of each task and class."""
-    missed = ~sets[np.arange(len(sets)), matrix.codes]
-    size = np.count_nonzero(sets, axis=1)
-    kinds = SetCounts(*map(np.asarray, (size, size == 0, size == 1, size == sets.shape[1])))
-    return _count(names, task, matrix.classes, matrix.codes, missed, kinds)
-
-
-def _count(
-    names: Array,
-    task: Counts,
-    classes: Sequence[Any] | None,
-    label: Counts | None,
-    missed: Array,
-    sets: SetCounts | None = None,
-) -> Tally:
-    """Sum over the examples of each task and class that occur together."""
-    width = 1 if classes is None else len(classes)
-    key = task * width + (0 if label is None else label)
-    groups, place = np.unique(key, return_inverse=True)
-    length = len(groups)
-    return Tally(
-        names,
-        groups // width,
-        sum_by(np.ones(len(task), np.int64), place, length),
-        sum_by(missed, place, length),
-        None if sets is None else sets.sum_by(place, length),
-        classes,
-        None if label is None else groups % width,
-    )
+def count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -> Tally:
+    """Count the misses of each task and class, and check that the examples make sense."""
+    cuts = promise._thresholds_of(data.class_names())
+    (tally,) = data.counts(cuts, promise.precision_)
+    names, sizes = tally.names, sum_by(tally.examples, tally.task, len(tally.names))
+    complete = skipped | {"missing"}  # counting has raised if a score is missing
+    check_facts(data.facts(names, sizes, complete), complete, data.name)
+    if promise._score_range is not None:
+        ends = float(tally.ranges[:, 0].min()), float(tally.ranges[:, 1].max())
+        report([judge_scale(ends, promise._score_range)], skipped, where=data.name)
+    return tally._replace(clusters=data.clusters_of(names.tolist()))

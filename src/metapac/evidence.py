@@ -1,160 +1,76 @@
-"""The first step and its result: a few numbers per task, all that the second step needs."""
+"""Meta-PS, the method: two steps, one inequality.
+
+*Within* each task, `first_step` takes the largest threshold that is certified to miss at most
+epsilon, at each of some levels: the score of a rank that `binomial.allowed_errors_in_task` allows.
+*Across* tasks, `Part.second_step` does the same with these thresholds: it takes the one of a rank
+that `ranks.joint_ranks` allows, at each level, and the largest of them. What lies between the steps
+is `Evidence`, a few numbers per task: all that sites send and that files keep.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from metapac import artefact, guarantee
-from metapac._common import Array, Counts, Floats, as_whole_number, brief, on_host
+from metapac._common import Counts, Floats, Progress, as_whole_number, brief, ignore_progress
 from metapac.binomial import allowed_errors_in_task
-from metapac.copies import Contents, find_ranges
-from metapac.data_checks import Sample
+from metapac.data_checks import Contents, Sample, check_facts, find_ranges
 from metapac.errors import InvalidInput
-from metapac.grouping import group, group_by_class, task_thresholds
+from metapac.grouping import Data, Statistics
 from metapac.guarantee import Guarantee
 from metapac.inputs import (
     NAME_RULE,
     append_new_names,
     as_classes,
     as_json_names,
-    as_plain_label,
-    as_task_ids,
     as_task_names,
     coarsest_precision,
 )
 from metapac.sample_size import Demand, min_sample_size
 
-# Examples are converted to Python objects this many at a time, to save memory.
-_CHUNK = 1 << 14
 
-ClusterIds = ArrayLike | Iterable[object] | Mapping[Any, Any]
+def first_step(
+    data: Data,
+    guarantee: Guarantee,
+    skipped: frozenset[str] = frozenset(),
+    progress: Progress = ignore_progress,
+) -> Evidence:
+    """Within each task: the largest threshold that is certified, at each level and class."""
+    classes = data.class_names(by_class=True) if guarantee.per_class else None
 
+    def rank(sizes: Counts, label: Counts | None) -> Counts:
+        return ranks_within(sizes, guarantee, classes, label)
 
-class Clusters(NamedTuple):
-    """The clusters of the calibration tasks; one task was drawn from each."""
-
-    names: NDArray[Any]
-    tasks: int
-    rng: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the clusters as JSON can hold them."""
-        return {"names": self.names.tolist(), "tasks": self.tasks, "rng": self.rng}
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any], tasks: int) -> Clusters:
-        """Return the clusters that `to_json` prepared."""
-        names = body["names"]
-        if len(names) != tasks or len({*map(str, names)}) != tasks or body["tasks"] < tasks:
-            raise InvalidInput(
-                f"evidence.clusters must name a cluster of its own for each of {tasks} tasks, "
-                f"drawn from at least as many, got {brief(names)} of {body['tasks']} tasks."
-            )
-        return cls(as_task_names(names), int(body["tasks"]), int(body["rng"]))
-
-    def join(self, new: Clusters) -> Clusters:
-        """Return old and new clusters together."""
-        known = {*map(str, self.names.tolist())}
-        for name in new.names.tolist():
-            if str(name) in known:
-                raise InvalidInput(
-                    f"clusters holds {name!r}, which was calibrated already, and a cluster counts "
-                    "once. Add only tasks of new clusters."
-                )
-        names = as_task_names(self.names.tolist() + new.names.tolist())
-        return Clusters(names, self.tasks + new.tasks, self.rng)
+    found = data.order_statistics(rank, by_class=guarantee.per_class, progress=progress)
+    facts = data.facts(found.names, found.task_sizes, skipped, found.repeats)
+    check_facts(facts, skipped, data.name)
+    precision, columns = data.describe()
+    evidence = Evidence.from_statistics(found, classes, precision)
+    return evidence._replace(columns=columns, sample=facts.sample)
 
 
-def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> list[Any]:
-    """Return the cluster of each task."""
-    if isinstance(clusters, Mapping):
-        absent = [name for name in names if name not in clusters]
-        if absent:
-            raise InvalidInput(
-                f"clusters must give the cluster of every task, and lacks {absent[0]!r}. Pass one "
-                "for each task, or for each example."
-            )
-        return [as_cluster(clusters[name]) for name in names]
-    values = _as_array(clusters, len(ids))
-    found: dict[Any, Any] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        for task, value in dict.fromkeys(
-            zip(ids[part].tolist(), values[part].tolist(), strict=True)
-        ):
-            cluster = as_cluster(value)
-            check_one_cluster(task, found.setdefault(task, cluster), cluster)
-    return [found[name] for name in names]
+def ranks_within(
+    sizes: Counts,
+    guarantee: Guarantee,
+    classes: Sequence[Any] | None = None,
+    label: Counts | None = None,
+) -> Counts:
+    """Return the rank of the threshold among the scores of a task, at each level; -1 for none.
 
-
-def as_cluster(value: Any) -> str | int:
-    """Return the name of a cluster."""
-    plain = as_plain_label(value)
-    if plain is None or plain != plain or type(plain).__name__ in ("NAType", "NaTType"):
-        raise InvalidInput(
-            "clusters holds missing values (None or NaN); every task must be in a cluster. Drop "
-            "those examples, or give a task without a cluster one of its own."
-        )
-    if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
-        return int(plain)
-    return plain if type(plain) in (str, int) else str(plain)
-
-
-def check_one_cluster(task: Any, first: Any, second: Any) -> None:
-    """Raise InvalidInput if a task is in two clusters."""
-    if first != second:
-        one, other = sorted((str(first), str(second)))
-        raise InvalidInput(
-            f"task {task!r} is in the clusters {one!r} and {other!r}, and must be in one. If these "
-            "are two tasks, give them different names, such as f'{cluster}-{task}'."
-        )
-
-
-def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[int]:
-    """Return the positions of one random task of each cluster, in ascending order.
-
-    Which task is drawn depends on the seed, the name of the cluster and the names of its tasks. It
-    does not depend on scores, on other clusters, or on the order of the tasks.
+    With classes, sizes are of groups with the examples of one class, given by its index.
     """
-    seed = as_whole_number("rng", rng, minimum=0)
-    members: dict[str, list[int]] = {}
-    for position, cluster in enumerate(clusters):
-        members.setdefault(str(cluster), []).append(position)
-    drawn = []
-    for cluster, inside in members.items():
-        digest = hashlib.sha256(cluster.encode("utf-8", "backslashreplace")).digest()
-        own = np.random.default_rng([seed, int.from_bytes(digest, "big")])
-        ordered = sorted(inside, key=lambda position: str(names[position]))
-        drawn.append(ordered[int(own.integers(len(ordered)))])
-    return sorted(drawn)
-
-
-def _as_array(clusters: Any, length: int) -> Array:
-    """Return the cluster of each example as an array."""
-    if not hasattr(clusters, "__array__"):
-        if isinstance(clusters, str) or not isinstance(clusters, Iterable):
-            raise InvalidInput(
-                "clusters must hold one cluster for each example, in the same order, or map each "
-                f"task to one, got {brief(clusters)}."
-            )
-        clusters = np.fromiter(clusters, dtype=object)
-    array = np.asarray(on_host(clusters))
-    if array.shape != (length,):
-        raise InvalidInput(
-            f"clusters must hold one cluster for each of {length} examples, got shape "
-            f"{array.shape}. To pass one for each task, pass a mapping from task to cluster."
-        )
-    return as_task_ids(array) if array.dtype.kind == "M" else array
-
-
-def ranks_within(sizes: Counts, guarantee: Guarantee) -> Counts:
-    """Return the rank of the threshold among the scores of a task, at each level."""
+    if classes is not None:
+        ranks = np.empty((len(sizes), len(guarantee.levels)), dtype=np.int64)
+        for index, name in enumerate(classes):
+            of_class = label == index
+            ranks[of_class] = ranks_within(sizes[of_class], guarantee.for_class(name, classes))
+        return ranks
     distinct, place = np.unique(sizes, return_inverse=True)
     levels = tuple(level.alpha_within for level in guarantee.levels)
     table = _rank_table if len(distinct) > _FEW else _cached_rank_table
@@ -169,19 +85,6 @@ def _rank_table(sizes: tuple[int, ...], epsilon: float, levels: tuple[float, ...
 # Studies calibrate many times on tasks of the same few sizes; their ranks are cached.
 _FEW = 64
 _cached_rank_table = functools.lru_cache(maxsize=256)(_rank_table)
-
-
-def ranks_by_class(
-    sizes: Counts, label: Counts, classes: tuple[Any, ...], guarantee: Guarantee
-) -> Counts:
-    """Return `ranks_within` for groups, each with the examples of one class in one task."""
-    ranks = np.empty((len(sizes), len(guarantee.levels)), dtype=np.int64)
-    for index, name in enumerate(classes):
-        of_class = label == index
-        ranks[of_class] = ranks_within(sizes[of_class], guarantee.for_class(name, classes))
-    return ranks
-
-
 UNKNOWN = -1  # the size of a task whose site did not send it
 
 
@@ -208,8 +111,8 @@ class Part(NamedTuple):
             sizes = np.where(unknown, inferred, sizes)
         return Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
 
-    def outcome(self) -> Outcome:
-        """Take the second step: a threshold across tasks at each level, and their maximum."""
+    def second_step(self) -> Outcome:
+        """Across tasks: the threshold of an allowed rank at each level, and their maximum."""
         used = self.thresholds[self.used]
         ranks = self.guarantee.allowed_low_thresholds(len(used)) if len(used) else ()
         across = np.full(self.thresholds.shape[1], -np.inf)
@@ -268,7 +171,6 @@ class Evidence(NamedTuple):
     clusters: Clusters | None = None
     ranges: Floats | None = None
     sample: Sample | None = None
-    may_repeat: bool = True
 
     @property
     def contents(self) -> Contents:
@@ -282,28 +184,27 @@ class Evidence(NamedTuple):
         return np.full(len(self.lowest), np.inf) if self.highest is None else self.highest
 
     @classmethod
-    def from_groups(
-        cls,
-        names: NDArray[Any],
-        classes: tuple[Any, ...],
-        task: Counts,
-        label: Counts,
-        *,
-        sizes: Counts,
-        thresholds: Floats,
-        lowest: Floats,
-        highest: Floats,
-        precision: np.dtype[Any],
+    def from_statistics(
+        cls, found: Statistics, classes: tuple[Any, ...] | None, precision: np.dtype[Any]
     ) -> Evidence:
-        """Return the evidence of groups, each with the examples of one class in one task."""
-        shape = (len(names), len(classes))
-        all_sizes = np.zeros(shape, dtype=np.int64)
-        all_thresholds = np.full((*shape, thresholds.shape[1]), -np.inf)
-        all_sizes[task, label], all_thresholds[task, label] = sizes, thresholds
-        bottom, top = find_ranges(label, lowest, highest, len(classes)).T
-        ranges = find_ranges(task, lowest, highest, len(names))
-        rest = {"highest": top, "ranges": ranges}
-        return cls(names, all_sizes, all_thresholds, bottom, precision, classes, **rest)
+        """Return the evidence in the order statistics of tasks, or of classes in them."""
+        shape = (len(found.names), 1 if classes is None else len(classes))
+        label = np.zeros_like(found.task) if found.label is None else found.label
+        sizes = np.zeros(shape, dtype=np.int64)
+        thresholds = np.full((*shape, found.thresholds.shape[1]), -np.inf)
+        sizes[found.task, label], thresholds[found.task, label] = found.sizes, found.thresholds
+        lowest, highest = find_ranges(label, found.low, found.high, shape[1]).T
+        ranges = find_ranges(found.task, found.low, found.high, len(found.names))
+        return cls(
+            found.names,
+            sizes,
+            thresholds,
+            lowest,
+            precision,
+            classes,
+            highest=highest,
+            ranges=ranges,
+        )
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
         """Return the evidence for each class, or for all of them together."""
@@ -374,54 +275,58 @@ class Evidence(NamedTuple):
         )
 
 
-def collect_evidence(
-    guarantee: Guarantee,
-    scores: ArrayLike,
-    tasks: ArrayLike | Iterable[object],
-    labels: ArrayLike | None = None,
-) -> Evidence:
-    """Take the first step on arrays: find a threshold for each task, at each level."""
-    if guarantee.per_class:
-        return _by_class(guarantee, scores, tasks, labels)
-    if labels is not None:
-        raise InvalidInput(
-            "labels must not be passed unless per_class=True: the scores must already be those of "
-            "the true labels."
-        )
-    grouped = group(scores, tasks)
-    ranks = ranks_within(grouped.sizes, guarantee)
-    thresholds, lowest, highest, may_repeat = task_thresholds(grouped, ranks)
-    return Evidence(
-        grouped.names,
-        grouped.sizes[:, None],
-        thresholds[:, None],
-        lowest.min(keepdims=True),
-        grouped.scores.dtype,
-        highest=highest.max(keepdims=True),
-        ranges=np.stack([lowest, highest], axis=1),
-        may_repeat=may_repeat,
-    )
+class Clusters(NamedTuple):
+    """The clusters of the calibration tasks; one task was drawn from each."""
+
+    names: NDArray[Any]
+    tasks: int
+    rng: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the clusters as JSON can hold them."""
+        return {"names": self.names.tolist(), "tasks": self.tasks, "rng": self.rng}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], tasks: int) -> Clusters:
+        """Return the clusters that `to_json` prepared."""
+        names = body["names"]
+        if len(names) != tasks or len({*map(str, names)}) != tasks or body["tasks"] < tasks:
+            raise InvalidInput(
+                f"evidence.clusters must name a cluster of its own for each of {tasks} tasks, "
+                f"drawn from at least as many, got {brief(names)} of {body['tasks']} tasks."
+            )
+        return cls(as_task_names(names), int(body["tasks"]), int(body["rng"]))
+
+    def join(self, new: Clusters) -> Clusters:
+        """Return old and new clusters together."""
+        known = {*map(str, self.names.tolist())}
+        for name in new.names.tolist():
+            if str(name) in known:
+                raise InvalidInput(
+                    f"clusters holds {name!r}, which was calibrated already, and a cluster counts "
+                    "once. Add only tasks of new clusters."
+                )
+        names = as_task_names(self.names.tolist() + new.names.tolist())
+        return Clusters(names, self.tasks + new.tasks, self.rng)
 
 
-def _by_class(
-    guarantee: Guarantee, scores: ArrayLike, tasks: ArrayLike | Iterable[object], labels: Any
-) -> Evidence:
-    if labels is None:
-        raise InvalidInput("labels must hold the true label of each example if per_class=True.")
-    names, classes, task, label, groups = group_by_class(scores, tasks, labels)
-    ranks = ranks_by_class(groups.sizes, label, classes, guarantee)
-    thresholds, lowest, highest, _may_repeat = task_thresholds(groups, ranks)
-    return Evidence.from_groups(
-        names,
-        classes,
-        task,
-        label,
-        sizes=groups.sizes,
-        thresholds=thresholds,
-        lowest=lowest,
-        highest=highest,
-        precision=groups.scores.dtype,
-    )
+def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[int]:
+    """Return the positions of one random task of each cluster, in ascending order.
+
+    Which task is drawn depends on the seed, the name of the cluster and the names of its tasks. It
+    does not depend on scores, on other clusters, or on the order of the tasks.
+    """
+    seed = as_whole_number("rng", rng, minimum=0)
+    members: dict[str, list[int]] = {}
+    for position, cluster in enumerate(clusters):
+        members.setdefault(str(cluster), []).append(position)
+    drawn = []
+    for cluster, inside in members.items():
+        digest = hashlib.sha256(cluster.encode("utf-8", "backslashreplace")).digest()
+        own = np.random.default_rng([seed, int.from_bytes(digest, "big")])
+        ordered = sorted(inside, key=lambda position: str(names[position]))
+        drawn.append(ordered[int(own.integers(len(ordered)))])
+    return sorted(drawn)
 
 
 def join_evidence(old: Evidence, new: Evidence) -> Evidence:

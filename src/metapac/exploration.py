@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from metapac import artefact
-from metapac._common import Array, Floats, PathLike
-from metapac.errors import BadArtefact
+from metapac._common import (
+    Array,
+    Counts,
+    Floats,
+    PathLike,
+    Progress,
+    as_probability,
+    as_whole_number,
+    ignore_progress,
+)
+from metapac.data_checks import check_allowed, check_facts, check_levels
+from metapac.errors import BadArtefact, InvalidInput
+from metapac.evidence import Evidence, ranks_within
+from metapac.grouping import Data, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names
 from metapac.sample_size import min_tasks_over_levels
 
 _COVERAGE = 0.95
+EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
+ALPHAS = (0.05, 0.1, 0.2)
 
 
 class Estimate(NamedTuple):
@@ -415,3 +430,265 @@ def read_pilot(path: PathLike) -> Exploration:
             f"{path} is not a complete pilot file ({type(error).__name__}: {error}). Write it "
             "again with 'metapac explore'."
         ) from error
+
+
+def explore(
+    scores: ArrayLike | Data,
+    tasks: ArrayLike | Iterable[object] | None = None,
+    labels: ArrayLike | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+    epsilon: Sequence[float] = EPSILONS,
+    alpha: Sequence[float] = ALPHAS,
+    delta: float | None = 0.05,
+    split: Split = "joint",
+    min_examples: int = 0,
+    n_tasks: int | None = None,
+    allow: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Exploration:
+    """Return the sets to expect from calibration at some levels, estimated on pilot tasks.
+
+    Use it to choose ``epsilon`` and ``alpha``, and then calibrate on other tasks. Choosing among
+    many levels costs nothing only because the pilot tasks are not calibrated on.
+
+    Parameters
+    ----------
+    scores : array_like, shape (n, classes), or Table
+        Scores of all classes of the labelled examples of the pilot tasks; or a table from
+        ``open_table``.
+    tasks : array_like, shape (n,)
+        Task of each example. Not with a table.
+    labels : array_like, shape (n,)
+        True label of each example. Not with a table.
+    classes : sequence, optional
+        Class of each column of ``scores``; by default the column names of a data frame, or 0,
+        1, ...
+    epsilon : sequence of float, default (0.01, 0.02, 0.05, 0.1, 0.2)
+        Miss rates to try.
+    alpha : sequence of float, default (0.05, 0.1, 0.2)
+        Fractions of tasks to try.
+    delta : float or None, default 0.05
+        Failure probability of the guarantee.
+    split : {"joint", "tight", "even"} or float, default "joint"
+        How ``alpha`` is shared between the two steps.
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with a threshold for each class, of the class). The
+        estimates are then for the other tasks.
+    n_tasks : int, optional
+        Number of calibration tasks that you will have; by default as many as pilot tasks or, if
+        those are too few, the smallest number that supports the guarantee.
+    allow : iterable of str, default ()
+        Checks of the data to skip, such as "duplicates"; the message of a check names it.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` at each step.
+
+    Returns
+    -------
+    Exploration
+        Set sizes, empty and full sets, and misses of each class, at each pair of levels: with one
+        threshold for all classes, and with one for each class.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter, a column or a value in it is not valid.
+    EngineError
+        If the engine cannot read the table.
+
+    Notes
+    -----
+    Sets of each pilot task are made with the threshold of the other pilot tasks, so that no task
+    judges a threshold that it helped to choose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac import explore
+    >>> rng = np.random.default_rng(0)
+    >>> sick = rng.random(2000) < 0.1
+    >>> p = np.clip(0.1 + 0.3 * sick + 0.1 * rng.normal(size=2000), 0.01, 0.99)
+    >>> scores, sites = np.stack([1 - p, p], axis=1), np.arange(2000) % 20
+    >>> found = explore(scores, sites, sick, classes=[False, True], epsilon=[0.1], alpha=[0.2])
+    >>> shared, each = found.cells
+    >>> print(f"missed: {shared.missed[True].value:.0%}, {each.missed[True].value:.0%}")
+    missed: 35%, 0%
+    """
+    more: dict[str, Any] = {"delta": delta, "split": split, "min_examples": min_examples}
+    levels = [(a, e) for a in _as_levels("alpha", alpha) for e in _as_levels("epsilon", epsilon)]
+    grid = [Guarantee(epsilon=e, alpha=a, **more) for a, e in levels]
+    skipped, tell = check_allowed(allow), progress or ignore_progress
+    check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
+    if n_tasks is not None:
+        n_tasks = as_whole_number("n_tasks", n_tasks)
+    data = as_data(scores, tasks, labels, classes, None)
+    names = _check_classes(data)
+    pilot, trials, sizes = _make_trials(data, names, grid, n_tasks, tell)
+    tell("counting the labels in each set", 0, None)
+    examples, counts = _count(data, pilot, trials, names)
+    complete = skipped | {"missing"}  # counting has raised if a score is missing
+    check_facts(data.facts(pilot, sizes, complete), complete, data.name)
+    totals = examples.sum(axis=0)
+    cells = (
+        _summarise(trial, examples, count, names)
+        for trial, count in zip(trials, counts, strict=True)
+    )
+    return Exploration(
+        tuple(pilot.tolist()),
+        int(totals.sum()),
+        delta,
+        dict(zip(names, (totals / totals.sum()).tolist(), strict=True)),
+        tuple(cells),
+        data.describe()[1] or {},
+        split,
+        min_examples,
+    )
+
+
+class _Trial(NamedTuple):
+    """One cell of the grid with its thresholds; the last axis has length 1, or one per class."""
+
+    guarantee: Guarantee
+    tasks: int
+    least: int  # number of tasks needed
+    thresholds: Floats  # (classes,)
+    without: Floats  # (tasks, classes)
+    used: Array  # (tasks, classes)
+
+
+def _check_classes(data: Data) -> tuple[Any, ...]:
+    """Return the classes; raise InvalidInput unless every row has a score for each."""
+    data.check_tasks()
+    names = data.class_names()
+    if not data.has_class_scores() or names is None:
+        raise InvalidInput(
+            "labels must be passed beside scores of all classes, which must be the same in every "
+            "row: misses are counted for each class. Explore tasks of one number of classes.",
+            parameter=("label", "labels"),
+        )
+    return names
+
+
+def _as_levels(name: str, values: Any) -> list[float]:
+    if isinstance(values, str) or not np.size(values):
+        raise InvalidInput(
+            f"{name} must be a sequence of numbers between 0 and 1, got {values!r}.", parameter=name
+        )
+    levels = np.ravel(np.asarray(values, dtype=object)).tolist()
+    return sorted({as_probability(name, level) for level in levels})
+
+
+def _make_trials(
+    data: Data, classes: tuple[Any, ...], grid: list[Guarantee], tasks: int | None, tell: Progress
+) -> tuple[Array, list[_Trial], Counts]:
+    """Return tasks, trials and sizes: trials with a shared threshold first, then one per class."""
+    trials: list[_Trial] = []
+    for names in (None, classes):
+        guarantees = [replace(g, per_class=names is not None) for g in grid]
+
+        def rank(
+            sizes: Counts,
+            label: Counts | None,
+            guarantees: list[Guarantee] = guarantees,
+            names: tuple[Any, ...] | None = names,
+        ) -> Counts:
+            _check_several(data, sizes if label is None else None, grid[0].min_examples)
+            ranks = [ranks_within(sizes, g, names, label) for g in guarantees]
+            return np.concatenate(ranks, axis=1)
+
+        found = data.order_statistics(rank, by_class=names is not None, progress=tell)
+        if names is None:
+            pilot, sizes = found.names, found.sizes
+        parts = np.split(found.thresholds, len(grid), axis=1)
+        for g, part in zip(guarantees, parts, strict=True):
+            own = found._replace(thresholds=part)
+            evidence = Evidence.from_statistics(own, names, data.describe()[0])
+            trials.append(_trial(g, evidence, tasks, names))
+    return pilot, trials, sizes
+
+
+def _trial(
+    guarantee: Guarantee, evidence: Evidence, tasks: int | None, classes: Sequence[Any] | None
+) -> _Trial:
+    """Return the thresholds to expect."""
+    parts = [guarantee] if classes is None else [guarantee.for_class(x, classes) for x in classes]
+    used = evidence.sizes >= guarantee.min_examples
+    least = least_tasks(guarantee.alpha, guarantee.delta, len(parts), split=guarantee.split)
+    if tasks is None:
+        tasks = max(int(used.any(axis=1).sum()), least)
+    best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)
+    for i, part in enumerate(parts):
+        some, thresholds = used[:, i], evidence.thresholds[:, i]
+        if some.sum() > 1:  # with fewer, nothing is known, and every label is kept
+            best[i], without[some, i] = expected_thresholds(thresholds[some], part, tasks)
+            without[~some, i] = best[i]
+    return _Trial(guarantee, tasks, least, best, without, used)
+
+
+def _count(
+    data: Data, pilot: Array, trials: list[_Trial], classes: tuple[Any, ...]
+) -> tuple[Counts, list[dict[str, Counts]]]:
+    """Return examples, and for each trial misses and sets, each of shape (tasks, classes)."""
+    precision, half = data.describe()[0], len(trials) // 2
+    tallies = [
+        tally
+        for some in (trials[:half], trials[half:])
+        for tally in data.counts(np.stack([t.without for t in some]), precision, pilot)
+    ]
+
+    def spread(tally: Tally, column: Counts) -> Counts:
+        place = {name: i for i, name in enumerate(pilot.tolist())}
+        task = np.array([place[name] for name in tally.names.tolist()])[tally.task]
+        counts = np.zeros((len(pilot), len(classes)), dtype=np.int64)
+        counts[task, tally.label] = column
+        return counts
+
+    counts = []
+    for tally in tallies:
+        assert tally.sets is not None
+        kinds = {"labels": tally.sets.labels, "empty": tally.sets.empty, "full": tally.sets.full}
+        columns = {"missed": tally.missed, **kinds}
+        counts.append({name: spread(tally, column) for name, column in columns.items()})
+    return spread(tallies[0], tallies[0].examples), counts
+
+
+def _summarise(
+    trial: _Trial, examples: Counts, counts: dict[str, Counts], names: Sequence[Any]
+) -> Cell:
+    """Return the estimates of a cell: sets as means over tasks, misses as shares of a class."""
+    feasible = trial.tasks >= trial.least  # otherwise nothing counts, and estimates are NaN
+    some = trial.used.any(axis=1) & feasible
+    used = np.broadcast_to(trial.used, examples.shape) & feasible
+    sizes, missed = examples.sum(axis=1)[some], counts["missed"]
+
+    def mean(kind: str, most: float = 1.0) -> Estimate:
+        sums = counts[kind].sum(axis=1)[some]
+        return Estimate.of_ratio(sums / sizes, np.ones(len(sizes)), most)
+
+    return Cell(
+        trial.guarantee.miss_rate,
+        trial.guarantee.alpha,
+        trial.guarantee.per_class,
+        trial.tasks,
+        tuple(trial.thresholds.tolist()),
+        mean("labels", len(names)),
+        mean("empty"),
+        mean("full"),
+        {
+            name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
+            for j, name in enumerate(names)
+        },
+        None if feasible else trial.least,
+    )
+
+
+def _check_several(data: Data, sizes: Counts | None, min_examples: int) -> None:
+    if sizes is None or np.sum(sizes >= min_examples) > 1:
+        return
+    raise InvalidInput(
+        f"{data.name or 'the data'} must hold at least 2 tasks"
+        f"{f' with at least {min_examples} examples' if min_examples else ''}: sets of each task "
+        "are made with the threshold of the others. Pass more pilot tasks, or another column as "
+        "task.",
+        parameter="task",
+    )

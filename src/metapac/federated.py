@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metapac import artefact
 from metapac._common import (
     Counts,
     Floats,
     PathLike,
+    Progress,
     as_whole_number,
     as_whole_numbers,
     brief,
+    ignore_progress,
     listed,
     warn,
 )
 from metapac._text import name_score
 from metapac.context import Context, as_context
-from metapac.data_checks import check_sites
+from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
-from metapac.evidence import Evidence, Part
-from metapac.findings import CheckWarning
+from metapac.evidence import Evidence, Part, first_step
+from metapac.grouping import Data, Scored, as_data
 from metapac.guarantee import Guarantee
 from metapac.inputs import (
     as_classes,
@@ -35,7 +38,7 @@ from metapac.inputs import (
     check_no_nan,
     coarsest_precision,
 )
-from metapac.predictors import MetaPS
+from metapac.predictors import MetaPS, match_classes
 
 
 def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
@@ -84,12 +87,9 @@ class Site:
 
     Examples
     --------
-    >>> from metapac import Guarantee
-    >>> from metapac.evidence import collect_evidence
-    >>> from metapac import Site
-    >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
-    >>> evidence = collect_evidence(agreed, range(100), ["ohio"] * 100)
-    >>> site = Site.from_evidence("ohio", agreed, evidence)
+    >>> from metapac import MetaPS, make_site
+    >>> agreed = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    >>> site = make_site(agreed, range(100), name="ohio")
     >>> site.examples, site.thresholds
     ((100,), ((5.0,),))
     """
@@ -212,6 +212,97 @@ class Site:
         artefact.write(path, body, FORMAT)
 
 
+def make_site(
+    method: MetaPS,
+    scores: ArrayLike | Data,
+    labels: ArrayLike | None = None,
+    *,
+    name: str,
+    classes: Sequence[Any] | None = None,
+    allow: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Site:
+    """Return what a site sends to ``combine_sites``: a threshold for each level, no other score.
+
+    All examples are one task. Every site has to use the same parameters.
+
+    Parameters
+    ----------
+    method : MetaPS
+        The guarantee that all sites have agreed on; it need not be calibrated.
+    scores : array_like, shape (n,) or (n, classes), or Table
+        Scores of the true labels of this site, or with ``labels`` those of all classes; or its
+        table, from ``open_table``. With ``per_class``, `Columns.classes` must name the classes if
+        the table has no scores for each of them: a site may lack examples of some.
+    labels : array_like, shape (n,), optional
+        True label of each example, as in ``MetaPS.calibrate``. Not with a table.
+    name : str
+        Name of the site, unique among sites.
+    classes : sequence, optional
+        Class of each column of ``scores``. Not with a table.
+    allow : iterable of str, default ()
+        Checks of the data to skip, such as "duplicates"; the message of a check names it.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` at each step.
+
+    Returns
+    -------
+    Site
+        The message of this site.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter, a column or a value in it is not valid.
+    EngineError
+        If the engine cannot read the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import Columns, MetaPS, make_site, open_table
+    >>> agreed = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, split="tight")
+    >>> table = open_table(pd.DataFrame({"score": range(100)}), Columns(score="score"))
+    >>> make_site(agreed, table, name="ohio").thresholds
+    ((4.0,),)
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInput(
+            f"name must be a non-empty string, unique among sites, got {name!r}.", parameter="name"
+        )
+    guarantee = method._make_guarantee()
+    check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
+    tasks = None if isinstance(scores, Data) else np.zeros(np.shape(scores)[:1], np.int64)
+    data = as_data(scores, tasks, labels, classes, None)
+    if not isinstance(data, Scored):
+        data = _as_site(data, guarantee)
+        guarantee = match_classes(guarantee, data)
+    elif not guarantee.per_class:
+        data.check_no_labels()
+    origin = data.add_origin(Context())
+    evidence = first_step(data, guarantee, check_allowed(allow), progress or ignore_progress)
+    site = Site.from_evidence(name, guarantee, evidence)
+    return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
+
+
+def _as_site(table: Any, guarantee: Guarantee) -> Any:
+    """Return a table as one site; raise InvalidInput if its columns do not tell the classes."""
+    columns = table.columns
+    if columns.task is not None or columns.cluster is not None:
+        raise InvalidInput(
+            "task and cluster must be left out: all rows of a site are one task.", parameter="task"
+        )
+    if not guarantee.per_class or columns.score is None or columns.classes is not None:
+        return table
+    if not isinstance(guarantee.epsilon, Mapping):
+        raise InvalidInput(
+            "classes must name all classes if score is passed: they must be the same at every "
+            "site, and this one may lack some.",
+            parameter=("classes", "score"),
+        )
+    return table.with_columns(classes=list(guarantee.epsilon))
+
+
 def _check_representable(thresholds: Floats, precision: np.dtype[Any]) -> None:
     """Raise InvalidInput for a threshold that cannot be a score of the stated precision."""
     with np.errstate(over="ignore"):  # overflow to inf is another number
@@ -228,7 +319,7 @@ def _check_residuals(thresholds: Floats) -> None:
     for value in thresholds[thresholds > 0][:1]:
         raise InvalidInput(
             f"thresholds of predicted numbers must be at most 0, got {float(value)!r}: their "
-            "scores, -|y - prediction| / scale, are never positive. Compute them with site_table."
+            "scores, -|y - prediction| / scale, are never positive. Compute them with make_site."
         )
 
 

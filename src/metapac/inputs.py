@@ -118,6 +118,29 @@ def floor_to_bfloat16(values: ArrayLike) -> NDArray[np.float32]:
     return down.astype(np.int32).view(np.float32)
 
 
+def is_at_least(
+    scores: ArrayLike, thresholds: ArrayLike, precision: np.dtype[Any]
+) -> NDArray[np.bool_]:
+    """Return which scores are at least a threshold, in the coarser of both precisions.
+
+    Rounding preserves order, so no label that was certified is lost.
+    """
+    array = np.atleast_1d(as_score_array("scores", scores))
+    check_no_nan(
+        "scores",
+        array,
+        lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
+        "Give a label without a score inf, so that it is kept.",
+    )
+    if is_bfloat16(scores):
+        return np.asarray(array >= floor_to_bfloat16(thresholds))
+    coarser = coarsest_precision([array.dtype, precision])
+    with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
+        return np.asarray(
+            array.astype(coarser, copy=False) >= np.asarray(thresholds).astype(coarser)
+        )
+
+
 def check_one_dimensional(name: str, array: Array) -> None:
     """Raise if scores are not one-dimensional, or empty."""
     if array.ndim != 1:

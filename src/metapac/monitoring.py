@@ -19,13 +19,12 @@ from metapac._common import PathLike, as_probability, as_whole_number, check_boo
 from metapac._text import visible
 from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
 from metapac.context import Context
-from metapac.data_checks import judge_task_names
+from metapac.data_checks import Finding, check_allowed, judge_task_names, report
 from metapac.errors import BadArtefact, InvalidInput, keyword
-from metapac.evaluation import Evaluation, evaluate
-from metapac.evidence import ClusterIds, match_clusters
-from metapac.findings import Finding, report
+from metapac.evaluation import Evaluation, assess, count_misses
+from metapac.grouping import ClusterIds, Data, as_data
 from metapac.guarantee import Epsilon, percent
-from metapac.inputs import as_classes, as_json_labels, as_json_names, as_task_ids
+from metapac.inputs import as_classes, as_json_labels, as_json_names
 from metapac.predictors import Calibrated, MetaPS, ThresholdSets
 from metapac.ranks import equal_share
 from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
@@ -456,32 +455,20 @@ def _counted_before(
 
 def judge_tasks(
     promise: ThresholdSets,
-    scores: ArrayLike,
-    tasks: ArrayLike | Iterable[object],
-    labels: ArrayLike | None,
+    data: Data,
     *,
-    classes: Sequence[Any] | None,
-    clusters: ClusterIds | None,
     min_examples: int,
-    model: str | None,
-    allow: Iterable[str],
+    model: str | None = None,
+    allow: Iterable[str] = (),
 ) -> tuple[Evaluation, Clusters | None]:
     """Return what ``Monitor.add_evaluation`` takes: the misses and clusters of the tasks."""
-    evaluation = evaluate(
-        promise,
-        scores,
-        tasks,
-        labels,
-        classes=classes,
-        clusters=clusters,
-        min_examples=min_examples,
-        model=model,
-        allow=allow,
-    )
-    if clusters is None:
+    data = data.resolve(promise)
+    data.check_origin(promise.context_, model)
+    tally = count_misses(promise, data, check_allowed(allow))
+    evaluation = assess(promise, tally, min_examples=min_examples, allow=allow)
+    if tally.clusters is None:
         return evaluation, None
-    names, ids = evaluation.tasks.tolist(), as_task_ids(tasks)
-    return evaluation, dict(zip(names, match_clusters(names, ids, clusters), strict=True))
+    return evaluation, dict(zip(tally.names.tolist(), tally.clusters, strict=True))
 
 
 # How a task is displayed as above epsilon: a test of this task alone.
@@ -784,8 +771,8 @@ class Monitor:
 
     def add(
         self,
-        scores: ArrayLike,
-        tasks: ArrayLike | Iterable[object],
+        scores: ArrayLike | Data,
+        tasks: ArrayLike | Iterable[object] | None = None,
         labels: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
@@ -799,10 +786,11 @@ class Monitor:
 
         Parameters
         ----------
-        scores : array_like, shape (n,) or (n, classes)
-            Scores of the true labels; or scores of every class, which needs ``labels``.
+        scores : array_like, shape (n,) or (n, classes), or Table
+            Scores of the true labels; or scores of every class, which needs ``labels``; or a table
+            from ``open_table``, as in ``evaluate``.
         tasks : array_like, shape (n,)
-            Task of each example.
+            Task of each example. Not with a table.
         labels : array_like, shape (n,), optional
             True label of each example.
         classes : sequence, optional
@@ -832,17 +820,9 @@ class Monitor:
             If the arrays do not match, if a check objects, if no new task is left, or if a task
             was counted before, with other examples or under another name. Nothing is counted then.
         """
-        judged = judge_tasks(
-            self.require_promise(),
-            scores,
-            tasks,
-            labels,
-            classes=classes,
-            clusters=clusters,
-            min_examples=self.terms.min_examples,
-            model=model,
-            allow=allow,
-        )
+        data = as_data(scores, tasks, labels, classes, clusters)
+        least, promise = self.terms.min_examples, self.require_promise()
+        judged = judge_tasks(promise, data, min_examples=least, model=model, allow=allow)
         return self.add_evaluation(*judged, batch=batch, again=again, allow=allow)
 
     def require_promise(self) -> ThresholdSets:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -15,54 +16,65 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _common, artefact, guarantee, planning, sets
-from metapac._common import Floats, PathLike, as_whole_number, reject_foreign_keywords, warn
-from metapac.binomial import allowed_errors, threshold
-from metapac.calibration import (
-    check_feasible,
-    check_meaning,
-    check_on_infeasible,
-    collect_from_arrays,
-    draw_from_clusters,
-    find_task_thresholds,
-    name_columns,
-    read_task_thresholds,
-    score_numbers,
-    warn_if_exact,
+from metapac._common import (
+    Floats,
+    PathLike,
+    Progress,
+    as_whole_number,
+    check_one_of,
+    check_same_index,
+    check_same_length,
+    check_same_shape,
+    ignore_progress,
+    reject_foreign_keywords,
+    warn,
 )
+from metapac.binomial import allowed_errors, threshold
 from metapac.context import Context, as_context
-from metapac.copies import judge_copies
 from metapac.data_checks import (
+    MIN_ROWS,
+    CheckWarning,
     SetCounts,
+    check_allowed,
+    check_facts,
     check_levels,
+    check_sites,
     count_sets,
+    judge_copies,
     judge_near_names,
+    report,
     warn_of_scale,
     warn_of_sets,
 )
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
-    ClusterIds,
+    UNKNOWN,
     Evidence,
     Outcome,
     decode_evidence,
     encode_evidence,
+    first_step,
     join_evidence,
 )
-from metapac.findings import report
+from metapac.grouping import ClusterIds, Data, Scored, as_data
 from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.inputs import (
-    as_calibration_scores,
-    as_json_labels,
+    as_number_array,
     as_precision,
     as_score_array,
+    as_task_ids,
+    as_task_names,
+    as_task_sizes,
+    as_threshold_matrix,
     check_column_order,
     check_columns,
-    check_no_nan,
-    floor_to_bfloat16,
-    is_bfloat16,
+    check_distinct,
+    coarsest_precision,
+    find_names,
+    get_precisions,
+    is_at_least,
     keep_tasks,
     match_names,
-    read_class_matrix,
 )
 from metapac.ranks import Level
 from metapac.words import (
@@ -85,6 +97,9 @@ FORMAT = artefact.Format(
     remedy="Calibrate again, or restore it from a backup.",
     shape="promise",
 )
+
+
+ON_INFEASIBLE = ("raise", "trivial")
 
 
 class Calibrated(ABC):
@@ -257,32 +272,6 @@ class Calibrated(ABC):
     def __str__(self) -> str:
         return repr(self) if self._calibrated_with is None else self.promise_
 
-    def _at_least(
-        self,
-        scores: ArrayLike,
-        threshold: ArrayLike,
-        score_range: tuple[float, float] | None = None,
-    ) -> NDArray[np.bool_]:
-        """Return which scores are at least ``threshold``, in the coarser of both precisions.
-
-        A warning is given if their scale is not that of ``score_range``.
-        """
-        array = np.atleast_1d(as_score_array("scores", scores))
-        check_no_nan(
-            "scores",
-            array,
-            lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
-            "Give a label without a score inf, so that it is kept.",
-        )
-        warn_of_scale(array, score_range)
-        if is_bfloat16(scores):
-            return np.asarray(array >= floor_to_bfloat16(threshold))
-        coarser = min(array.dtype, self.precision_, key=lambda dtype: dtype.itemsize)
-        with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
-            return np.asarray(
-                array.astype(coarser, copy=False) >= np.asarray(threshold).astype(coarser)
-            )
-
 
 class ThresholdSets(Calibrated):
     """Prediction sets of all labels whose score is at least a calibrated threshold.
@@ -395,10 +384,98 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
-        kept = self._at_least(scores, self._result()[1], self._score_range)
+        warn_of_scale(np.atleast_1d(as_score_array("scores", scores)), self._score_range)
+        kept = is_at_least(scores, self._result()[1], self.precision_)
         if kept.ndim == 2:
             warn_of_sets(kept, self._sets, self._known_classes)
         return kept
+
+    def predict(
+        self,
+        table: Data,
+        output: PathLike | None = None,
+        *,
+        booleans: bool = False,
+        answer: bool = False,
+        model: str | None = None,
+        allow: Iterable[str] = (),
+    ) -> Any:
+        """Return the rows of a table with their prediction sets, and write them to ``output``.
+
+        Nothing is written if a score is null or NaN. For arrays, use ``predict_set`` or
+        ``predict_interval``.
+
+        Parameters
+        ----------
+        table : Table
+            What ``open_table`` returned. Columns that it does not name are those of the
+            calibration; classes are then found by the pattern ``p_*`` if it named none. For
+            intervals, the columns ``lower`` and ``upper`` are added.
+        output : path, optional
+            Parquet or CSV file to write. It is replaced atomically.
+        booleans : bool, default False
+            Whether to add a column in_CLASS for each class, instead of the columns ``set``, a list
+            of labels (JSON text in CSV and in SQLite), and ``set_size``.
+        answer : bool, default False
+            Whether to add a column ``answer``: the label of a set of one, null for any other set.
+            At most a fraction epsilon of all rows of a task is answered wrongly where the guarantee
+            holds; see `metapac.answers`.
+        model : str, optional
+            Name of the model that gave the scores, to be compared with the calibrated one. A table
+            that ``metapac score`` wrote names it itself.
+        allow : iterable of str, default ()
+            Checks of the data to skip; the message of a check names it.
+
+        Returns
+        -------
+        ibis.Table
+            The rows with their sets, computed when they are needed.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter, a column or a value in it is not valid.
+        EngineError
+            If the engine cannot read the table or write the output.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from metapac import PS, open_table
+        >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+        >>> scores = pd.DataFrame({"p_cat": [0.9, 0.6], "p_dog": [0.02, 0.4]})
+        >>> promise.predict(open_table(scores)).to_pandas()[["set", "set_size"]]
+                  set  set_size
+        0       [cat]         1
+        1  [cat, dog]         2
+        """
+        self.check_calibrated()
+        if not hasattr(table, "add_sets"):
+            raise InvalidInput(
+                "table must be what open_table returned, got "
+                f"{_common.brief(table)}. For arrays, use predict_set or predict_interval.",
+                parameter="table",
+            )
+        options: dict[str, Any] = {"booleans": booleans, "answer": answer, "model": model}
+        added = table.add_sets(self, output, allow=allow, **options)
+        for warning in added.warnings:
+            warn(warning)
+        return added.table
+
+    def _thresholds_of(self, classes: Sequence[Any] | None) -> Floats:
+        """Return the thresholds of some classes, as `Data.counts` takes them."""
+        if self.classes_ is None:
+            return np.full((1, 1, 1), self.threshold_)
+        by_text = dict(zip(map(str, self.classes_), self.thresholds_.tolist(), strict=True))
+        unknown = [name for name in classes or () if str(name) not in by_text]
+        if unknown:
+            known = _common.listed([*map(repr, self.classes_)])
+            raise InvalidInput(
+                f"classes must be among the calibrated ones, {known}, got {unknown[0]!r}.",
+                parameter="classes",
+            )
+        used = self.classes_ if classes is None else classes
+        return np.array([[[by_text[str(name)] for name in used]]])
 
     @property
     def _known_classes(self) -> Sequence[Any] | None:
@@ -582,8 +659,8 @@ class MetaPS(ThresholdSets):
 
     def calibrate(
         self,
-        scores: ArrayLike,
-        tasks: ArrayLike | Iterable[object],
+        scores: ArrayLike | Data,
+        tasks: ArrayLike | Iterable[object] | None = None,
         labels: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
@@ -591,16 +668,19 @@ class MetaPS(ThresholdSets):
         rng: int = 0,
         context: Context | None = None,
         allow: Iterable[str] = (),
+        progress: Progress | None = None,
     ) -> Self:
         """Find the threshold from labelled examples of the calibration tasks.
 
         Parameters
         ----------
-        scores : array_like, shape (n,) or (n, classes)
+        scores : array_like, shape (n,) or (n, classes), or Table
             Scores of the true labels, or with ``labels`` those of all classes; higher means more
-            plausible.
+            plausible. Or a table from ``open_table``, which names its columns: the engine counts
+            the scores of each task and returns those near its thresholds, and the result is that of
+            its scores in arrays, with tasks sorted by name.
         tasks : array_like, shape (n,)
-            Task of each example: strings, integers, or anything hashable.
+            Task of each example: strings, integers, or anything hashable. Not with a table.
         labels : array_like, shape (n,), optional
             True label of each example. Needed with scores of all classes and with ``per_class``,
             and only then.
@@ -618,6 +698,8 @@ class MetaPS(ThresholdSets):
             What the guarantee is about: model, training tasks, vocabulary.
         allow : iterable of str, default ()
             Checks of the data to skip, such as "duplicates"; the message of a check names it.
+        progress : callable, optional
+            Called as ``progress(stage, done, total)`` at each step of reading a table.
 
         Returns
         -------
@@ -629,11 +711,8 @@ class MetaPS(ThresholdSets):
         InfeasibleGuarantee
             If the tasks are too few or too small; the message says what would work.
         """
-        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
-        evidence = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
-        if clusters is not None:
-            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context, allow)
-        return self._calibrate_across(guarantee, evidence, context, allow)
+        data = as_data(scores, tasks, labels, classes, clusters)
+        return self._calibrate(data, rng, context, allow, progress)
 
     def calibrate_intervals(
         self,
@@ -698,14 +777,53 @@ class MetaPS(ThresholdSets):
                 "calibrate_intervals is for numbers, which have no classes. Leave out "
                 "per_class=True."
             )
-        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
-        scores = score_numbers(y, prediction, tasks, scale)
-        evidence = collect_from_arrays(guarantee, scores, tasks, None, None, allow)
-        warn_if_exact(evidence)
-        if clusters is not None:
-            evidence = draw_from_clusters(evidence, tasks, clusters, rng, context, allow)
-        names = {**(evidence.columns or {}), **name_columns(y, prediction, tasks, scale)}
-        return self._calibrate_across(guarantee, evidence._replace(columns=names), context, allow)
+        tasks = keep_tasks(tasks)
+        scores = _score_numbers(y, prediction, tasks, scale)
+        numbers = {"prediction": prediction, "y": y} | ({} if scale is None else {"scale": scale})
+        columns = {name: name for name in numbers} | find_names(task=tasks, **numbers)
+        data = Scored(scores, tasks, clusters=clusters, columns=columns)
+        return self._calibrate(data, rng, context, allow)
+
+    def _calibrate(
+        self,
+        data: Data,
+        rng: int,
+        context: Context | None,
+        allow: Iterable[str],
+        progress: Progress | None = None,
+    ) -> Self:
+        """Take the first step on labelled examples, then the second."""
+        stated, about = self._make_guarantee(), data.add_origin(as_context(context))
+        guarantee = match_classes(stated, data)
+        if guarantee is not stated:
+            self.epsilon = guarantee.epsilon
+        evidence = self._first_step(data, guarantee, rng, about, allow, progress)
+        return self._calibrate_across(guarantee, evidence, about, allow)
+
+    def _first_step(
+        self,
+        data: Data,
+        guarantee: Guarantee,
+        rng: int,
+        context: Context,
+        allow: Iterable[str],
+        progress: Progress | None = None,
+    ) -> Evidence:
+        """Return the evidence of all tasks or, if there are clusters, of one task of each."""
+        check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
+        data.check_tasks()
+        if isinstance(data, Scored) and not self.per_class:
+            data.check_no_labels()
+        skipped = check_allowed(allow)
+        evidence = first_step(data, guarantee, skipped, progress or ignore_progress)
+        names = evidence.names.tolist()
+        if "prediction" in (evidence.columns or {}):
+            _warn_if_exact(evidence)
+        clusters = data.clusters_of(names)
+        if clusters is None:
+            return evidence
+        as_context(context, names, allow)  # none may be trained on
+        return evidence.draw_from(clusters, rng)
 
     @classmethod
     def from_evidence(
@@ -745,14 +863,14 @@ class MetaPS(ThresholdSets):
         InfeasibleGuarantee
             If the tasks are too few or too small; the message says what would work.
         """
-        check_on_infeasible(on_infeasible)
         method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
+        method._make_guarantee()  # fail fast
         return method._calibrate_across(guarantee, evidence, context, allow)
 
     def add(
         self,
-        scores: ArrayLike,
-        tasks: ArrayLike | Iterable[object],
+        scores: ArrayLike | Data,
+        tasks: ArrayLike | Iterable[object] | None = None,
         labels: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
@@ -768,7 +886,7 @@ class MetaPS(ThresholdSets):
 
         Parameters
         ----------
-        scores : array_like, shape (n,) or (n, classes)
+        scores : array_like, shape (n,) or (n, classes), or Table
             Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`.
             If old and new scores differ in precision, the coarser one is used for sets.
         tasks : array_like, shape (n,)
@@ -793,13 +911,14 @@ class MetaPS(ThresholdSets):
             If the tasks are too few or too small; the message says what would work.
         """
         self.check_calibrated()
-        guarantee, tasks = self._make_guarantee(), keep_tasks(tasks)
-        if classes is not None or np.ndim(scores) == 2:
-            self._check_order(scores, classes)
-        new = collect_from_arrays(guarantee, scores, tasks, labels, classes, allow)
-        if clusters is not None:
-            rng = 0 if self._evidence.clusters is None else self._evidence.clusters.rng
-            new = draw_from_clusters(new, tasks, clusters, rng, self.context_, allow)
+        data = as_data(scores, tasks, labels, classes, clusters)
+        if not isinstance(data, Scored):
+            data = data.resolve(self)
+        elif classes is not None or np.ndim(data.scores) == 2:
+            self._check_order(data.scores, classes)
+        guarantee, drawn = self._make_guarantee(), self._evidence.clusters
+        rng = 0 if drawn is None else drawn.rng
+        new = self._first_step(data, guarantee, rng, self.context_, allow)
         _same, near = match_names(new.names.tolist(), self._evidence.names.tolist())
         report([judge_near_names(near, "calibration tasks")], allow)
         joined = join_evidence(self._evidence, new)
@@ -823,7 +942,9 @@ class MetaPS(ThresholdSets):
             The numbers, in the precision of the scores.
         """
         self._check_not_per_class("task_threshold")
-        sent = find_task_thresholds(self._make_guarantee(), scores, allow)
+        data = Scored(scores, np.zeros(np.shape(scores)[:1], np.int64))
+        evidence = self._first_step(data, self._make_guarantee(), 0, Context(), allow)
+        sent = evidence.thresholds[0, 0].astype(evidence.precision)
         return sent if len(sent) > 1 else sent[0]
 
     def combine(
@@ -862,7 +983,28 @@ class MetaPS(ThresholdSets):
         """
         self._check_not_per_class("combine")
         guarantee = self._make_guarantee()
-        sent = read_task_thresholds(guarantee, task_thresholds, tasks, sizes, allow)
+        if isinstance(task_thresholds, Mapping):
+            if tasks is not None:
+                raise InvalidInput("tasks must not be passed when task_thresholds is a mapping.")
+            tasks, task_thresholds = [*task_thresholds], [*task_thresholds.values()]
+        precision = coarsest_precision(get_precisions(task_thresholds))
+        array = as_score_array("task_thresholds", task_thresholds)
+        matrix = as_threshold_matrix(array, levels=len(guarantee.levels))
+        names = np.arange(len(matrix)) if tasks is None else as_task_ids(tasks)
+        check_same_length("task_thresholds", matrix, "tasks", names)
+        check_distinct(names.tolist())
+        check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
+        check_sites(names.tolist(), allow=allow)
+        sent = Evidence(
+            as_task_names(names.tolist()),
+            (np.full(len(matrix), UNKNOWN) if sizes is None else as_task_sizes(sizes, names))[
+                :, None
+            ],
+            matrix.astype(np.float64)[:, None],
+            np.array([-np.inf]),  # sites do not send their lowest score
+            precision,
+        )
+        sent.check_certified(guarantee)
         return self._calibrate_across(guarantee, sent, context, allow)
 
     @property
@@ -945,7 +1087,7 @@ class MetaPS(ThresholdSets):
         return Words.from_context(self._about()).count_units(len(self.tasks_))
 
     def _make_guarantee(self) -> Guarantee:
-        check_on_infeasible(self.on_infeasible)
+        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         return Guarantee(**{field.name: getattr(self, field.name) for field in fields(Guarantee)})
 
     def _check_not_per_class(self, method: str) -> None:
@@ -965,51 +1107,60 @@ class MetaPS(ThresholdSets):
         """Check that the tasks support the guarantee, then take the second step."""
         about = as_context(context, evidence.names.tolist(), allow)
         report([judge_copies(evidence.contents)], allow)
-        feasible = check_feasible(guarantee, evidence, self.on_infeasible)
-        self._take_second_step(guarantee, evidence)
+        outcomes = [part.second_step() for part in evidence.parts(guarantee)]
+        feasible = self._check_feasible(guarantee, evidence, outcomes)
+        self._set_results(guarantee, evidence, outcomes)
         self.context_ = about
-        for outcome, is_feasible in zip(self._outcomes, feasible, strict=True):
+        for outcome, is_feasible in zip(outcomes, feasible, strict=True):
             if is_feasible and (remark := self._remark(outcome)):
                 warn(remark)
         return self
 
-    def _take_second_step(self, guarantee: Guarantee, evidence: Evidence) -> None:
-        """Find the thresholds across tasks and set the fitted attributes."""
-        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
+    def _check_feasible(
+        self, guarantee: Guarantee, evidence: Evidence, outcomes: list[Outcome]
+    ) -> list[bool]:
+        """Return whether the tasks are enough for each class; a threshold above -inf shows it."""
+        if all(outcome.threshold > -math.inf for outcome in outcomes):
+            return [True] * len(outcomes)
+        demands = [part.demand() for part in evidence.parts(guarantee)]
+        feasible = [demand.is_feasible() for demand in demands]
+        if self.on_infeasible == "raise" and not all(feasible):
+            is_interval = "prediction" in (evidence.columns or {})
+            message = planning.explain_too_few_tasks(demands, is_interval=is_interval)
+            if evidence.clusters is not None:
+                message = planning.add_clusters(message, evidence.clusters)
+            raise InfeasibleGuarantee(message)
+        return feasible
+
+    def _set_results(
+        self, guarantee: Guarantee, evidence: Evidence, outcomes: list[Outcome]
+    ) -> None:
+        """Set the fitted attributes."""
         sample, evidence = evidence.sample, evidence._replace(sample=None)
-        outcomes = [part.outcome() for part in evidence.parts(guarantee)]
-        self.guarantee_, self.columns_ = guarantee, evidence.columns
-        self._evidence, self._outcomes = evidence, outcomes
-        self.classes_, self._score_range = evidence.classes, _get_score_range(evidence)
-        self.clusters_ = None
-        if evidence.classes is None:
-            self._set_shared(evidence, outcomes[0])
+        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
+        used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
+        best = [outcome.level for outcome in outcomes]
+        cuts = np.array([outcome.threshold for outcome in outcomes]) + 0.0
+        at_best = evidence.thresholds[:, np.arange(len(best)), best]  # (tasks, classes)
+        levels, clusters = tuple(guarantee.levels[i] for i in best), evidence.clusters
+        self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
+        self.classes_, self.columns_ = evidence.classes, evidence.columns
+        self._score_range = _get_score_range(evidence)
+        self.clusters_ = None if clusters is None else clusters.names
+        self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
+        if evidence.classes is not None:
+            self._set_threshold(cuts)
+            self.level_, self.task_thresholds_ = levels, np.where(used, at_best, np.nan)
+            self.left_out_ = np.count_nonzero(~used, axis=0)
         else:
-            self._set_per_class(evidence, outcomes)
+            some = used[:, 0]
+            self._set_threshold(float(cuts[0]))
+            self.level_, self.task_thresholds_ = levels[0], at_best[some, 0]
+            self.left_out_ = int(np.count_nonzero(~some))
+            self.tasks_, self.task_sizes_ = evidence.names[some], evidence.sizes[some, 0]
+            self.clusters_ = None if clusters is None else clusters.names[some]
         self._sets = None if sample is None else count_sets(sample, self._result()[1])
         self._mark_calibrated(evidence.precision)
-
-    def _set_shared(self, evidence: Evidence, outcome: Outcome) -> None:
-        used = outcome.used
-        self._set_threshold(outcome.threshold)
-        self.level_ = self.guarantee_.levels[outcome.level]
-        self.tasks_, self.task_sizes_ = evidence.names[used], evidence.sizes[used, 0]
-        self.task_thresholds_ = evidence.thresholds[used, 0, outcome.level]
-        self.left_out_ = int(np.count_nonzero(~used))
-        if evidence.clusters is not None:
-            self.clusters_ = evidence.clusters.names[used]
-
-    def _set_per_class(self, evidence: Evidence, outcomes: list[Outcome]) -> None:
-        used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
-        levels = [outcome.level for outcome in outcomes]
-        self._set_threshold(np.array([outcome.threshold for outcome in outcomes]))
-        self.level_ = tuple(self.guarantee_.levels[level] for level in levels)
-        self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
-        at_level = evidence.thresholds[:, np.arange(len(levels)), levels]  # (tasks, classes)
-        self.task_thresholds_ = np.where(used, at_level, np.nan)
-        self.left_out_ = np.count_nonzero(~used, axis=0)
-        if evidence.clusters is not None:
-            self.clusters_ = evidence.clusters.names
 
     def _name_columns(self, names: dict[str, str]) -> Self:
         """Keep the names of the columns that a table of these scores has."""
@@ -1026,8 +1177,53 @@ class MetaPS(ThresholdSets):
         guarantee = self._make_guarantee()
         stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
         stored.check_certified(guarantee, "evidence.thresholds")
-        self._take_second_step(guarantee, stored._replace(columns=body.get("columns")))
+        stored = stored._replace(columns=body.get("columns"))
+        outcomes = [part.second_step() for part in stored.parts(guarantee)]
+        self._set_results(guarantee, stored, outcomes)
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
+
+
+def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) -> Floats:
+    """Return the residual scores of numbers that were predicted, one for each example."""
+    scales = 1.0 if scale is None else scale
+    target = as_number_array("y", y, beside_tasks=True)
+    if target.ndim != 1 or not len(target):
+        raise InvalidInput(
+            f"y must hold one number for each example, got shape {target.shape}.", parameter="y"
+        )
+    for name, values in (("prediction", prediction), ("scale", scales)):
+        array = as_number_array(name, values, beside_tasks=True)
+        if array.ndim or name == "prediction":
+            check_same_shape("y", target, name, array)
+        check_same_index("y", y, name, values)
+    check_same_index("y", y, "tasks", tasks)
+    check_same_length("y", target, "tasks", as_task_ids(tasks))
+    return sets.residual_scores(y, prediction, scales)
+
+
+def _warn_if_exact(evidence: Evidence) -> None:
+    """Warn if every prediction equals its true value, as a copied column does."""
+    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
+        text = (
+            "every prediction equals its true value. Is it a copy of the true value, or has the "
+            "model been trained on these examples? Pass predictions for examples that it has not "
+            "seen."
+        )
+        warn(CheckWarning(text))
+
+
+def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:
+    """Return the guarantee with the classes of a table as keys, which may be passed as text."""
+    if not isinstance(guarantee.epsilon, Mapping) or isinstance(data, Scored):
+        return guarantee
+    classes = data.class_names(by_class=True) or ()
+    by_text = {str(name): name for name in classes}
+    rates = {by_text.get(str(name), name): rate for name, rate in guarantee.epsilon.items()}
+    matched = replace(guarantee, epsilon=rates)
+    matched.check_classes(classes)
+    for name in classes:  # fail fast if one has no miss rate
+        matched.for_class(name, classes)
+    return matched
 
 
 def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:
@@ -1121,26 +1317,25 @@ class PS(ThresholdSets):
         InfeasibleGuarantee
             If the examples are too few; the message says what would work.
         """
-        check_on_infeasible(self.on_infeasible)
+        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         about = as_context(context)
-        matrix = read_class_matrix(scores, labels, classes)
-        if matrix is None and labels is not None:
-            raise InvalidInput("labels must not be passed with the scores of the true labels.")
-        given = scores if matrix is None else matrix.true_scores
-        array = as_calibration_scores("scores", given)
+        data = Scored(scores, np.zeros(np.shape(scores)[:1], np.int64), labels, classes)
+        data.check_no_labels()
+        array, skipped = data.true_scores, check_allowed(allow)
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
         check_levels(self.epsilon, None, self.delta, allow=allow)
-        sample = check_meaning([0], np.zeros(n, np.int64), scores, matrix, allow)
+        facts = data.facts(np.zeros(1, np.int64), np.array([n]), skipped)
+        check_facts(facts, skipped)
         if self.on_infeasible == "raise" and self._is_infeasible(n):
             raise InfeasibleGuarantee(
                 planning.explain_too_few_examples(self.epsilon, self.delta, n)
             )
         self.n_examples_ = n
         self.context_ = about
-        self.columns_ = matrix and {"classes": as_json_labels(matrix.classes)}
+        precision, self.columns_ = data.describe()
         self._set_threshold(cut_off)
-        self._sets = sample and count_sets(sample, cut_off)
-        return self._mark_calibrated(array.dtype)
+        self._sets = facts.sample and count_sets(facts.sample, cut_off)
+        return self._mark_calibrated(precision)
 
     @property
     def promise_(self) -> str:
@@ -1175,7 +1370,7 @@ class PS(ThresholdSets):
         return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        check_on_infeasible(self.on_infeasible)
+        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         n = as_whole_number("examples", body["evidence"]["examples"])
         cut_off = float(body["threshold"])
         if cut_off > -math.inf and self._is_infeasible(n):
@@ -1185,6 +1380,23 @@ class PS(ThresholdSets):
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
         self._set_threshold(cut_off)
         self._mark_calibrated(as_precision(body["precision"]))
+
+
+def check_predictor(promise: Any) -> None:
+    """Raise unless ``promise`` is a calibrated predictor with thresholds."""
+    if isinstance(promise, str | os.PathLike):
+        raise InvalidInput(
+            f"promise must be a calibrated predictor, got the path {os.fspath(promise)!r}. Load "
+            "it first, with metapac.load."
+        )
+    if not isinstance(promise, ThresholdSets):
+        kind = type(promise).__name__
+        hint = " MetaCP needs a predicted quantile for each task: use it on arrays."
+        raise InvalidInput(
+            f"promise, which comes before the table, must be a calibrated MetaPS or PS, got {kind}."
+            f"{hint if kind == 'MetaCP' else ''}"
+        )
+    promise.check_calibrated()
 
 
 # The module of each kind; that of the few-shot wing by name, as the core never imports it.

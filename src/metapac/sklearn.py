@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from metapac import _common, adaptation, binomial, data_checks, evaluation, inputs, planning
 from metapac._common import Array, Counts, Floats, PathLike, Seed, brief, listed, on_host, warn
-from metapac.calibration import check_guarantee_levels
 from metapac.context import Context, as_context
+from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
-from metapac.evidence import collect_evidence, with_classes
-from metapac.findings import MIN_ROWS, check_allowed, report
+from metapac.grouping import Scored
 from metapac.guarantee import Epsilon, Split
 from metapac.predictors import MetaPS
 from metapac.sample_size import Demand
@@ -270,7 +269,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
     def _make_method(self) -> MetaPS:
         """Return an uncalibrated predictor, once its parameters are known to be valid."""
         method = MetaPS(**{name: getattr(self, name) for name in MetaPS._parameter_names()})
-        check_guarantee_levels(method._make_guarantee(), self.allow)
+        stated = method._make_guarantee()
+        check_levels(stated.epsilon, stated.alpha, stated.delta, allow=self.allow)
         return method
 
     def _read(self, x: Any, y: Any, groups: Any) -> Examples:
@@ -309,10 +309,16 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
                 drawn = draw_support(data.groups[rows], self.shots, 0)
                 rows = rows[np.concatenate([query for _, query in drawn])]
             labels = data.y[rows] if self.per_class else None
-            evidence = collect_evidence(guarantee, np.zeros(len(rows)), data.groups[rows], labels)
-            if self.per_class:
-                evidence = with_classes(evidence, tuple(np.unique(data.y).tolist()))
-            return [part.demand() for part in evidence.parts(guarantee)]
+            known = None if labels is None else tuple(np.unique(data.y).tolist())
+            groups = Scored(np.zeros(len(rows)), data.groups[rows], labels, known=known)
+            return [
+                Demand.from_sizes(
+                    guarantee if known is None else guarantee.for_class(label, known),
+                    sizes,
+                    label=label,
+                )
+                for label, sizes in groups.sizes(by_class=self.per_class).items()
+            ]
 
         demands = count(division.calibration)
         if not all(demand.is_feasible() for demand in demands):

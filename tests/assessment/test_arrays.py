@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from metapac import PS, InvalidInput, NotCalibrated, evaluate
-from metapac.tables import evaluate_table
 from tests.helpers.labelled_sites import CLASSES, calibrate, get_true_scores, run
+from tests.helpers.tables import evaluate_table
 
 
 def test_scores_of_true_labels_alone_have_neither_sizes_nor_classes(frame: pd.DataFrame) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from metapac.calibration import collect_from_arrays, draw_from_clusters
 
 from metapac import PS, Context, Guarantee, InvalidInput, MetaPS
-from metapac.calibration import collect_from_arrays, draw_from_clusters
-from metapac.findings import CheckWarning
+from metapac.data_checks import CheckWarning
 
 GUARANTEE = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2, split="tight")
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from metapac.calibration import ON_INFEASIBLE, check_feasible, check_on_infeasible
 
 from metapac import Guarantee, InfeasibleGuarantee, InvalidInput, MetaPS
-from metapac.calibration import ON_INFEASIBLE, check_feasible, check_on_infeasible
 from metapac.evidence import collect_evidence
 from tests.helpers.calibrations import draw_tasks, paper
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metapac.calibration import find_task_thresholds, read_task_thresholds
 from sklearn.base import clone
 
 from metapac import Guarantee, InvalidInput, MetaPS
-from metapac.calibration import find_task_thresholds, read_task_thresholds
 from metapac.evidence import collect_evidence
 from tests.helpers.calibrations import (
     GUARANTEE,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from metapac.calibration import name_columns, score_numbers
 
 from metapac import (
     CheckWarning,
@@ -25,8 +26,7 @@ from metapac import (
     load,
     residual_scores,
 )
-from metapac.calibration import name_columns, score_numbers
-from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 TRIVIAL = "Every interval is infinite, so the guarantee holds trivially."

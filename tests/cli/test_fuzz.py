@@ -25,7 +25,7 @@ from typer.testing import Result
 
 from metapac import MetaPS, load
 from metapac._text import visible
-from metapac.findings import CHECKS
+from metapac.data_checks import CHECKS
 from tests.helpers.commands import as_new, metapac
 from tests.test_fuzz_formats import damage, sign
 from tests.test_schema import mutate

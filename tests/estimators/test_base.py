@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetapacError, NotCalibrated
-from metapac.findings import CheckWarning
+from metapac.data_checks import CheckWarning
 from metapac.sklearn import MetaPSClassifier
 from tests.helpers.group_data import LEVELS, make_data
 

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC, LinearSVC
 
 from metapac import InvalidInput
-from metapac.findings import CHECKS
+from metapac.data_checks import CHECKS
 from metapac.sklearn import MetaPSClassifier
 from tests.helpers.group_data import LEVELS, make_data
 

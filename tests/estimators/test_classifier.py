@@ -26,11 +26,11 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetaPS, label_lists, load
+from metapac.data_checks import CheckWarning
 from metapac.fewshot import CallableLearner
-from metapac.findings import CheckWarning
 from metapac.sklearn import MetaPSClassifier
-from metapac.tables import evaluate_table
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
+from tests.helpers.tables import evaluate_table
 
 X, Y, _, GROUPS = make_data()
 NEW = make_data(groups=50, rng=1, prefix="n")

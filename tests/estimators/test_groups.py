@@ -15,7 +15,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.naive_bayes import GaussianNB
 
 from metapac import InfeasibleGuarantee, InvalidInput, MetaPS, sklearn
-from metapac.findings import CheckWarning
+from metapac.data_checks import CheckWarning
 from metapac.sklearn import Division, MetaPSClassifier, MetaPSRegressor
 from tests.helpers.group_data import LEVELS
 

@@ -21,9 +21,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 from metapac import InfeasibleGuarantee, InvalidInput, MetaPS, NotCalibrated, load, residual_scores
 from metapac.sklearn import MetaPSRegressor
-from metapac.tables import evaluate_table, predict_table
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
 from tests.helpers.oracles import FALSE_ALARM
+from tests.helpers.tables import evaluate_table, predict_table
 
 X, _, Y, GROUPS = make_data()
 NEW = make_data(groups=50, rng=1, prefix="n")

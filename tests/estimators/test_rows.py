@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.dummy import DummyRegressor
 
 from metapac import InvalidInput
-from metapac.findings import CHECKS
+from metapac.data_checks import CHECKS
 from metapac.sklearn import MetaPSRegressor
 from tests.helpers.group_data import LEVELS
 

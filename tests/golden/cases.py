@@ -44,6 +44,7 @@ from metapac import (
     judge,
     label_lists,
     load,
+    open_table,
     plan,
     residual_scores,
     summarise_sets,
@@ -74,9 +75,9 @@ from metapac.fewshot.study.methods import neighbour_methods
 from metapac.fewshot.study.summary import compare_sizes
 from metapac.report import report
 from metapac.sklearn import MetaPSClassifier, MetaPSRegressor
-from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.verdict import judge_classes
 from tests.helpers.commands import metapac
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 Run = Callable[[Path], Any]
 CASES: dict[str, Run] = {}
@@ -1063,8 +1064,8 @@ def reported(folder: Path) -> Any:
 @case("report")
 def reported_with_slider(folder: Path) -> Any:
     promise, page = load(write_promise(folder)), folder / "report.html"
-    given = {"calibration": calibration_sites(), "epsilons": (0.2, 0.3)}
-    report(promise, new_sites(), output=page, **given)
+    known, new = open_table(calibration_sites()), open_table(new_sites())
+    report(promise, new, calibration=known, epsilons=(0.2, 0.3), output=page)
     return read_report(page)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from metapac.fewshot.synthetic import NormalFamily
-from metapac.tables import site_table
 from tests.helpers.engines import connection
+from tests.helpers.tables import site_table
 
 GUARANTEE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput, data_checks
-from metapac.data_checks import check_examples, warn_of_scale
-from metapac.findings import CHECKS, CheckWarning
+from metapac.data_checks import CHECKS, CheckWarning, check_examples, warn_of_scale
 from tests.helpers.honest_scores import SITES, draw_honest
 
 

@@ -14,15 +14,15 @@ from scipy import stats
 
 from metapac import CheckWarning, InvalidInput, MetaPS
 from metapac.data_checks import (
+    FALSE_ALARM,
     check_examples,
     count_swaps,
     judge_best,
     judge_chance,
     judge_direction,
 )
-from metapac.findings import FALSE_ALARM
-from metapac.tables import calibrate_table
 from tests.helpers.honest_scores import CHILDREN, SITES, draw_communes, draw_honest
+from tests.helpers.tables import calibrate_table
 
 
 def test_pairs_do_not_follow_the_order_of_rows() -> None:

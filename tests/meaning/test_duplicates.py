@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import copies
-from metapac.copies import Repeats, count_repeats, judge_duplicates
-from metapac.findings import FALSE_ALARM
+from metapac.data_checks import FALSE_ALARM, Repeats, count_repeats, judge_duplicates
 from tests.helpers.honest_scores import SITES, draw_honest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metapac import InvalidInput
-from metapac.findings import CHECKS, CheckWarning, Finding, report
+from metapac.data_checks import CHECKS, CheckWarning, Finding, report
 
 ERROR, WARNING = (Finding("levels", is_error, "seen.") for is_error in (True, False))
 

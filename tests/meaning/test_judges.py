@@ -18,8 +18,8 @@ from metapac.data_checks import (
     judge_score_column,
     judge_task_column,
     judge_task_names,
+    report,
 )
-from metapac.findings import report
 
 
 @pytest.mark.parametrize(

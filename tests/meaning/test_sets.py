@@ -15,8 +15,8 @@ import pytest
 from metapac import PS, BadArtefact, CheckWarning, MetaPS, data_checks, load
 from metapac.artefact import checksum
 from metapac.data_checks import Sample, SetCounts, count_sets, judge_sets, warn_of_sets
-from metapac.tables import calibrate_table, predict_table
 from tests.helpers.honest_scores import CHILDREN, draw_communes
+from tests.helpers.tables import calibrate_table, predict_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
 

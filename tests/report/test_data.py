@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from metapac.report.tables import Tabled
 
 from metapac import MetaPS
 from metapac.report.data import Data, Example, Scored, change_epsilon, find_cluster_seed
-from metapac.report.tables import Tabled
 from tests.report.conftest import LEVELS
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from metapac.report.tables import Tabled
 
 from metapac import BadArtefact, Context, InvalidInput, MetaPS, Monitor
 from metapac.fewshot import MetaCP
 from metapac.report import Scored, report
 from metapac.report.builder import open_data, open_monitor, open_promise
-from metapac.report.tables import Tabled
 from metapac.words import Words
 from tests.report.conftest import calibrate, draw_scores
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from metapac.report.tables import Tabled
 
 from metapac import PS, MetaPS
 from metapac.report.levels import Trial
 from metapac.report.page import build_page
-from metapac.report.tables import Tabled
-from metapac.tables import calibrate_table
 from metapac.tables.sources import open_source
 from metapac.words import round_down
+from tests.helpers.tables import calibrate_table
 from tests.report.conftest import attempt
 
 

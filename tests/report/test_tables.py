@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from metapac.report.tables import Tabled
 
 from metapac import InvalidInput, MetaPS
 from metapac.report import Scored
-from metapac.report.tables import Tabled
-from metapac.tables import calibrate_table
 from metapac.tables.sources import Source, open_source
+from tests.helpers.tables import calibrate_table
 from tests.report.conftest import CLASSES, LEVELS
 
 NAMES = ["p_cat", "p_dog", "p_owl"]

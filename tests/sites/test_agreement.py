@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee, InvalidInput, Site, combine_sites, load
-from metapac.findings import CheckWarning
-from metapac.tables import site_table
+from metapac.data_checks import CheckWarning
 from tests.helpers.sites import GUARANTEE, draw_scores, labelled_sites, send_site
+from tests.helpers.tables import site_table
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from metapac import InfeasibleGuarantee, MetaPS, combine_sites, load, read_site
-from metapac.findings import CheckWarning
-from metapac.tables import calibrate_table, site_table
+from metapac.data_checks import CheckWarning
 from tests.helpers.engines import connection
 from tests.helpers.sites import GUARANTEE, draw_scores, labelled_sites, send_site
+from tests.helpers.tables import calibrate_table, site_table
 
 
 @pytest.mark.parametrize("split", ["joint", "tight", 0.2])

@@ -23,8 +23,8 @@ from metapac import (
     read_site,
 )
 from metapac.federated import FORMAT
-from metapac.tables import site_table
 from tests.helpers.sites import GUARANTEE, draw_scores, send_site
+from tests.helpers.tables import site_table
 
 FIRST_VERSION = """{
 "format": "metapac site",

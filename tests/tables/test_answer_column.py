@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from metapac import InvalidInput, MetaPS, answers, residual_scores
-from metapac.tables import predict_table
 from metapac.tables.scores import FEW_CLASSES
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import predict_table
 
 MANY = FEW_CLASSES + 1
 

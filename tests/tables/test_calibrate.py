@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from metapac import InfeasibleGuarantee, MetaPS, load
 from metapac.binomial import allowed_errors_in_task
 from metapac.fewshot.synthetic import NormalFamily
-from metapac.tables import calibrate_table, predict_table
 from tests.helpers.engines import ENGINES, as_if_large, connection, put
+from tests.helpers.tables import calibrate_table, predict_table
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
 NASTY = [

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metapac.tables import calibrate_table, errors
+from metapac.tables import errors
+from tests.helpers.tables import calibrate_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metapac.tables import calibrate_table
 from metapac.tables.columns import Columns
 from metapac.tables.scores import find_class_scores
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
+from tests.helpers.tables import calibrate_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

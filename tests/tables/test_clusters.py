@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metapac import Context, InvalidInput, MetaPS, evaluate, load
-from metapac.tables import calibrate_table, evaluate_table, predict_table
 from tests.helpers import engines
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
 from tests.test_clusters import PROMISE, made
 
 COLUMNS: dict[str, Any] = {"task": "task", "score": "score", "cluster": "alphabet"}

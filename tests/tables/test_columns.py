@@ -13,8 +13,8 @@ import pytest
 
 from metapac import InvalidInput, MetaPS, load
 from metapac.fewshot import MetaCP
-from metapac.tables import calibrate_table, evaluate_table, predict_table, site_table
 from metapac.tables.columns import Columns, resolve_columns
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 ALLOW = ("overlap",)  # evaluated on the calibration tasks
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.3, "delta": 0.1}

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac import PS, Context, InvalidInput, MetaPS, NotCalibrated, evaluate
-from metapac.tables import evaluate_table
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import evaluate_table
 
 CLASSES = np.array(["cat", "dog", "owl"])
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from metapac.tables.calibration import collect_evidence
 
 from metapac import InvalidInput
 from metapac.guarantee import Guarantee
-from metapac.tables.calibration import collect_evidence
 from metapac.tables.columns import Columns
 from metapac.tables.sources import open_source
 from tests.helpers.engines import as_if_large, connection

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import explore_table
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import explore_table
 
 LEVELS: dict[str, Any] = {"epsilon": [0.1, 0.3], "alpha": [0.3], "delta": 0.2}
 

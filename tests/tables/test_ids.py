@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS, inputs
-from metapac.tables import calibrate_table, evaluate_table, predict_table
 from metapac.tables.columns import get_id_column
 from metapac.tables.scores import count_by_class, count_examples
 from metapac.tables.sources import open_source
 from tests.helpers import engines
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.2}
 INSTANTS = pd.to_datetime(

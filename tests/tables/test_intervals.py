@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from metapac import PS, InvalidInput, MetaPS
-from metapac.tables import calibrate_table, predict_table
 from metapac.tables.scores import Residuals
 from metapac.tables.sets import IntervalSummary, find_ends, summarise_intervals
 from metapac.tables.sources import open_source
 from tests.helpers import engines
+from tests.helpers.tables import calibrate_table, predict_table
 from tests.tables.test_residuals import COLUMNS, PROMISE, make_sites
 
 NUMBERS = st.floats(-1e100, 1e100)

@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS, Monitor, evaluate
-from metapac.findings import CHECKS, CheckWarning
-from metapac.tables import (
+from metapac.data_checks import CHECKS, CheckWarning
+from metapac.tables import data_checks
+from tests.helpers.engines import ENGINES, as_if_large, put
+from tests.helpers.tables import (
     calibrate_table,
-    data_checks,
     evaluate_table,
     monitor_table,
     predict_table,
     site_table,
 )
-from tests.helpers.engines import ENGINES, as_if_large, put
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 USED: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS

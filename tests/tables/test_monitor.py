@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS, Monitor, compare_scores
-from metapac.tables import calibrate_table, compare_tables, monitor_table
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import calibrate_table, monitor_table
+from tests.helpers.tables import compare as compare_tables
 from tests.tables.test_residuals import make_sites
 from tests.tables.test_row_classes import make_tasks
 

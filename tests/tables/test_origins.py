@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 
 from metapac import Context, InvalidInput, MetaPS, Monitor, Site, combine_sites, load, read_site
-from metapac.findings import CheckWarning
+from metapac.data_checks import CheckWarning
 from metapac.provenance import Provenance, write_scores
 from metapac.report import report
-from metapac.tables import (
+from metapac.tables.sources import add_origin, check_origin, open_source, read_origin
+from tests.helpers.tables import (
     calibrate_table,
-    compare_tables,
     evaluate_table,
     monitor_table,
     predict_table,
     site_table,
 )
-from metapac.tables.sources import add_origin, check_origin, open_source, read_origin
+from tests.helpers.tables import compare as compare_tables
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 FITTED = "margin; fitted_on=0a+1b"

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac import MetaPS, label_lists
-from metapac.tables import calibrate_table, evaluate_table, predict_table
 from metapac.tables.columns import Columns, resolve_columns
 from metapac.tables.scores import FEW_CLASSES, find_class_scores, true_scores
 from metapac.tables.sets import KeptLabels, row_outcomes
 from metapac.tables.sources import open_source
 from tests.helpers.engines import put
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
 
 ENGINES = ("duckdb", "sqlite", "postgres", "spark")
 MANY = FEW_CLASSES + 5

@@ -16,9 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac import MetaPS, label_lists, load
-from metapac.tables import predict_table
 from metapac.tables.prediction import write_sets
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import predict_table
 
 TWO = {"p_a": [1.0], "p_b": [1.0]}
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from metapac import MetaPS
-from metapac.tables import calibrate_table, evaluate_table, open_table, predict_table, site_table
+from metapac.tables import open_table
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

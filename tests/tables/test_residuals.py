@@ -11,14 +11,9 @@ import pandas as pd
 import pytest
 
 from metapac import PS, InvalidInput, MetaPS, combine_sites, evaluate, load, residual_scores
-from metapac.tables import (
-    calibrate_table,
-    evaluate_table,
-    predict_table,
-    site_table,
-    summarise_sets,
-)
 from tests.helpers import engines
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
+from tests.helpers.tables import summarise_table as summarise_sets
 
 PROMISE: dict[str, Any] = {"epsilon": 0.15, "alpha": 0.2, "delta": 0.1}
 COLUMNS: dict[str, Any] = {"prediction": "guess", "y": "truth", "scale": "sd"}

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 
 from metapac import InvalidInput, MetaPS, load
-from metapac.tables import (
+from metapac.tables.columns import Columns
+from metapac.tables.data_checks import check_rare_classes
+from metapac.tables.sources import open_source
+from tests.helpers import engines
+from tests.helpers.tables import (
     calibrate_table,
     evaluate_table,
     explore_table,
     predict_table,
     site_table,
-    summarise_sets,
 )
-from metapac.tables.columns import Columns
-from metapac.tables.data_checks import check_rare_classes
-from metapac.tables.sources import open_source
-from tests.helpers import engines
+from tests.helpers.tables import summarise_table as summarise_sets
 
 PROMISE: dict[str, Any] = {"epsilon": 0.15, "alpha": 0.2, "delta": 0.1}
 BY_LABEL: dict[str, Any] = {"task": "task", "label": "label", "columns": "scores"}

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from metapac import InvalidInput
-from metapac.tables import calibrate_table, evaluate_table, scores
+from metapac.tables import scores
+from tests.helpers.tables import calibrate_table, evaluate_table
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}

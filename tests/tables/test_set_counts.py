@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from metapac import PS, InvalidInput, MetaPS, summarise_sets
-from metapac.tables import predict_table
-from metapac.tables import summarise_sets as summarise_table
 from metapac.tables.scores import FEW_CLASSES
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import predict_table
+from tests.helpers.tables import summarise_table as summarise_table
 
 RNG = np.random.default_rng(0)
 PROMISE = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3).calibrate(

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import calibrate_table, site_table
 from tests.helpers.engines import ENGINES, put
+from tests.helpers.tables import calibrate_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
+from metapac._common import check_one_of
 from metapac._text import visible
 from metapac.artefact import encode_floats
-from metapac.calibration import check_on_infeasible
 from metapac.cli import console
 from metapac.cli.options import (
     Allow,
@@ -30,8 +30,8 @@ from metapac.cli.options import (
     parse_allowed,
 )
 from metapac.cli.sources import fill_calibration, open_table
-from metapac.findings import CheckWarning
-from metapac.predictors import MetaPS
+from metapac.data_checks import CheckWarning
+from metapac.predictors import ON_INFEASIBLE, MetaPS
 from metapac.words import summarise_limits
 
 
@@ -151,35 +151,23 @@ def calibrate(
             --epsilon 0.1 --alpha 0.1 --delta 0.05 -o promise.json
     """
     stated = guarantee.parse()  # fail fast, before the engine starts
-    check_on_infeasible(on_infeasible)
+    check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)
     about = context.parse(task)
     with (
-        open_table(scores, reading, output) as (source, progress),
+        open_table(scores, reading, output) as (table, progress),
         warnings.catch_warnings(action="ignore", category=UserWarning),  # printed at the end
     ):
         warnings.simplefilter("always", CheckWarning)
-        from metapac.tables.calibration import calibrate_table
-        from metapac.tables.columns import Columns
-        from metapac.tables.data_checks import check_rare_classes
         from metapac.tables.sources import read_origin
 
-        allowed, origin = parse_allowed(allow), read_origin(source)
-        given = columns.parse() | {"task": task, "id": id}
-        named = fill_calibration(origin, given, per_class=stated.per_class)
-        predictor = calibrate_table(
-            source,
-            **named,
-            cluster=cluster,
-            rng=cluster_rng,
-            **asdict(stated),
-            on_infeasible=on_infeasible,
-            context=about,
-            allow=allowed,
-            progress=progress,
+        allowed, origin = parse_allowed(allow), read_origin(table.source)
+        given = columns.parse() | {"task": task, "id": id, "cluster": cluster}
+        table = fill_calibration(table, origin, given, per_class=stated.per_class)
+        method = MetaPS(**asdict(stated), on_infeasible=on_infeasible)
+        predictor = method.calibrate(
+            table, rng=cluster_rng, context=about, allow=allowed, progress=progress
         )
         if not stated.per_class:
-            del named["id"]
-            used = Columns(pattern=named.pop("columns"), **named)
-            check_rare_classes(source, used, stated.miss_rate, allow=allowed)
+            table.check_rare_classes(stated.miss_rate, allowed)
     predictor.save(output)
     print_calibrated(predictor, output, as_json=as_json)

@@ -23,8 +23,8 @@ from metapac.cli import console, exits
 from metapac.cli.exits import ExitCode
 from metapac.cli.help import PlainHelp
 from metapac.cli.options import GuaranteeOptions
+from metapac.data_checks import CheckWarning
 from metapac.errors import InfeasibleGuarantee, MetapacError
-from metapac.findings import CheckWarning
 
 OK, INFEASIBLE, BAD_INPUT = ExitCode.OK, ExitCode.INFEASIBLE, ExitCode.BAD_INPUT
 VIOLATED, BUG = ExitCode.VIOLATED, ExitCode.BUG

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+import metapac
 from metapac._common import listed, require, warn
 from metapac.artefact import encode_floats, replacing
 from metapac.cli import exits
@@ -104,19 +105,15 @@ def evaluate(
     predictor = load(promise)
     _check_outputs(output, plot)
     context = predictor.context_
-    with open_table(scores, reading, output or plot, inputs=[promise]) as (source, progress):
-        from metapac.tables.evaluation import evaluate_table
+    with open_table(scores, reading, output or plot, inputs=[promise]) as (table, progress):
         from metapac.tables.sources import read_origin
 
         progress("evaluating the sets of each task", 0, None)
-        origin = read_origin(source)
-        given = columns.parse() | {"id": id}
-        per_class = getattr(predictor, "classes_", None) is not None
-        evaluation = evaluate_table(
+        origin = read_origin(table.source)
+        given = columns.parse() | {"id": id, "cluster": cluster}
+        evaluation = metapac.evaluate(
             predictor,
-            source,
-            **fill_new(origin, given, labelled=True, per_class=per_class),
-            cluster=cluster,
+            fill_new(table, origin, given, predictor),
             min_examples=min_examples,
             false_alarm=false_alarm,
             model=model,

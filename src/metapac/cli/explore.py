@@ -274,22 +274,19 @@ def explore(
         "alpha": _parse_numbers("--alpha", alpha),
         "delta": parse_delta(delta),
     }
-    with open_table(scores, reading, output) as (source, progress):
-        from metapac.tables.exploration import explore_table
+    with open_table(scores, reading, output) as (opened, progress):
+        from metapac.exploration import explore as explore_data
         from metapac.tables.output import check_path
 
         if plot is not None:
-            check_path(source, plot, [] if output is None else [output])
-        result = explore_table(
-            source,
-            task=task,
-            label=label,
-            columns=parse_columns(columns),
-            classes=parse_names(classes),
-            tasks=tasks,
+            check_path(opened.source, plot, [] if output is None else [output])
+        named: dict[str, Any] = {"task": task, "label": label, "id": id}
+        named |= {"columns": parse_columns(columns), "classes": parse_names(classes)}
+        result = explore_data(
+            opened.with_columns(**named),
+            n_tasks=tasks,
             **levels,
             min_examples=min_examples,
-            id=id,
             allow=parse_allowed(allow),
             progress=progress,
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from metapac.betting import Added, Step
     from metapac.drift import Drift
     from metapac.monitoring import Monitor
-    from metapac.tables.sources import Source
+    from metapac.tables.table import Table
 
 _SHOWN = 10  # classes or batches in a table, tasks in a line
 
@@ -162,15 +162,16 @@ def report_drift(
     as_json: bool,
 ) -> None:
     """Compare the scores of new tasks with those of calibration, and print what is unusual."""
-    with open_table(scores, reading) as (source, progress):
-        from metapac.tables.monitoring import compare_tables
+    with open_table(scores, reading) as (table, progress):
+        from metapac.tables import Reading, compare_tables
+        from metapac.tables import open_table as open_reference
         from metapac.tables.sources import read_origin
 
         progress("comparing the scores of each task", 0, None)
-        per_class = getattr(predictor, "classes_", None) is not None
-        columns = fill_new(read_origin(source), given, labelled=False, per_class=per_class)
+        table = fill_new(table, read_origin(table.source), given, predictor, labelled=False)
+        how = Reading(connection=table.source.connection)
         drift = compare_tables(
-            predictor, source, reference, model=model, connection=source.connection, **columns
+            predictor, table, open_reference(reference, reading=how), model=model
         )
     words = Words.from_context(predictor.context_)
     if as_json:
@@ -323,10 +324,11 @@ def monitor(
     artefact.check_not_input(state, [promise])
     allowed = parse_allowed(allow)
     least = _find_min_examples(predictor, state, min_examples)
-    with open_table(scores, reading, state, inputs=[promise]) as (source, progress):
+    with open_table(scores, reading, state, inputs=[promise]) as (table, progress):
         progress("counting the misses of each task", 0, None)
-        judged = _judge(predictor, source, given, least, model, allowed)
-        name = batch or (source.files[0].stem if len(source.files) == 1 else None)
+        judged = _judge(predictor, table, given, least, model, allowed)
+        files = table.source.files
+        name = batch or (files[0].stem if len(files) == 1 else None)
     from metapac.monitoring import open_monitor
 
     with open_monitor(
@@ -381,20 +383,18 @@ def _find_min_examples(predictor: Any, state: Path, min_examples: int | None) ->
 
 def _judge(
     predictor: Any,
-    source: Source,
+    table: Table,
     given: dict[str, Any],
     min_examples: int,
     model: str | None,
     allow: Collection[str],
 ) -> tuple[Any, ...]:
     """Return what ``Monitor.add_evaluation`` takes: the misses of the tasks of a table."""
-    from metapac.tables.monitoring import judge_tasks
+    from metapac.monitoring import judge_tasks
     from metapac.tables.sources import read_origin
 
-    per_class = predictor.classes_ is not None
-    columns = fill_new(read_origin(source), given, labelled=True, per_class=per_class)
-    options: Any = {"min_examples": min_examples, "model": model, "allow": allow}
-    return judge_tasks(predictor, source, **options, **columns)
+    table = fill_new(table, read_origin(table.source), given, predictor)
+    return judge_tasks(predictor, table, min_examples=min_examples, model=model, allow=allow)
 
 
 def _report(

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from metapac.context import Context
+from metapac.data_checks import check_allowed
 from metapac.errors import InvalidInput
-from metapac.findings import check_allowed
 from metapac.guarantee import Epsilon, Guarantee
 
 # Options in the panels of the help.

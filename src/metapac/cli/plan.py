@@ -577,13 +577,12 @@ def _task_sizes(
     _check_pairs(scores, your_tasks)
     sizes = [_parse_sizes(your_tasks.sizes)] if your_tasks.sizes else []
     if scores is not None and your_tasks.task is not None:
-        with open_table(scores, reading) as (source, progress):
-            from metapac.tables.scores import count_by_class, count_examples
-
+        with open_table(scores, reading) as (table, progress):
             progress("counting the examples of each task", 0, None)
+            table = table.with_columns(task=your_tasks.task, label=your_tasks.label)
             if per_class and your_tasks.label is not None:
-                return count_by_class(source, task=your_tasks.task, label=your_tasks.label)
-            sizes.append(count_examples(source, task=your_tasks.task))
+                return table.sizes(by_class=True)
+            sizes.append(table.sizes()[None])
     if your_tasks.equal_tasks is not None:
         tasks, examples = your_tasks.equal_tasks
         count = as_whole_number("tasks", tasks)

@@ -28,7 +28,7 @@ from metapac.cli.options import (
 from metapac.cli.sources import fill_new, open_table
 from metapac.errors import InvalidInput
 from metapac.guarantee import percent
-from metapac.predictors import load
+from metapac.predictors import check_predictor, load
 from metapac.sets import SetSummary
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def predict(
     if as_json and output is None:
         raise InvalidInput("--json describes the file written, so it needs --output.")
     predictor = load(promise)
-    with open_table(scores, reading) as (source, progress):
-        from metapac.tables.prediction import write_sets
+    with open_table(scores, reading) as (table, progress):
         from metapac.tables.sources import read_origin
 
-        origin = read_origin(source)
+        check_predictor(predictor)
+        origin = read_origin(table.source)
         given = {
             "columns": columns and parse_columns(columns),
             "classes": parse_names(classes),
@@ -108,12 +108,9 @@ def predict(
             "prediction": prediction,
             "scale": scale,
         }
-        per_class = getattr(predictor, "classes_", None) is not None
-        sets = write_sets(
+        sets = fill_new(table, origin, given, predictor, labelled=False).add_sets(
             predictor,
-            source,
             open_data_output() if output is None else output,
-            **fill_new(origin, given, labelled=False, per_class=per_class),
             booleans=booleans,
             answer=answer,
             model=model,

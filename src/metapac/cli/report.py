@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +27,7 @@ from metapac.cli.sources import fill_new, open_table
 from metapac.predictors import load
 
 if TYPE_CHECKING:
-    from metapac.tables.sources import Source
+    from metapac.tables.table import Table
 
 
 def report(
@@ -100,7 +100,11 @@ def report(
         from metapac.report.builder import report as write_report
 
         if new is not None:
-            given = _fill_columns(new, given, predictor)
+            from metapac.tables.sources import read_origin
+
+            new = fill_new(new, read_origin(new.source), given, predictor)
+        if old is not None and "task" not in (getattr(predictor, "columns_", None) or {}):
+            old = old.with_columns(**given if new is None else vars(new.columns))
         html = write_report(
             promise,
             new,
@@ -113,7 +117,6 @@ def report(
             model=model,
             allow=parse_allowed(allow),
             progress=progress,
-            **given,
         )
     if as_json:
         print_json({"output": str(output), "bytes": len(html.encode())})
@@ -129,29 +132,21 @@ def _open_tables(
     reading: TableOptions,
     output: Path,
     inputs: list[Path],
-) -> Iterator[tuple[Source | None, Source | None, Progress]]:
+) -> Iterator[tuple[Table | None, Table | None, Progress]]:
     """Open the tables that were given, both with one engine and one progress bar."""
     first = labelled or ([calibration] if calibration else None)
     if first is None:
         with progress_bar() as progress:
             yield None, None, progress
         return
-    with open_table(first, reading, output, inputs=inputs) as (source, progress):
+    with open_table(first, reading, output, inputs=inputs) as (table, progress):
         if not labelled:
-            yield None, source, progress
+            yield None, table, progress
         elif calibration is None:
-            yield source, None, progress
+            yield table, None, progress
         else:
-            from metapac.tables.sources import open_source
+            from metapac.tables import open_table as open_other
 
-            with open_source(calibration, source.options) as other:
-                artefact.check_not_input(output, other.files)
-                yield source, other, progress
-
-
-def _fill_columns(source: Source, given: dict[str, Any], predictor: Any) -> dict[str, Any]:
-    """Return the columns of the labelled table: those given, or those that it names itself."""
-    from metapac.tables.sources import read_origin
-
-    per_class = getattr(predictor, "classes_", None) is not None
-    return fill_new(read_origin(source), given, labelled=True, per_class=per_class)
+            with open_other(calibration, reading=table.source.options) as other:
+                artefact.check_not_input(output, other.source.files)
+                yield table, other, progress

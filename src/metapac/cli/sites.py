@@ -30,9 +30,17 @@ from metapac.cli.options import (
     parse_allowed,
 )
 from metapac.cli.sources import open_table
+from metapac.data_checks import CheckWarning
 from metapac.errors import InvalidInput
-from metapac.federated import Liars, Site, combine_sites, describe_liars, summarise_liars
-from metapac.findings import CheckWarning
+from metapac.federated import (
+    Liars,
+    Site,
+    combine_sites,
+    describe_liars,
+    make_site,
+    summarise_liars,
+)
+from metapac.predictors import MetaPS
 from metapac.sample_size import min_sample_size
 
 
@@ -63,15 +71,11 @@ def site(
             --epsilon 0.1 --alpha 0.1 --delta 0.05 -o ohio.json
     """
     stated = guarantee.parse()  # fail fast, before the engine starts
-    with open_table(scores, reading, output) as (source, progress):
-        from metapac.tables.calibration import site_table
-
-        result = site_table(
-            source,
+    with open_table(scores, reading, output) as (table, progress):
+        result = make_site(
+            MetaPS(**asdict(stated)),
+            table.with_columns(**columns.parse(), id=id),
             name=name,
-            **columns.parse(),
-            **asdict(stated),
-            id=id,
             allow=parse_allowed(allow),
             progress=progress,
         )

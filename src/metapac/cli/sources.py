@@ -20,7 +20,7 @@ from metapac.errors import InvalidInput
 from metapac.provenance import Provenance
 
 if TYPE_CHECKING:
-    from metapac.tables.sources import Source
+    from metapac.tables.table import Table
 
 
 @contextmanager
@@ -30,11 +30,11 @@ def open_table(
     output: Path | None = None,
     *,
     inputs: Iterable[Path] = (),
-) -> Iterator[tuple[Source, Progress]]:
+) -> Iterator[tuple[Table, Progress]]:
     """Open a table, and check that the output can be written."""
     from metapac.tables.engines import Reading, connect
     from metapac.tables.output import check_path
-    from metapac.tables.sources import open_source
+    from metapac.tables.table import open_table as open_
 
     with _starting(options.engine):
         connection = connect(
@@ -48,7 +48,9 @@ def open_table(
         if options.separator == r"\t":
             given["separator"] = "\t"
         reading = Reading(**given, connection=connection)
-        with open_source(scores[0] if len(scores) == 1 else scores, reading) as source:
+        path = scores[0] if len(scores) == 1 else scores
+        with open_(path, reading=reading) as table:
+            source = table.source
             if options.engine == "spark" and source.connection.name != "pyspark":
                 raise InvalidInput(
                     f"{source.name} is read by {source.connection.name}, not Spark. Leave engine "
@@ -58,7 +60,7 @@ def open_table(
             if output is not None:
                 check_path(source, output, inputs)
             with _query_progress(source.connection) as progress:
-                yield source, progress
+                yield table, progress
     finally:
         if options.engine == "duckdb":  # a Spark session may have other users
             connection.disconnect()
@@ -114,9 +116,9 @@ _SCORES = ("score", "label", "columns", "classes", "classes_column", "prediction
 
 
 def fill_calibration(
-    origin: Provenance | None, given: dict[str, Any], *, per_class: bool
-) -> dict[str, Any]:
-    """Return the columns to calibrate on: those given, otherwise those that the table names."""
+    table: Table, origin: Provenance | None, given: dict[str, Any], *, per_class: bool
+) -> Table:
+    """Return a table with the columns to calibrate on: those given, or those that it names."""
     columns = {} if origin is None else dict(origin.columns)
     filled = _fill(given, columns, ("task", "id"))
     if filled["task"] is None:
@@ -125,28 +127,36 @@ def fill_calibration(
             "'metapac score' wrote name it themselves."
         )
     if any(_is_given(name, given[name]) for name in _SCORES):
-        return filled
+        return table.with_columns(**filled)
     wanted = ["score"]
     if per_class:
         wanted += ["label", "classes"]
     elif "classes_column" in columns:  # stored in the promise, for new tables that do not say
         wanted += ["columns", "classes_column"]
-    return filled | {name: columns[name] for name in wanted if name in columns}
+    named = {name: columns[name] for name in wanted if name in columns}
+    return table.with_columns(**filled | named)
 
 
 def fill_new(
-    origin: Provenance | None, given: dict[str, Any], *, labelled: bool, per_class: bool
-) -> dict[str, Any]:
-    """Return the columns of new tasks: those given, otherwise those that the table names."""
+    table: Table,
+    origin: Provenance | None,
+    given: dict[str, Any],
+    predictor: Any,
+    *,
+    labelled: bool = True,
+) -> Table:
+    """Return a table with the columns of new tasks: those given, or those that it names."""
     if origin is None:
-        return given
+        return table.with_columns(**given)
     columns = dict(origin.columns)
     filled = _fill(given, columns, ("task", "id"))
     if any(_is_given(name, given[name]) for name in _SCORES if name in given):
-        return filled
+        return table.with_columns(**filled)
     wanted = ["columns", *(["label"] if labelled else [])]
-    wanted += [] if per_class else ["classes", "classes_column"]
-    return filled | {name: columns[name] for name in wanted if name in columns}
+    if getattr(predictor, "classes_", None) is None:
+        wanted += ["classes", "classes_column"]
+    named = {name: columns[name] for name in wanted if name in columns}
+    return table.with_columns(**filled | named)
 
 
 def _fill(given: dict[str, Any], columns: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from metapac._common import (
     reject_foreign_keywords,
 )
 from metapac.binomial import clopper_pearson_upper, min_value
-from metapac.calibration import check_on_infeasible
 from metapac.context import Context, as_context
 from metapac.errors import InfeasibleGuarantee, InvalidInput
 from metapac.grouping import Grouped, group, kth_smallest
@@ -36,8 +35,9 @@ from metapac.inputs import (
     as_precision,
     as_task_names,
     as_task_quantiles,
+    is_at_least,
 )
-from metapac.predictors import Calibrated
+from metapac.predictors import ON_INFEASIBLE, Calibrated
 from metapac.words import Rule, Words, explain_average
 
 OVER = ("tasks", "examples")
@@ -301,7 +301,7 @@ class MetaCP(Calibrated):
         MetaCP
             The object itself, calibrated.
         """
-        check_on_infeasible(self.on_infeasible)
+        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         levels = self._checked_levels()
         about = as_context(context, grouped.names.tolist())
         predicted = as_task_quantiles(quantiles, grouped.names.tolist())
@@ -356,7 +356,7 @@ class MetaCP(Calibrated):
         ndarray of bool
             Whether each label is kept, in the shape of ``scores``.
         """
-        return self._at_least(scores, self.threshold(quantile))
+        return is_at_least(scores, self.threshold(quantile), self.precision_)
 
     @property
     def promise_(self) -> str:
@@ -409,7 +409,7 @@ class MetaCP(Calibrated):
         }
 
     def _restore(self, body: dict[str, Any]) -> None:
-        check_on_infeasible(self.on_infeasible)
+        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         evidence, levels = body["evidence"], self._checked_levels()
         self.tasks_ = as_task_names(evidence["tasks"])
         self.task_sizes_ = as_whole_numbers("sizes", evidence["sizes"], minimum=1)

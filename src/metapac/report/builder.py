@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ from metapac import artefact
 from metapac._common import PathLike, Progress, as_whole_number, brief, ignore_progress, require
 from metapac.artefact import check_folder, check_not_input, replacing
 from metapac.errors import InvalidInput
-from metapac.evaluation import Evaluation
+from metapac.evaluation import Evaluation, evaluate
+from metapac.grouping import Data, Row
 from metapac.monitoring import Monitor, Terms
 from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
 from metapac.report import wording
-from metapac.report.data import Data, Example, Scored
 from metapac.report.findings import Course, choose_tasks, find_findings, pick_examples, read_course
 from metapac.report.levels import EPSILONS, explain_why_not, try_epsilons
 from metapac.report.page import build_page, render
@@ -40,14 +39,7 @@ def open_promise(promise: Any) -> tuple[Any, list[wording.Fact]]:
     return predictor, [*facts, *wording.describe_software(written_by)]
 
 
-def open_data(
-    stack: ExitStack,
-    name: str,
-    given: Any,
-    columns: Mapping[str, Any],
-    id: str | None,
-    promise: Any,
-) -> tuple[Data | None, list[wording.Fact]]:
+def check_data(name: str, given: Any, promise: Any) -> tuple[Data | None, list[wording.Fact]]:
     """Return labelled scores, and the files that they come from."""
     if given is None or isinstance(given, Evaluation):
         return None, []
@@ -57,15 +49,17 @@ def open_data(
             "by all tasks. Leave it out.",
             parameter=name,
         )
-    if isinstance(given, Scored):
-        return given, []
-    require("ibis", extra="tables", purpose="a report on a table")
-    from metapac.report.tables import Tabled
-    from metapac.tables.sources import open_source
-
-    source = stack.enter_context(open_source(given))
+    if not isinstance(given, Data):
+        raise InvalidInput(
+            f"{name} must be what open_table returned, or Scored arrays, got {brief(given)}.",
+            parameter=name,
+        )
     named = {"labelled": "Labelled data", "calibration": "Calibration data"}[name]
-    return Tabled(source, columns, id), wording.describe_files(named, source.files)
+    return given, wording.describe_files(named, _files_of(given))
+
+
+def _files_of(data: Any) -> tuple[Path, ...]:
+    return getattr(getattr(data, "source", None), "files", ())
 
 
 def open_monitor(
@@ -109,17 +103,6 @@ def report(
     epsilons: Sequence[float] = EPSILONS,
     examples: int = 9,
     false_alarm: float = 0.05,
-    task: str | None = None,
-    score: str | None = None,
-    label: str | None = None,
-    columns: str | Sequence[str] | None = None,
-    classes: Sequence[Any] | None = None,
-    classes_column: str | None = None,
-    prediction: str | None = None,
-    y: str | None = None,
-    scale: str | None = None,
-    cluster: str | None = None,
-    id: str | None = None,
     model: str | None = None,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
@@ -134,9 +117,9 @@ def report(
     ----------
     promise : path, MetaPS, PS or MetaCP
         Promise file, or calibrated predictor.
-    labelled : Scored, Evaluation, or table, optional
-        Labelled new tasks: in arrays, already evaluated, or a table as in ``evaluate_table``.
-    calibration : Scored or table, optional
+    labelled : Table, Scored or Evaluation, optional
+        Labelled new tasks: a table from ``open_table``, arrays, or already evaluated.
+    calibration : Table or Scored, optional
         The scores that the promise was calibrated on.
     monitor : path or Monitor, optional
         Monitor of the same promise, or its file.
@@ -150,16 +133,6 @@ def report(
         Number of labelled examples to show with their sets; 0 shows none.
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
-    task, score, label : str, optional
-        Columns of the labelled table; by default those of the calibration.
-    columns, classes, classes_column : optional
-        Columns with a score for each class, and the classes, as in ``evaluate_table``.
-    prediction, y, scale : str, optional
-        For regression, columns as in ``evaluate_table``.
-    cluster : str, optional
-        Column with the cluster of each task; by default that of the calibration.
-    id : str, optional
-        Column that identifies the examples of a task, in which duplicates are searched.
     model : str, optional
         Name of the model that gave the labelled scores, to be compared with the calibrated one.
     allow : iterable of str, default ()
@@ -198,23 +171,18 @@ def report(
     tell = progress or ignore_progress
     predictor, facts = open_promise(promise)
     words = Words.from_context(predictor.context_)
-    given = {"task": task, "score": score, "label": label, "columns": columns, "classes": classes}
-    given |= {"classes_column": classes_column, "prediction": prediction, "y": y, "scale": scale}
-    given |= {"cluster": cluster}
     number = as_whole_number("examples", examples, minimum=0)
     predictor.context_.check_model(model)
     course, facts_of_monitor = open_monitor(monitor, predictor, words)
-    with ExitStack() as stack:
-        data, files = open_data(stack, "labelled", labelled, given, id, predictor)
-        stored = {} if "task" in (getattr(predictor, "columns_", None) or {}) else given
-        scores, more = open_data(stack, "calibration", calibration, stored, None, predictor)
-        tell("evaluating the sets of each task", 0, None)
-        evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
-        why_not = explain_why_not(predictor, scores)
-        trials = []
-        if why_not is None and scores is not None:
-            options: Any = {"false_alarm": false_alarm, "allow": allow, "progress": tell}
-            trials = try_epsilons(predictor, scores, data, epsilons, **options)
+    data, files = check_data("labelled", labelled, predictor)
+    scores, more = check_data("calibration", calibration, predictor)
+    tell("evaluating the sets of each task", 0, None)
+    evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
+    why_not = explain_why_not(predictor, scores)
+    trials = []
+    if why_not is None and scores is not None:
+        options: Any = {"false_alarm": false_alarm, "allow": allow, "progress": tell}
+        trials = try_epsilons(predictor, scores, data, epsilons, **options)
     tell("drawing", 0, None)
     page = build_page(
         predictor,
@@ -245,7 +213,8 @@ def _check_output(output: PathLike | None, *inputs: Any) -> None:
             f"output must end in .html, got {os.fspath(output)!r}.", parameter="output"
         )
     check_folder(Path(output).absolute().parent)
-    check_not_input(output, [path for path in inputs if isinstance(path, str | os.PathLike)])
+    paths = [path for path in inputs if isinstance(path, str | os.PathLike)]
+    check_not_input(output, [*paths, *(file for data in inputs for file in _files_of(data))])
     if not _may_replace(Path(output)):
         raise InvalidInput(
             "output must not replace a file that is not a report of metapac, and "
@@ -278,14 +247,15 @@ def _evaluate(
     number: int,
     false_alarm: float,
     allow: Iterable[str],
-) -> tuple[Evaluation | None, list[Example]]:
+) -> tuple[Evaluation | None, list[Row]]:
     """Return the evaluation on labelled new tasks, and some examples of them."""
     if isinstance(labelled, Evaluation):
         return labelled, []
     if data is None:
         return None, []
-    evaluation = data.evaluate(promise, false_alarm=false_alarm, allow=allow)
+    evaluation = evaluate(promise, data, false_alarm=false_alarm, allow=allow)
     if not number:
         return evaluation, []
     tasks = choose_tasks(evaluation)
-    return evaluation, pick_examples(data.examples(promise, tasks), tasks, number)
+    rows = data.resolve(promise).rows(promise, tasks)
+    return evaluation, pick_examples(rows, tasks, number)

@@ -12,6 +12,7 @@ import numpy as np
 from metapac._common import listed
 from metapac.betting import Step
 from metapac.evaluation import ClassMisses, Evaluation, describe_neglected
+from metapac.grouping import Row
 from metapac.guarantee import format_share, percent
 from metapac.monitoring import Monitor
 from metapac.predictors import PS, MetaPS
@@ -24,7 +25,7 @@ from metapac.report.charts import (
     draw_shares,
     draw_values,
 )
-from metapac.report.data import Example, count_within, format_size, format_width
+from metapac.report.data import count_within, format_size, format_width, is_missed, kind_of_set
 from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
 from metapac.words import Words, round_down
 
@@ -54,24 +55,24 @@ def choose_tasks(evaluation: Evaluation, number: int = 3) -> list[Any]:
     return [tasks[round(i * (len(tasks) - 1) / (count - 1))] for i in range(count)]
 
 
-def pick_examples(examples: Sequence[Example], tasks: Sequence[Any], number: int) -> list[Example]:
+def pick_examples(examples: Sequence[Row], tasks: Sequence[Any], number: int) -> list[Row]:
     """Return a few examples of each task, with sets of as many kinds and classes as fit."""
-    chosen: list[Example] = []
+    chosen: list[Row] = []
     seen: Counter[Any] = Counter()  # how often a kind, and a kind and class, was chosen
     for index, task in enumerate(tasks):
         share = (number - len(chosen)) // (len(tasks) - index)
         own = [example for example in examples if str(example.task) == str(task)]
-        chosen += sorted(_pick(own, share, seen), key=lambda row: _KINDS.index(row.kind))
+        chosen += sorted(_pick(own, share, seen), key=lambda row: _KINDS.index(kind_of_set(row)))
     return chosen
 
 
-def _pick(examples: Sequence[Example], number: int, seen: Counter[Any]) -> list[Example]:
+def _pick(examples: Sequence[Row], number: int, seen: Counter[Any]) -> list[Row]:
     """Return a few examples, always of the kind, and then of the class, shown least so far."""
-    queues: dict[tuple[str, str], list[Example]] = {}
+    queues: dict[tuple[str, str], list[Row]] = {}
     for row in reversed(examples):
         name = "" if row.interval is not None else str(row.truth)
-        queues.setdefault((row.kind, name), []).append(row)
-    picked: list[Example] = []
+        queues.setdefault((kind_of_set(row), name), []).append(row)
+    picked: list[Row] = []
     here: Counter[str] = Counter()
     while queues and len(picked) < number:
         key = min(
@@ -130,7 +131,7 @@ def list_tasks(
     return TaskTable(head + [more[key] for key in present], len(names), cells)
 
 
-def list_examples(examples: Sequence[Example], words: Words) -> TaskTable:
+def list_examples(examples: Sequence[Row], words: Words) -> TaskTable:
     """Return some examples with their sets or intervals."""
     if examples[0].interval is not None:
         head = [words.unit, "true number", "interval", ""]
@@ -143,18 +144,18 @@ def list_examples(examples: Sequence[Example], words: Words) -> TaskTable:
     return TaskTable(head, 3, rows)
 
 
-def _truth(example: Example) -> str:
+def _truth(example: Row) -> str:
     return f"{example.truth:.4g}" if isinstance(example.truth, float) else str(example.truth)
 
 
-def _show(example: Example) -> str:
+def _show(example: Row) -> str:
     if example.interval is not None:
         return f"{example.interval[0]:.4g} to {example.interval[1]:.4g}"
     return listed(list(example.labels or ()), shown=8) if example.labels else "no label"
 
 
-def _outcome(example: Example) -> str:
-    if not example.is_missed:
+def _outcome(example: Row) -> str:
+    if not is_missed(example):
         return "contains it"
     return "empty, so it misses" if example.labels == () else "misses it"
 
@@ -372,7 +373,7 @@ class Findings(NamedTuple):
     examples: TaskTable | None
 
 
-def find_findings(evaluation: Evaluation, words: Words, examples: Sequence[Example]) -> Findings:
+def find_findings(evaluation: Evaluation, words: Words, examples: Sequence[Row]) -> Findings:
     """Return what labelled new tasks show."""
     assert evaluation.verdict is not None
     rows = rank_tasks(evaluation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,15 +13,16 @@ import numpy as np
 from metapac import artefact
 from metapac._common import Floats, Progress, as_probability
 from metapac.binomial import round_up
+from metapac.data_checks import CHECKS
 from metapac.errors import InfeasibleGuarantee, InvalidInput
-from metapac.evaluation import Evaluation
+from metapac.evaluation import Evaluation, evaluate
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.findings import CHECKS
+from metapac.grouping import Data
 from metapac.guarantee import Guarantee, format_share, percent
 from metapac.planning import Plan, plan
 from metapac.predictors import MetaPS
 from metapac.report.charts import draw_curves
-from metapac.report.data import Data, count_within, format_size, format_width
+from metapac.report.data import count_within, find_cluster_seed, format_size, format_width
 from metapac.sample_size import Affordable
 from metapac.words import Words, describe_interval, round_down
 
@@ -76,6 +78,7 @@ def try_epsilons(
     rates = sorted({own, *(as_probability("epsilons", rate) for rate in epsilons)})
     # Only "overlap" changes what is counted; the other checks were made for the promise itself.
     skipped = [name for name in CHECKS if name != "overlap" or name in {*allow}]
+    calibration = calibration.as_calibrated(promise)
     _check_same(promise, _calibrate(promise, calibration, own))
     trials = []
     for done, rate in enumerate(rates):
@@ -84,7 +87,8 @@ def try_epsilons(
         evaluation = None
         if predictor is not None and labelled is not None:
             with warnings.catch_warnings(action="ignore"):
-                evaluation = labelled.evaluate(predictor, false_alarm=false_alarm, allow=skipped)
+                options: Any = {"false_alarm": false_alarm, "allow": skipped}
+                evaluation = evaluate(predictor, labelled, **options)
         trials.append(Trial(rate, rate == own, predictor, evaluation))
     return trials
 
@@ -92,7 +96,9 @@ def try_epsilons(
 def _calibrate(promise: MetaPS, calibration: Data, epsilon: float) -> MetaPS | None:
     with warnings.catch_warnings(action="ignore"):  # the remarks are shown for the promise itself
         try:
-            return calibration.calibrate(promise, epsilon)
+            method = MetaPS(**asdict(replace(promise.guarantee_, epsilon=epsilon)))
+            seed, about = find_cluster_seed(promise) or 0, promise.context_
+            return method.calibrate(calibration, rng=seed, context=about, allow=CHECKS)
         except InfeasibleGuarantee:
             return None
 

@@ -1,27 +1,12 @@
-"""Calibrate, predict and evaluate on tables of any size. Needs the extra ``tables``."""
+"""Tables of any size: open one, then calibrate, predict and evaluate. Needs ``tables``."""
 
 from metapac import _common
 
 try:
-    from metapac.tables.calibration import calibrate_table, site_table
-    from metapac.tables.engines import connect
-    from metapac.tables.evaluation import evaluate_table
-    from metapac.tables.exploration import explore_table
-    from metapac.tables.monitoring import compare_tables, monitor_table
-    from metapac.tables.prediction import predict_table, summarise_sets
-    from metapac.tables.sources import open_table
+    from metapac.tables.drift import compare_tables
+    from metapac.tables.engines import Reading, connect
+    from metapac.tables.table import Table, open_table
 except ModuleNotFoundError as error:
     raise _common.missing(error, extra="tables", purpose="reading tables") from error
 
-__all__ = [
-    "calibrate_table",
-    "compare_tables",
-    "connect",
-    "evaluate_table",
-    "explore_table",
-    "monitor_table",
-    "open_table",
-    "predict_table",
-    "site_table",
-    "summarise_sets",
-]
+__all__ = ["Reading", "Table", "compare_tables", "connect", "open_table"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import ibis
 import numpy as np
@@ -12,103 +12,59 @@ import pyarrow as pa
 from ibis import _
 
 from metapac._common import Counts, Floats
-from metapac.copies import count_repeats, judge_duplicates
+from metapac.columns import Columns
 from metapac.data_checks import (
+    MAX_ROWS,
+    Facts,
+    Finding,
+    Repeats,
     Sample,
-    judge_ids,
-    judge_labels,
-    judge_missing,
+    count_matrix,
+    count_repeats,
+    judge_duplicates,
     judge_percentages,
     judge_rare_classes,
-    judge_scale,
-    judge_score_column,
-    judge_task_column,
-    judge_task_names,
     number_tasks,
+    report,
     sums_to,
 )
-from metapac.findings import MAX_ROWS, Finding, check_allowed, report
-from metapac.tables import errors
-from metapac.tables.columns import Columns, get_id_column
+from metapac.tables.columns import get_id_column
 from metapac.tables.expressions import add_up, as_int, upload
-from metapac.tables.scores import ClassScores, Rows, as_floats, as_written, is_usable, true_scores
+from metapac.tables.scores import ClassScores, Rows, as_floats, as_written, is_usable
 from metapac.tables.search import MAX_GROUPED
 from metapac.tables.sources import Source
 
 _MAX_VALUES = 2_000_000  # of the sample in which pairs of examples are compared
 
 
-class Tasks(NamedTuple):
-    """The distinct tasks of a table."""
+def find_facts(
+    rows: Rows, names: list[Any], sizes: Counts, skipped: frozenset[str], repeats: Repeats | None
+) -> Facts:
+    """Return what the checks look at, given the tasks and how many rows they have.
 
-    names: list[Any]
-    sizes: Counts
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of the table."""
-        return int(self.sizes.sum())
-
-
-def check_rows(
-    rows: Rows,
-    tasks: Tasks | None = None,
-    *,
-    id: str | None = None,
-    allow: Iterable[str] = (),
-    copies: bool = True,
-) -> Sample | None:
-    """Check labelled examples in a table, for all that ``CHECKS`` can see in them.
-
-    Tasks, missing scores and sums are exact. Copies are searched in as many whole tasks as have
-    `MAX_GROUPED` rows together, and the direction in a sample of ``MAX_ROWS`` rows. An id
-    is compared in all rows. The class scores of a small table are fetched and judged at once.
+    Missing scores and sums are exact. Copies are searched in as many whole tasks as have
+    `MAX_GROUPED` rows together, unless ``repeats``, seen near the thresholds, rule them out; the
+    direction is judged in a sample of ``MAX_ROWS`` rows. An id is compared in all rows. The class
+    scores of a small table are fetched at once.
     """
-    source, skipped = rows.source, check_allowed(allow)
-    errors.check_column_names(id=id)
-    check_score_column(source, rows.columns, allow=skipped)
-    with source.reading(rows.score_columns, rows.columns.task):
-        tasks = tasks or _count_tasks(rows)
-        if not tasks.rows or None in tasks.names:
-            return None  # reported by the census
-        findings: list[Finding | None] = []
-        if rows.columns.task is not None:
-            texts = sorted(name for name in tasks.names if isinstance(name, str))
-            findings.append(judge_task_names(texts))
-            findings.append(judge_task_column(len(tasks.names), tasks.rows))
-        search_copies = copies and id is None and "duplicates" not in skipped
-        sample = None if rows.class_scores is None else _sample(rows, tasks.rows)
-        if sample is not None:
-            findings += judge_labels(sample, rows.score_columns)
-        if sample is not None and _is_small(rows, tasks.rows):
-            findings += _judge_at_once(rows, sample, search_copies)
+    source, columns, total = rows.source, rows.columns, int(sizes.sum())
+    found: dict[str, Any] = {"columns": rows.score_columns}
+    search = columns.id is None and "duplicates" not in skipped
+    if columns.score is not None and repeats is not None and judge_duplicates(repeats) is None:
+        search = False
+    with source.reading(rows.score_columns, columns.task):
+        if "score-column" not in skipped:
+            found |= _compare_score_column(source, columns)
+        if rows.class_scores is not None:
+            found["sample"] = sample = _sample(rows, total)
+        if rows.class_scores is not None and _is_small(rows, total):
+            found |= _count_at_once(rows, sample, search)
         else:
-            findings += [] if {"missing", "percentages"} <= skipped else _survey(rows)
-            findings += [_judge_copies(rows, tasks)] if search_copies else []
-        if id is not None and "duplicates" not in skipped:
-            findings.append(_judge_ids(rows, id))
-        report(findings, skipped, where=source.name)
-    return sample
-
-
-def check_copies(
-    rows: Rows, tasks: Tasks, *, id: str | None = None, allow: Iterable[str] = ()
-) -> None:
-    """Check that equal rows do not occur more often than those of independent examples."""
-    if id is None and "duplicates" not in check_allowed(allow):
-        report([_judge_copies(rows, tasks)], where=rows.source.name)
-
-
-def check_scale(
-    scores: tuple[float, float],
-    calibration: tuple[float, float] | None,
-    *,
-    allow: Iterable[str] = (),
-    where: str = "",
-) -> None:
-    """Check that scores are fractions, or percentages, as in calibration."""
-    if calibration is not None:
-        report([judge_scale(scores, calibration)], allow, where=where)
+            found |= {} if {"missing", "percentages"} <= skipped else _survey(rows)
+            found |= {"repeats": _count_copies(rows, names, sizes)} if search else {}
+        if columns.id is not None and "duplicates" not in skipped:
+            found["ids"] = _count_ids(rows, columns.id)
+    return Facts([] if columns.task is None else names, total, **found)
 
 
 def judge_sums(source: Source, of_classes: ClassScores) -> Finding | None:
@@ -119,17 +75,13 @@ def judge_sums(source: Source, of_classes: ClassScores) -> Finding | None:
     return judge_percentages(*(column[0].as_py() for column in result.columns))
 
 
-def check_rare_classes(
-    source: Source, columns: Columns, epsilon: float, *, allow: Iterable[str] = ()
-) -> None:
+def check_rare_classes(rows: Rows, epsilon: float, *, allow: Iterable[str] = ()) -> None:
     """Warn of classes that are rarer than the miss rate of one guarantee for all classes.
 
     Without labels, or if classes differ from row to row, there is nothing to warn of.
     """
-    if columns.label is None or columns.classes_column is not None or "rare-class" in allow:
-        return
-    rows = true_scores(source, columns)
-    if rows.labels is None or rows.names is None:
+    source = rows.source
+    if rows.labels is None or rows.names is None or "rare-class" in allow:
         return
     table = source.table.select(label=rows.labels)
     counts = source.run(table.group_by("label").agg(size=table.count())).to_pydict()
@@ -138,27 +90,16 @@ def check_rare_classes(
     report([judge_rare_classes(known, epsilon)], where=source.name)
 
 
-def check_score_column(source: Source, columns: Columns, *, allow: Iterable[str] = ()) -> None:
-    """Check that the score column is not one of the class columns."""
-    skipped = check_allowed(allow)
-    others = [] if "score-column" in skipped else _matching_beside_score(source, columns)
+def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
+    """Return how often the score column equals one of the class columns that it looks like."""
+    others = _matching_beside_score(source, columns)
     if not others or columns.score is None:
-        return
+        return {}
     (score, *rest), _precision = as_floats(source, [columns.score, *others])
-    is_equal = add_up([as_int(score == other) for other in rest]) > 0
-    with source.reading([columns.score, *others]):
-        table = source.table.select(is_equal=is_equal)
-        counts = source.run(table.agg(rows=table.count(), equal=table.count(where=table.is_equal)))
-    rows, equal = (counts[name][0].as_py() for name in ("rows", "equal"))
-    if rows:
-        finding = judge_score_column(columns.score, others, rows=rows, equal=equal)
-        report([finding], where=source.name)
-
-
-def _count_tasks(rows: Rows) -> Tasks:
-    table = rows.source.table.select(task=_task(rows))
-    counts = rows.source.run(table.group_by("task").agg(size=table.count()))
-    return Tasks(counts["task"].to_pylist(), counts["size"].to_numpy())
+    table = source.table.select(is_equal=add_up([as_int(score == other) for other in rest]) > 0)
+    counts = source.run(table.agg(rows=table.count(), equal=table.count(where=table.is_equal)))
+    numbers = (counts[name][0].as_py() for name in ("rows", "equal"))
+    return {"score_column": (columns.score, others, *numbers)}
 
 
 def _task(rows: Rows) -> Any:
@@ -179,30 +120,21 @@ def _wanted(of_classes: ClassScores) -> int:
     return min(MAX_ROWS, max(1, _MAX_VALUES // len(of_classes.names)))
 
 
-def _judge_at_once(rows: Rows, sample: Sample, search_copies: bool) -> list[Finding | None]:
-    """Judge the class scores of a small table by a single query, since it names every column."""
+def _count_at_once(rows: Rows, sample: Sample, search: bool) -> dict[str, Any]:
+    """Count what the class scores of a small table show, once they are fetched."""
     tasks, labels, scores, names, _is_part = sample
     has_true = ~np.isnan(scores[np.arange(len(labels)), labels])  # otherwise, see the census
-    bad = np.isnan(scores) & has_true[:, None]
-    affected = int(bad.any(axis=1).sum())
-    if affected:
+    found = count_matrix(scores, names, has_true)
+    if found["affected"]:
         rows.source.check_text(rows.score_columns, rows.columns.task)
-    missing = dict(zip(names, bad.sum(axis=0).tolist(), strict=True))
-    with np.errstate(invalid="ignore"):  # inf - inf
-        sums = scores.sum(axis=1)
-    near = [int(np.sum(sums_to(sums, total))) for total in (1, 100)]
-    return [
-        judge_missing(len(scores), missing, affected=affected),
-        judge_percentages(len(scores), *near),
-        judge_duplicates(count_repeats(tasks, labels, scores)) if search_copies else None,
-    ]
+    return found | ({"repeats": count_repeats(tasks, labels, scores)} if search else {})
 
 
-def _survey(rows: Rows) -> list[Finding | None]:
-    """Judge missing scores and the sums of rows, in one pass."""
+def _survey(rows: Rows) -> dict[str, Any]:
+    """Count missing scores and the sums of rows, in one pass."""
     source, of_classes = rows.source, rows.class_scores
     if of_classes is None:
-        return []
+        return {}
     has_true = is_usable(source, rows.score)  # otherwise reported by the census
     bad = _missing_by_class(source, of_classes)
     total = _sum(of_classes)
@@ -213,19 +145,12 @@ def _survey(rows: Rows) -> list[Finding | None]:
         affected=has_true & (add_up([as_int(is_bad) for is_bad in bad]) > 0),
     )
     counts = {name: table.count(where=table[name]) for name in table.columns}
-    result = source.run(table.agg(rows=table.count(), **counts))
-    count, fractions, percentages, *by_class, affected = (
-        column[0].as_py() for column in result.columns
-    )
+    result = source.run(table.agg(**counts))
+    *sums, affected = (column[0].as_py() for column in result.columns)
     if affected:
         source.check_text(rows.score_columns, rows.columns.task)
-    missing = (
-        {} if of_classes.lists is not None else dict(zip(of_classes.names, by_class, strict=True))
-    )
-    return [
-        judge_missing(count, missing, affected=affected),
-        judge_percentages(count, fractions, percentages),
-    ]
+    by_class = () if of_classes.lists is not None else zip(of_classes.names, sums[2:], strict=True)
+    return {"missing": dict(by_class), "affected": affected, "sums": tuple(sums[:2])}
 
 
 def _missing_by_class(source: Source, of_classes: ClassScores) -> list[Any]:
@@ -310,30 +235,30 @@ def _as_floats(column: Any) -> Floats:
     return np.asarray(flat.to_numpy(zero_copy_only=False), np.float64)
 
 
-def _judge_copies(rows: Rows, tasks: Tasks) -> Finding | None:
-    """Judge how often equal rows occur, in whole tasks."""
+def _count_copies(rows: Rows, tasks: list[Any], sizes: Counts) -> Repeats:
+    """Return how often equal rows occur, in whole tasks."""
     table, label = rows.source.table, rows.columns.label
     names = [*dict.fromkeys([*rows.score_columns, *([] if label is None else [label])])]
     columns = {f"column{i}": table[name] for i, name in enumerate(names)}
     used = table.select(task=_task(rows), **columns)
-    if tasks.rows > MAX_GROUPED:
-        fitting = np.cumsum(tasks.sizes) <= MAX_GROUPED
-        chosen = [name for name, fits in zip(tasks.names, fitting, strict=True) if fits]
+    if sizes.sum() > MAX_GROUPED:
+        fitting = np.cumsum(sizes) <= MAX_GROUPED
+        chosen = [name for name, fits in zip(tasks, fitting, strict=True) if fits]
         if not chosen:
-            return None
+            return {}
         used = used.semi_join(upload(used.task.type(), task=np.array(chosen, object)), "task")
     equal = used.group_by(used.columns).agg(repeats=used.count())
     by_task = equal.group_by("task", "repeats").agg(rows=_.count())
     result = rows.source.run(by_task).to_pydict()
-    size_of = dict(zip(tasks.names, tasks.sizes.tolist(), strict=True))
+    size_of = dict(zip(tasks, sizes.tolist(), strict=True))
     repeats: Counter[tuple[int, int]] = Counter()
     for task, times, count in zip(*result.values(), strict=True):
         repeats[size_of[task], times] += count
-    return judge_duplicates(repeats)
+    return repeats
 
 
-def _judge_ids(rows: Rows, id: str) -> Finding | None:
-    """Judge whether an id occurs twice in a task."""
+def _count_ids(rows: Rows, id: str) -> tuple[int, int, list[str]]:
+    """Return the number of rows and of distinct ids, and the first ids that occur twice."""
     source = rows.source
     column = as_written(source, get_id_column(source, id, "examples"))
     table = source.table.select(task=_task(rows), id=column)
@@ -341,11 +266,11 @@ def _judge_ids(rows: Rows, id: str) -> Finding | None:
     counts = source.run(pairs.agg(rows=pairs.repeats.sum(), distinct=pairs.count()))
     count, distinct = (counts[name][0].as_py() for name in ("rows", "distinct"))
     if count == distinct:
-        return None
+        return count, distinct, []
     first = source.run(pairs.filter(pairs.repeats > 1).order_by("task", "id").limit(3))
     examples = zip(first["id"].to_pylist(), first["task"].to_pylist(), strict=True)
     seen = [repr(name) if task is None else f"{name!r} in {task!r}" for name, task in examples]
-    return judge_ids(count, distinct, seen)
+    return count, distinct, seen
 
 
 def _matching_beside_score(source: Source, columns: Columns) -> list[str]:

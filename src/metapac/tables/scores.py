@@ -11,15 +11,15 @@ import ibis
 import numpy as np
 from ibis import _
 
-from metapac._common import Counts, Table, listed
+from metapac._common import Table, listed
+from metapac.columns import Columns
 from metapac.errors import InvalidInput
-from metapac.evidence import Evidence, as_cluster, check_one_cluster
+from metapac.grouping import as_cluster, check_one_cluster
 from metapac.inputs import advise_on_labels
-from metapac.predictors import ThresholdSets
 from metapac.tables import errors
-from metapac.tables.columns import Columns, Keys, get_id_column
+from metapac.tables.columns import Keys, get_id_column
 from metapac.tables.expressions import add_up, as_int, constant_list, exact, pick
-from metapac.tables.sources import Source, open_source
+from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
 
@@ -33,7 +33,7 @@ class ScoreLists(NamedTuple):
     row_names: Any = None
 
 
-def read_lists(source: Source, columns: Columns, column: str) -> ScoreLists:
+def read_lists(source: Source, columns: Columns, column: str, by_class: bool) -> ScoreLists:
     """Return the lists of a column, after checking their lengths."""
     lists = errors.get_column(source, column)
     _check_list_type(source, column, lists.type())
@@ -44,7 +44,7 @@ def read_lists(source: Source, columns: Columns, column: str) -> ScoreLists:
         lists = _drop_padding(source, columns, lists, column)
     shortest, longest = _find_lengths(source, lists, column)
     if names is None and shortest < longest:
-        return _with_positions(source, columns, lists, column, shortest)
+        return _with_positions(source, lists, column, shortest, by_class)
     names = list(range(longest)) if names is None else names
     if not shortest == longest == len(names) > 0:
         lengths = f"s from {shortest} to {longest}" if shortest < longest else f" {longest}"
@@ -85,11 +85,11 @@ def _find_lengths(source: Source, lists: Any, column: str) -> tuple[int, int]:
 
 
 def _with_positions(
-    source: Source, columns: Columns, lists: Any, column: str, shortest: int
+    source: Source, lists: Any, column: str, shortest: int, by_class: bool
 ) -> ScoreLists:
     """Return lists of different lengths, in which a class is a position."""
     problem = f"{source.name}: the lists of column {column!r}"
-    if columns.per_class:
+    if by_class:
         raise InvalidInput(
             f"{problem} differ in length, so that a position is not the same class in every row, "
             "and per_class=True needs one fixed list of classes."
@@ -221,29 +221,34 @@ class ClassScores:
         return [self.lists[position] for position in range(len(self.names))]
 
 
-def find_class_scores(source: Source, columns: Columns) -> ClassScores:
+def find_class_scores(source: Source, columns: Columns, by_class: bool = False) -> ClassScores:
     """Return the scores of all classes: from the columns that match, or a column of lists."""
-    found = _read_class_scores(source, columns)
-    if found.lists is None or _can_use_lists(source, columns):
+    found = _read_class_scores(source, columns, by_class)
+    if found.lists is None or _can_use_lists(source, by_class):
         return found
     return replace(found, each=found.scores, lists=None)
 
 
-def _can_use_lists(source: Source, columns: Columns) -> bool:
+def _can_use_lists(source: Source, by_class: bool) -> bool:
     """Return whether one expression can handle all classes.
 
     A threshold for each class needs their positions, which Ibis lets PostgreSQL use only once in a
     query.
     """
-    return source.traits.has_lists and (source.traits.has_positions or not columns.per_class)
+    return source.traits.has_lists and (source.traits.has_positions or not by_class)
 
 
-def _read_class_scores(source: Source, columns: Columns) -> ClassScores:
+def _read_class_scores(source: Source, columns: Columns, by_class: bool) -> ClassScores:
     pattern, classes = columns.pattern, columns.classes
+    if by_class and columns.classes_column is not None:
+        raise InvalidInput(
+            "classes_column cannot be combined with per_class=True: a guarantee for each class "
+            "needs one fixed list of classes, the same in every task."
+        )
     if not isinstance(pattern, str):
-        return _from_columns(source, columns, tuple(pattern))
+        return _from_columns(source, columns, tuple(pattern), by_class)
     if "*" not in pattern:
-        found = read_lists(source, columns, pattern)
+        found = read_lists(source, columns, pattern, by_class)
         return ClassScores(
             found.names,
             (pattern,),
@@ -258,7 +263,7 @@ def _read_class_scores(source: Source, columns: Columns) -> ClassScores:
     matches = _match_columns(source, columns, pattern)
     names = list(matches) if classes is None else errors.class_names(classes)
     wanted = [matches.get(str(name), pattern.replace("*", str(name))) for name in names]
-    return _from_names(source, columns, pattern, names, wanted)
+    return _from_names(source, pattern, names, wanted, by_class)
 
 
 def as_floats(source: Source, names: Sequence[str]) -> tuple[list[Any], Precision]:
@@ -355,7 +360,9 @@ def _repeats_another(source: Source, column: str, others: list[str]) -> bool:
     return bool(counts["rows"][0].as_py() == counts["equal"][0].as_py())
 
 
-def _from_columns(source: Source, columns: Columns, wanted: tuple[str, ...]) -> ClassScores:
+def _from_columns(
+    source: Source, columns: Columns, wanted: tuple[str, ...], by_class: bool
+) -> ClassScores:
     """Return the scores in columns that were listed, whose names are the classes by default."""
     for name in wanted:
         errors.get_column(source, name)
@@ -372,13 +379,13 @@ def _from_columns(source: Source, columns: Columns, wanted: tuple[str, ...]) -> 
             f"{listed([*map(repr, wanted)])}, in this order, got {len(names)} names.",
             parameter="classes",
         )
-    return _from_names(source, columns, ", ".join(wanted), names, list(wanted))
+    return _from_names(source, ", ".join(wanted), names, list(wanted), by_class)
 
 
 def _from_names(
-    source: Source, columns: Columns, shown: str, names: list[Any], wanted: list[str]
+    source: Source, shown: str, names: list[Any], wanted: list[str], by_class: bool
 ) -> ClassScores:
-    if len(names) > FEW_CLASSES and _can_use_lists(source, columns):
+    if len(names) > FEW_CLASSES and _can_use_lists(source, by_class):
         return _gather(source, names, wanted)
     scores, precision = as_floats(source, wanted)
     check_several(source, shown, names)
@@ -506,9 +513,9 @@ class Rows:
             _check_candidates(self.source, self.columns, self.labels, self.class_scores.row_names)
 
 
-def true_scores(source: Source, columns: Columns) -> Rows:
-    """Return the task of each row and the score of its true label."""
-    _check_score_or_label(columns)
+def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Rows:
+    """Return the task of each row, or its key by class, and the score of its true label."""
+    _check_score_or_label(columns, by_class)
     tasks, labels, of_classes, names = ibis.literal("all"), None, None, None
     if columns.task is not None:
         tasks = as_written(source, get_id_column(source, columns.task, "tasks"))
@@ -523,12 +530,12 @@ def true_scores(source: Source, columns: Columns) -> Rows:
         if columns.label is not None:
             names = _find_classes(source, columns.label, columns.classes)
     else:
-        of_classes = find_class_scores(source, columns)
+        of_classes = find_class_scores(source, columns, by_class)
         used, precision = of_classes.columns, of_classes.precision
         names = of_classes.names if of_classes.row_names is None else None
         score = _score_of_label(of_classes, labels)
     keys = None
-    if columns.per_class and names is not None:
+    if by_class and names is not None:
         keys = Keys(tuple(names), integer_tasks=tasks.type().is_integer())
         tasks = keys.build(tasks, labels)
     return Rows(source, columns, tasks, score, precision, used, of_classes, labels, names, keys)
@@ -590,16 +597,20 @@ def check_guessed_classes(rows: Rows) -> None:
         )
 
 
-def _check_score_or_label(columns: Columns) -> None:
+def _check_score_or_label(columns: Columns, by_class: bool) -> None:
     if columns.prediction is not None:
+        if by_class:
+            raise InvalidInput(
+                "prediction is for numbers, which have no classes. Leave out per_class=True."
+            )
         return
-    if columns.per_class and columns.label is None:
+    if by_class and columns.label is None:
         raise InvalidInput(
             "label must name the column with the true label, since each class has its own "
             "guarantee.",
             parameter="label",
         )
-    if (columns.score is None) == (columns.label is None) and not columns.per_class:
+    if (columns.score is None) == (columns.label is None) and not by_class:
         got = "neither" if columns.score is None else "both"
         raise InvalidInput(
             "pass either score, the column with the score of the true label, or label, the column "
@@ -700,22 +711,6 @@ def _check_candidates(source: Source, columns: Columns, labels: Any, candidates:
         )
 
 
-def check_cluster(promise: ThresholdSets, columns: Columns) -> None:
-    """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
-    if columns.cluster is None and getattr(promise, "clusters_", None) is not None:
-        raise InvalidInput(
-            "cluster must name the column with the cluster of each task, since the guarantee is "
-            "for new tasks of new clusters. If no two tasks share a cluster, pass the task column.",
-            parameter="cluster",
-        )
-
-
-def draw_evidence(source: Source, columns: Columns, evidence: Evidence, rng: int) -> Evidence:
-    """Return the evidence of one random task of each cluster."""
-    found = find_clusters(source, columns)
-    return evidence.draw_from([found[name] for name in evidence.names.tolist()], rng)
-
-
 def find_clusters(source: Source, columns: Columns) -> dict[Any, str | int]:
     """Return the cluster of each task."""
     assert columns.task is not None
@@ -747,33 +742,8 @@ def _check_present(source: Source, pairs: Any, column: str) -> None:
         )
 
 
-def count_examples(
-    source: Any, *, task: str, table: str | None = None, connection: Any = None
-) -> Counts:
-    """Return the number of rows of each task, in ascending order."""
-    errors.check_column_names(task=task)
-    with open_source(source, table=table, connection=connection) as opened:
-        sizes = list(_count(opened, task).values())
-    return np.sort(np.array(sizes, dtype=np.int64))
-
-
-def count_by_class(
-    source: Any, *, task: str, label: str, table: str | None = None, connection: Any = None
-) -> dict[Any, Counts]:
-    """Return the number of rows of each class in each task, in ascending order."""
-    errors.check_column_names(task=task, label=label)
-    with open_source(source, table=table, connection=connection) as opened:
-        counts = _count(opened, task, label)
-    tasks = {name for name, _label in counts}
-    classes = sorted({name for _task, name in counts})
-    return {
-        name: np.sort(np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64))
-        for name in classes
-    }
-
-
-def _count(opened: Source, *columns: str) -> dict[Any, int]:
-    """Return how often each value of a column occurs, or each combination of several."""
+def count_values(opened: Source, *columns: str) -> dict[Any, int]:
+    """Return how often each task occurs, or with two columns each pair of a task and a label."""
     kinds = dict(zip(columns, ("tasks", "labels"), strict=False))
     values = {
         f"key{i}": as_written(opened, get_id_column(opened, name, kinds[name]))

@@ -20,7 +20,7 @@ from ibis import _
 from numpy.typing import NDArray
 
 from metapac._common import Array, Counts, Progress, Table, listed
-from metapac.copies import Repeats
+from metapac.data_checks import Repeats
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_names
 from metapac.tables import errors

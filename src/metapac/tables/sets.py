@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,6 @@ from ibis import _
 
 from metapac._common import Array, listed
 from metapac.errors import InvalidInput
-from metapac.predictors import ThresholdSets
 from metapac.sets import SetSummary, interval_radius
 from metapac.tables.expressions import (
     add_up,
@@ -27,40 +26,21 @@ from metapac.tables.expressions import (
     ordinal_to_float,
     pick,
     previous_float,
+    upload,
 )
 from metapac.tables.scores import FEW_CLASSES, ClassScores, Precision, Residuals, Rows, is_usable
 from metapac.tables.sources import Source
 
 
-def is_kept(score: Any, cut: float) -> Any:
-    """Return whether a score is at least ``cut``."""
+def is_kept(score: Any, cut: Any) -> Any:
+    """Return whether a score is at least ``cut``, a number or an expression."""
+    if not isinstance(cut, float):
+        return score.cast("float64") >= cut
     if cut == -math.inf:
         return score.notnull()
     if cut == math.inf:
         return score.cast("float64") > exact(float(np.finfo(np.float64).max))
     return score.cast("float64") >= exact(cut)
-
-
-def find_cut(promise: ThresholdSets, precision: Precision) -> float:
-    """Return the smallest score that a predictor with a single threshold keeps."""
-    thresholds = np.array([promise.threshold_])
-    return float(smallest_kept_scores(thresholds, promise.precision_, precision)[0])
-
-
-def find_cuts(promise: ThresholdSets, names: Sequence[Any], precision: Precision) -> list[float]:
-    """Return the smallest score that a predictor keeps, for each of some classes."""
-    if promise.classes_ is None:
-        return [find_cut(promise, precision)] * len(names)
-    cuts = smallest_kept_scores(promise.thresholds_, promise.precision_, precision).tolist()
-    by_class = {str(name): cut for name, cut in zip(promise.classes_, cuts, strict=True)}
-    for name in names:
-        if str(name) not in by_class:
-            raise InvalidInput(
-                "classes must be among the calibrated ones, "
-                f"{listed([*map(repr, promise.classes_)])}, got {name!r}.",
-                parameter="classes",
-            )
-    return [by_class[str(name)] for name in names]
 
 
 def smallest_kept_scores(thresholds: Array, calibrated: Precision, precision: Precision) -> Array:
@@ -111,11 +91,9 @@ class IntervalSummary:
         return dict(vars(self))
 
 
-def find_ends(promise: ThresholdSets, residuals: Residuals) -> tuple[Any, Any]:
+def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""
-    if promise.classes_ is not None:
-        raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
-    widest, relative, absolute = interval_radius(promise.threshold_, promise.precision_)
+    widest, relative, absolute = interval_radius(threshold, precision)
     if widest == math.inf:
         end = ibis.literal(math.inf, "float64")
         return -end, end
@@ -160,43 +138,43 @@ class KeptLabels:
     expression handles them all, so that its size does not grow with the number of classes.
     """
 
-    promise: ThresholdSets
     of_classes: ClassScores
+    cuts: Sequence[Any]  # the smallest score that is kept: of all classes, or of each
+
+    @classmethod
+    def from_thresholds(
+        cls, of_classes: ClassScores, thresholds: Array, precision: Precision
+    ) -> KeptLabels:
+        """Return the labels that thresholds keep, calibrated at a precision."""
+        cuts = smallest_kept_scores(np.ravel(thresholds), precision, of_classes.precision)
+        return cls(of_classes, cuts.tolist())
 
     @cached_property
     def each(self) -> list[Any]:
         """Whether each class is in the set."""
-        names, precision = self.of_classes.names, self.of_classes.precision
-        cuts = find_cuts(self.promise, names, precision)
+        cuts = [*self.cuts] * (len(self.of_classes.names) if len(self.cuts) == 1 else 1)
         return [is_kept(*pair) for pair in zip(self.of_classes.scores, cuts, strict=True)]
 
     @cached_property
     def positions(self) -> Any:
         """Positions of the classes in the set, as a list; needs ``of_classes.lists``."""
-        names, precision = self.of_classes.names, self.of_classes.precision
-        shared = find_cut(self.promise, precision) if self.promise.classes_ is None else None
-        by_class: Any = None
-        if shared is None:
-            by_class = constant_floats(find_cuts(self.promise, names, precision))
+        shared = len(self.cuts) == 1
+        by_class: Any = None if shared else constant_floats([*self.cuts])
 
         def position_or_null(score: Any, position: Any) -> Any:
-            if shared is not None:
-                kept = is_kept(score, shared)
-            else:
-                kept = score.cast("float64") >= by_class[position.cast("int32")]
-            return kept.ifelse(position.cast("int32"), ibis.null("int32"))
+            cut = self.cuts[0] if shared else by_class[position.cast("int32")]
+            return is_kept(score, cut).ifelse(position.cast("int32"), ibis.null("int32"))
 
         return self.of_classes.lists.map(position_or_null).filter(lambda i: i.notnull())
 
     @cached_property
     def row_labels(self) -> Any:
         """The labels in the set, as a list; needs ``of_classes.row_names``."""
-        cut = find_cut(self.promise, self.of_classes.precision)
         names = self.of_classes.row_names
         no_name = ibis.null(names.type().value_type)
 
         def name_or_null(score: Any, position: Any) -> Any:
-            return is_kept(score, cut).ifelse(names[position.cast("int32")], no_name)
+            return is_kept(score, self.cuts[0]).ifelse(names[position.cast("int32")], no_name)
 
         return self.of_classes.lists.map(name_or_null).filter(lambda name: name.notnull())
 
@@ -205,9 +183,8 @@ class KeptLabels:
         """Number of labels in the set."""
         if self.of_classes.lists is None:
             return add_up([as_int(is_in_set) for is_in_set in self.each])
-        if self.promise.classes_ is None:  # Ibis lets PostgreSQL use positions once in a query
-            cut = find_cut(self.promise, self.of_classes.precision)
-            return self.of_classes.lists.filter(lambda score: is_kept(score, cut)).length()
+        if len(self.cuts) == 1:  # Ibis lets PostgreSQL use positions once in a query
+            return self.of_classes.lists.filter(lambda x: is_kept(x, self.cuts[0])).length()
         return self.positions.length()
 
     @cached_property
@@ -258,17 +235,6 @@ class KeptLabels:
         return "[" + add_up(parts).substr(2) + "]"
 
 
-def row_outcomes(promise: ThresholdSets, rows: Rows) -> dict[str, Any]:
-    """Return whether the set of each row misses its label, and its size, as expressions."""
-    outcomes = {"missed": as_int(~_keeps_label(promise, rows))}
-    if rows.residuals is not None:
-        lower, upper = find_ends(promise, rows.residuals)
-        outcomes["width"] = upper - lower
-    if rows.class_scores is not None:
-        outcomes["size"] = KeptLabels(promise, rows.class_scores).size
-    return outcomes
-
-
 def lists_as_text(table: Any) -> dict[str, Any]:
     """Return the columns of lists of texts as JSON text, for formats without lists."""
     columns = {name: table[name] for name in table.columns}
@@ -290,18 +256,101 @@ def _as_json(name: Any) -> Any:
     return ibis.literal('"') + name + '"'
 
 
-def _keeps_label(promise: ThresholdSets, rows: Rows) -> Any:
-    """Return whether the set of each row contains its true label."""
-    if promise.classes_ is None:
-        return is_kept(rows.score, find_cut(promise, rows.precision))
-    names: Sequence[Any] = rows.names or ()
-    cuts = find_cuts(promise, names, rows.precision)
-    texts = [str(name) for name in names]
-    if len(names) > FEW_CLASSES and rows.source.traits.has_lists:
-        cut = pick(constant_floats(cuts), constant_list(texts).index(rows.labels))
-        return rows.score.cast("float64") >= cut
+def keeps_label(rows: Rows, cuts: Sequence[Any], score: Any, labels: Any) -> Any:
+    """Return whether the set of each row contains its true label; ``cuts`` as in `KeptLabels`."""
+    if len(cuts) == 1:
+        return is_kept(score, cuts[0])
+    texts = [str(name) for name in rows.names or ()]
+    if len(texts) > FEW_CLASSES and rows.source.traits.has_lists and isinstance(cuts[0], float):
+        cut = pick(constant_floats([*cuts]), constant_list(texts).index(labels))
+        return score.cast("float64") >= cut
     pairs = zip(texts, cuts, strict=True)
-    return ibis.cases(*((rows.labels == text, is_kept(rows.score, cut)) for text, cut in pairs))
+    return ibis.cases(*((labels == text, is_kept(score, cut)) for text, cut in pairs))
+
+
+# Comparisons of a score with a threshold in one query.
+_COMPARISONS = 240
+
+
+def count_trials(
+    rows: Rows, thresholds: Array, precision: Precision, tasks: Array | None
+) -> tuple[list[Any], list[Any] | None, list[dict[str, Array]]]:
+    """Return task and label of each group, and its counts for each trial.
+
+    ``thresholds`` has shape (trials, tasks or 1, classes or 1); its tasks are named by ``tasks``.
+    """
+    flat = smallest_kept_scores(np.ravel(thresholds), precision, rows.precision)
+    cuts = flat.reshape(thresholds.shape)
+    width = 1 if rows.class_scores is None else max(len(rows.class_scores.names), 1)
+    step = max(1, _COMPARISONS // width)
+    found = [
+        _count_some(rows, cuts[i : i + step], thresholds[i : i + step], precision, tasks)
+        for i in range(0, len(cuts), step)
+    ]
+    first = found[0]
+    order = {key: i for i, key in enumerate(_keys(first))}
+    counts = []
+    for part in found:
+        place = np.argsort([order[key] for key in _keys(part)])  # engines return them in any order
+        columns = {name: np.array(column)[place] for name, column in part.items()}
+        for i in range(sum(name.startswith("missed@") for name in part)):
+            own = {k.partition("@")[0]: v for k, v in columns.items() if k.endswith(f"@{i}")}
+            counts.append({"examples": columns["examples"], **own})
+    return first["task"], first.get("label"), counts
+
+
+def _keys(counts: dict[str, list[Any]]) -> list[Any]:
+    """Return task and label of each group."""
+    return [*zip(*(counts[name] for name in ("task", "label") if name in counts), strict=True)]
+
+
+def _count_some(
+    rows: Rows, cuts: Array, thresholds: Array, precision: Precision, tasks: Array | None
+) -> dict[str, Any]:
+    """Count examples, misses, and the labels, widths and kinds of sets, for some trials."""
+    source, of_classes = rows.source, rows.class_scores
+    by = {"task": rows.task} | ({} if rows.names is None else {"label": rows.labels})
+    table, score, labels, chosen = source.table, rows.score, rows.labels, cuts[:, 0].tolist()
+    if tasks is not None:
+        assert of_classes is not None
+        table, of_classes, chosen = _join_cuts(rows, of_classes, cuts, tasks)
+        by, score, labels = {"task": table.task, "label": table.label}, table.score, table.label
+    columns: dict[str, Any] = {}
+    for i, own in enumerate(chosen):
+        columns[f"missed@{i}"] = as_int(~keeps_label(rows, own, score, labels))
+        if of_classes is not None:
+            columns[f"labels@{i}"] = KeptLabels(of_classes, own).size
+        if rows.residuals is not None:
+            lower, upper = find_ends(float(thresholds[i, 0, 0]), precision, rows.residuals)
+            columns[f"width@{i}"] = upper - lower
+    if of_classes is not None:
+        unusable = as_int(lacks_scores(source, of_classes))
+        columns |= {"unusable": unusable, "classes": of_classes.width}
+    table = table.select(**by, **columns)
+    sums = {name: table[name].sum() for name in columns if name != "classes"}
+    for i in range(len(chosen) if of_classes is not None else 0):
+        size = table[f"labels@{i}"]
+        for name, number in (("empty", 0), ("single", 1), ("full", table.classes)):
+            sums[f"{name}@{i}"] = table.count(where=size == number)
+    result = source.run(table.group_by([*by]).agg(examples=_.count(), **sums)).to_pydict()
+    if any(result.pop("unusable", ())):
+        assert rows.class_scores is not None
+        check_class_scores(source, rows.class_scores)
+    return dict(result)
+
+
+def _join_cuts(
+    rows: Rows, of_classes: ClassScores, cuts: Array, tasks: Array
+) -> tuple[Any, ClassScores, list[list[Any]]]:
+    """Return task, label and scores of each row beside the thresholds of its task."""
+    scores = {f"score{j}": score.cast("float64") for j, score in enumerate(of_classes.scores)}
+    own = {"task": rows.task, "label": rows.labels, "score": rows.score}
+    examples = rows.source.table.select(**own, **scores)
+    names = [[f"cut{i}_{j}" for j in range(cuts.shape[2])] for i in range(len(cuts))]
+    columns = {name: cuts[i, :, j] for i, row in enumerate(names) for j, name in enumerate(row)}
+    table = examples.join(upload(examples.schema()["task"], task=tasks, **columns), "task")
+    joined = replace(of_classes, each=[table[name] for name in scores], lists=None)
+    return table, joined, [[table[name] for name in row] for row in names]
 
 
 _LARGEST = float(np.finfo(np.float64).max)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from metapac.binomial import allowed_errors_in_task
-from metapac.tables import calibrate_table, connect
+from metapac.tables import connect
+from tests.helpers.tables import calibrate_table
 
 
 def setting(connection: Any, name: str) -> Any:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from metapac import MetaPS
-from metapac.tables import calibrate_table
 from metapac.tables.sources import open_source
 from tests.helpers.engines import POSTGRES, connection, run
+from tests.helpers.tables import calibrate_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

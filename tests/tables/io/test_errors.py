@@ -15,11 +15,12 @@ import pytest
 from pyarrow import parquet
 
 from metapac import EngineError
-from metapac.tables import calibrate_table, errors
+from metapac.tables import errors
 from metapac.tables.columns import Columns
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
+from tests.helpers.tables import calibrate_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

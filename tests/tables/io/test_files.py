@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import calibrate_table, files
+from metapac.tables import files
 from metapac.tables.csv_text import check_line_endings
 from metapac.tables.files import find, would_match
 from tests.helpers.engines import connection
+from tests.helpers.tables import calibrate_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "on_infeasible": "trivial"}
 

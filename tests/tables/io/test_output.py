@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from metapac import MetaPS, label_lists
-from metapac.tables import predict_table
 from metapac.tables.output import check_output
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection, put
+from tests.helpers.tables import predict_table
 
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
 

@@ -21,10 +21,10 @@ import pytest
 from pyarrow import feather
 
 from metapac import InvalidInput, MetapacError, MetaPS
-from metapac.tables import calibrate_table
 from metapac.tables.engines import Reading
 from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put
+from tests.helpers.tables import calibrate_table
 from tests.helpers.workbooks import write_workbook
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}

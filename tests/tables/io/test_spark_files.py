@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import calibrate_table, files
+from metapac.tables import files
 from metapac.tables.engines import Reading
 from metapac.tables.files import _partition_options
 from tests.helpers.engines import connection
+from tests.helpers.tables import calibrate_table
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 

@@ -16,8 +16,8 @@ import pytest
 from pyarrow import feather
 
 from metapac import EngineError
-from metapac.tables import calibrate_table
 from metapac.tables.files import read_arrow, read_sheet
+from tests.helpers.tables import calibrate_table
 from tests.helpers.workbooks import write_workbook
 
 ROWS: list[list[Any]] = [

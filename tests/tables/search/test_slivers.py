@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from metapac.copies import count_repeats
+from metapac.data_checks import count_repeats
 from metapac.tables import search
 from metapac.tables.search import Slivers, fetch_slivers
 from metapac.tables.sources import open_source

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac._common import ignore_progress
-from metapac.copies import count_repeats
+from metapac.data_checks import count_repeats
 from metapac.tables import search
 from metapac.tables.columns import Columns
 from metapac.tables.scores import Rows, true_scores

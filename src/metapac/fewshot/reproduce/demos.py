@@ -23,12 +23,12 @@ from metapac.fewshot.reproduce.experiments import Experiment, Training
 from metapac.fewshot.study.methods import META_PS, PS, PS_TEST, Method
 from metapac.fewshot.study.pool_study import PoolStudy
 from metapac.fewshot.study.rows import Rows
+from metapac.grouping import Scored
 from metapac.guarantee import Guarantee
 from metapac.heart_sites import LABELS, read_sample
 from metapac.plots import INK, LIMIT, create_figure, save
 from metapac.predictors import MetaPS
 from metapac.report.builder import report
-from metapac.report.data import Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -39,7 +39,7 @@ def select_ranks(ordered: Grouped, ranks: Counts) -> Floats:
 
 
 def ordered_evidence(ordered: Grouped, guarantee: Guarantee) -> Evidence:
-    """Return what `metapac.evidence.collect_evidence` does, from scores that are sorted already."""
+    """Return what `metapac.evidence.first_step` does, from scores that are sorted already."""
     if guarantee.per_class:
         raise InvalidInput(
             "a draw has no labels for a guarantee with per_class=True; errors are counted over "

@@ -399,7 +399,7 @@ def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
 def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
     """Meta-PS: a threshold for each calibration task, then one for all new tasks."""
     (part,) = ordered_evidence(draw.ordered, g).parts(g)
-    return same_for_all(draw, part.outcome().threshold, feasible=part.demand().is_feasible())
+    return same_for_all(draw, part.second_step().threshold, feasible=part.demand().is_feasible())
 
 
 def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:

@@ -1,0 +1,244 @@
+"""Which column of a table holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from metapac.errors import InvalidInput
+
+_NUMBERS = ("prediction", "y", "scale")
+_SCORES = ("score", "label", "columns", "classes", "classes_column")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Names of the columns of a table; what is left out is as in calibration.
+
+    A table has a row for each example: its task, and either the score of its true label (``score``)
+    or its true label and a score for each class (``label``, ``columns``). For regression it has the
+    predicted and the true number (``prediction``, ``y``).
+
+    Parameters
+    ----------
+    task : str, optional
+        Column with the task of each row.
+    score : str, optional
+        Column with the score of the true label; higher means more plausible.
+    label : str, optional
+        Column with the true label. Without ``score``, the score of a row is that of its label
+        among the class scores in ``columns``. With ``score``, which needs ``per_class``, it only
+        names the class.
+    columns : str or sequence of str, optional
+        Columns with a score for each class, the star being the name of the class, or a list of
+        them; or one column of lists. By default ``p_*``.
+    classes : sequence, optional
+        Names of the classes: they select some of the columns that match, or name the columns that
+        are listed, in the same order, or the positions in the lists, which are 0, 1, ... by
+        default. With ``score`` and ``label``, all labels by default.
+    classes_column : str, optional
+        Column with the list of classes of each row, in the order of the lists of scores in
+        ``columns``; for tasks with different numbers of classes.
+    prediction : str, optional
+        For regression: column with the predicted number. The score is then
+        ``-|y - prediction| / scale``, as in ``residual_scores``, and sets are intervals.
+    y : str, optional
+        Column with the true number, beside ``prediction``.
+    scale : str, optional
+        Column with the scale of each residual, a positive number; 1 by default.
+    cluster : str, optional
+        Column with the cluster of each task, such as its hospital group. Tasks of one cluster may
+        depend on each other. One random task of each cluster is calibrated on or judged, and the
+        guarantee is for new tasks of new clusters.
+    id : str, optional
+        Column that identifies the examples of a task, in which duplicates are searched. Without
+        it, rows that are equal are.
+
+    Raises
+    ------
+    InvalidInput
+        If a column is not given by its name, or two of them do not go together.
+
+    Examples
+    --------
+    >>> from metapac import Columns
+    >>> Columns(task="site", label="outcome").pattern
+    'p_*'
+    """
+
+    task: str | None = None
+    score: str | None = None
+    label: str | None = None
+    columns: str | Sequence[str] | None = None
+    classes: Sequence[Any] | None = None
+    classes_column: str | None = None
+    prediction: str | None = None
+    y: str | None = None
+    scale: str | None = None
+    cluster: str | None = None
+    id: str | None = None
+    reserved: ClassVar[tuple[str, ...]] = ()  # other columns without class scores
+    calibrated_score: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        for field in fields(Columns):
+            name, value = field.name, getattr(self, field.name)
+            if name not in ("columns", "classes") and not isinstance(value, str | None):
+                kind = type(value).__name__
+                text = f"{name} must be the name of a column as a string, got {kind}."
+                raise InvalidInput(text, parameter=name)
+        if not isinstance(self.columns, str | None):
+            object.__setattr__(self, "columns", _as_column_list(self.columns))
+        if self.classes_column is not None:
+            self._check_classes_column()
+        if self.prediction is not None:
+            self._check_numbers()
+        elif self.y is not None or self.scale is not None:
+            name = "y" if self.y is not None else "scale"
+            raise InvalidInput(
+                f"{name} needs prediction, the column with the predicted number. For classes, pass "
+                "label.",
+                parameter=(name, "label"),
+            )
+
+    @property
+    def pattern(self) -> str | Sequence[str]:
+        """The columns with a score for each class."""
+        return "p_*" if self.columns is None else self.columns
+
+    @property
+    def not_classes(self) -> set[str | None]:
+        """Columns that are not scores of a class."""
+        return {self.task, self.label, self.cluster, *self.reserved}
+
+    @property
+    def score_columns(self) -> set[str]:
+        """Columns with scores of true labels, here or in calibration."""
+        return {name for name in (self.score, self.calibrated_score) if name is not None}
+
+    def to_json(self, classes: Sequence[Any] | None) -> dict[str, Any]:
+        """Return the columns and the classes that were used, for a promise file.
+
+        Parameters
+        ----------
+        classes : sequence or None
+            The classes that have scores; None if only true labels have, empty if classes differ
+            from row to row.
+
+        Returns
+        -------
+        dict
+            Names by meaning.
+        """
+        names = ("task", "score", "label", *_NUMBERS, "cluster")
+        used = {name: getattr(self, name) for name in names}
+        if self.classes_column is not None:
+            used |= {"columns": self.pattern, "classes_column": self.classes_column}
+        elif classes is not None:
+            columns = self.pattern if isinstance(self.pattern, str) else list(self.pattern)
+            used |= {"columns": columns, "classes": list(classes) or None}
+        return {name: value for name, value in used.items() if value is not None}
+
+    def resolve(self, stored: Mapping[str, Any], classes: Sequence[Any] | None) -> Columns:
+        """Return the columns of new tasks; those left out are the ones used in calibration.
+
+        Parameters
+        ----------
+        stored : mapping
+            Columns of the calibration, as `to_json` returned them.
+        classes : sequence or None
+            With a guarantee per class, the classes.
+
+        Returns
+        -------
+        Columns
+            The columns to read.
+        """
+        chosen = {field.name: getattr(self, field.name) for field in fields(Columns)}
+        are_numbers = any(chosen[name] is not None for name in _NUMBERS)
+        if not are_numbers and any(chosen[name] is not None for name in _SCORES):
+            chosen |= self._resolve_scores(stored, classes)
+        elif are_numbers or "prediction" in stored:
+            chosen |= {k: stored.get(k) if chosen[k] is None else chosen[k] for k in _NUMBERS}
+        else:
+            chosen |= self._resolve_scores(stored, classes)
+        for name in ("task", "cluster", "columns"):
+            chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
+        reserved = tuple(stored[name] for name in ("task", "label", "cluster") if name in stored)
+        return _NewColumns(**chosen, reserved=reserved, calibrated_score=stored.get("score"))
+
+    def _resolve_scores(
+        self, stored: Mapping[str, Any], classes: Sequence[Any] | None
+    ) -> dict[str, Any]:
+        """Return the columns of class scores, or of true scores; those left out as stored."""
+        chosen: dict[str, Any] = {}
+        if self.score is None and self.label is None:
+            chosen |= {name: stored.get(name) for name in ("score", "label")}
+        elif self.label is None and classes is not None:
+            chosen["label"] = stored.get("label")
+        if self.classes is not None or self.classes_column is not None:
+            return chosen
+        if self.columns is None or isinstance(self.columns, str):
+            chosen["classes"] = stored.get("classes", classes)
+            return chosen | {"classes_column": stored.get("classes_column")}
+        known = stored.get("columns")
+        if isinstance(known, list) and {*known} == {*self.columns}:  # in any order
+            by_column = dict(zip(known, stored["classes"], strict=True))
+            chosen["classes"] = [by_column[name] for name in self.columns]
+        return chosen
+
+    def _check_classes_column(self) -> None:
+        """Raise InvalidInput for what does not go with classes that differ from row to row."""
+        if self.classes is not None:
+            raise InvalidInput(
+                "classes_column gives the classes of each row, so classes cannot be passed too.",
+                parameter="classes",
+            )
+        if not isinstance(self.pattern, str) or "*" in self.pattern:
+            raise InvalidInput(
+                "classes_column needs a column of lists of scores, in the same order. Name it as "
+                f"columns, got {self.pattern!r}.",
+                parameter="columns",
+            )
+
+    def _check_numbers(self) -> None:
+        """Raise InvalidInput for what does not go with a predicted number."""
+        for name in ("score", "label", "classes", "classes_column"):
+            if getattr(self, name) is not None:
+                raise InvalidInput(
+                    f"prediction is for regression, and {name} for other scores. Pass one of them.",
+                    parameter=name,
+                )
+        for name in ("prediction", "scale"):
+            if self.y is not None and getattr(self, name) == self.y:
+                raise InvalidInput(
+                    f"{name} and y must name different columns, got {self.y!r} for both: the true "
+                    "value of a new row is not known. Name the column that the model computed.",
+                    parameter=(name, "y"),
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NewColumns(Columns):
+    """Columns of new tasks, which know those of the calibration."""
+
+    reserved: tuple[str, ...] = ()  # type: ignore[misc]
+    calibrated_score: str | None = None  # type: ignore[misc]
+
+
+def _as_column_list(columns: Any) -> tuple[str, ...]:
+    """Return the names of columns that were listed one by one."""
+    names = tuple(columns) if isinstance(columns, Iterable) else (columns,)
+    if not names or not all(isinstance(name, str) for name in names):
+        kind = type(next((x for x in names if not isinstance(x, str)), columns)).__name__
+        raise InvalidInput(
+            "columns must be a pattern such as 'p_*', the name of a column of lists, or a list of "
+            f"names of columns, got {kind if names else 'an empty list'}.",
+            parameter="columns",
+        )
+    if len({*names}) < len(names):
+        raise InvalidInput(
+            f"columns must name each column once, got {', '.join(names)}.", parameter="columns"
+        )
+    return names

@@ -1,0 +1,401 @@
+"""An open table of scores: the five questions, answered by an engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import ibis
+import numpy as np
+
+from metapac._common import Array, Counts, Floats, PathLike, Progress
+from metapac.columns import Columns
+from metapac.context import Context
+from metapac.data_checks import Facts, Repeats, find_ranges
+from metapac.errors import InvalidInput
+from metapac.grouping import Data, RankRule, Row, SetCounts, Statistics, Tally
+from metapac.inputs import as_task_names
+from metapac.sets import SetSummary
+from metapac.tables import data_checks, errors, sources
+from metapac.tables.columns import get_id_column
+from metapac.tables.engines import Reading
+from metapac.tables.prediction import Sets, add_sets, write_sets
+from metapac.tables.scores import (
+    Rows,
+    check_guessed_classes,
+    count_values,
+    find_class_scores,
+    find_clusters,
+    find_residuals,
+    true_scores,
+)
+from metapac.tables.search import take_census, take_survey
+from metapac.tables.sets import KeptLabels, count_sets, count_trials, find_ends
+from metapac.tables.sources import Source
+
+_MOST = 5_000  # rows of a task that a report looks at
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Data):
+    """An open table of scores, from ``open_table``; as a context manager, it closes itself.
+
+    Attributes
+    ----------
+    source : Source
+        The table in its engine.
+    columns : Columns
+        Which column holds what.
+    """
+
+    source: Source
+    columns: Columns
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.source.__exit__(*raised)
+
+    @property
+    def name(self) -> str:
+        """Name of the table in messages."""
+        return self.source.name
+
+    @cached_property
+    def by_task(self) -> Rows:
+        """Task and true score of each row."""
+        return true_scores(self.source, self.columns)
+
+    @cached_property
+    def by_class(self) -> Rows:
+        """The same, where each class of a task is a group of its own."""
+        return true_scores(self.source, self.columns, by_class=True)
+
+    @property
+    def labelled(self) -> Rows:
+        """Either of them: the one that is there already."""
+        return self.by_class if "by_class" in vars(self) else self.by_task
+
+    def with_columns(self, **names: Any) -> Self:
+        """Return the same table with other columns.
+
+        Parameters
+        ----------
+        **names : str
+            Fields of `Columns` to replace.
+
+        Returns
+        -------
+        Table
+            The table.
+        """
+        return replace(self, columns=replace(self.columns, **names))
+
+    def resolve(self, predictor: Any) -> Self:
+        new = self._resolve(predictor)
+        _check_cluster(new.columns, predictor)
+        remedy = " Misses need labels. Without them, use predict, or compare_tables."
+        for name in (new.columns.label, new.columns.score, new.columns.y):
+            if name is not None:
+                errors.get_column(self.source, name, remedy)
+        new.check_tasks()
+        if predictor.classes_ is not None:
+            _ = new.by_class
+        return new
+
+    def as_calibrated(self, predictor: Any) -> Self:
+        new = self._resolve(predictor)
+        _check_cluster(new.columns, predictor)
+        unused = {} if predictor.clusters_ is not None else {"cluster": None}
+        if new.columns.score is not None and predictor.classes_ is None:
+            unused |= {"label": None, "classes": None}
+        return new.with_columns(**unused)
+
+    def _resolve(self, predictor: Any) -> Self:
+        columns = self.columns.resolve(predictor.columns_ or {}, predictor.classes_)
+        return replace(self, columns=columns)
+
+    def check_tasks(self) -> None:
+        """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
+        if self.columns.task is None:
+            raise InvalidInput(
+                "task must name the column with the task of each row. A predictor that was "
+                "calibrated on arrays, or combined from sites, stores none.",
+                parameter="task",
+            )
+        if self.columns.cluster is not None:
+            get_id_column(self.source, self.columns.cluster, "clusters")
+
+    def has_class_scores(self) -> bool:
+        of_classes = self.labelled.class_scores
+        return of_classes is not None and of_classes.row_names is None
+
+    def class_names(self, *, by_class: bool = False) -> tuple[Any, ...] | None:
+        names = (self.by_class if by_class else self.labelled).names
+        return None if names is None else tuple(names)
+
+    def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
+        rows = self.labelled
+        names = None if rows.class_scores is None else rows.class_scores.names
+        return rows.precision, self.columns.to_json(names)
+
+    def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
+        """Return the number of rows of each task, in ascending order; scores are not read.
+
+        Parameters
+        ----------
+        by_class : bool, default False
+            Whether to count each class separately.
+
+        Returns
+        -------
+        dict
+            Numbers of rows by class; for all classes together, by None.
+        """
+        task, label = self.columns.task, self.columns.label
+        if task is None or (by_class and label is None):
+            raise InvalidInput("task must name a column, and by class label too.", parameter="task")
+        if not by_class:
+            sizes = [*count_values(self.source, task).values()]
+            return {None: np.sort(np.array(sizes, dtype=np.int64))}
+        counts = count_values(self.source, task, str(label))
+        tasks = {name for name, _label in counts}
+        return {
+            name: np.sort(np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64))
+            for name in sorted({name for _task, name in counts})
+        }
+
+    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+        rows = self.by_class if by_class else self.by_task
+        with self.source.reading(rows.score_columns, self.columns.task):
+            if self.columns.task is not None:  # a site, which is a single task, may lack a class
+                check_guessed_classes(rows)
+            progress("counting the scores of each task", 0, None)
+            survey = take_survey(rows)
+            census = survey.census
+            names, task, label = _find_groups(rows, census.names)
+            ranks = rank(census.sizes, label)
+            thresholds, repeats = survey.order_statistics(ranks, progress)
+        low, high = census.low.astype(np.float64), census.high.astype(np.float64)
+        return Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
+
+    def counts(
+        self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
+    ) -> list[Tally]:
+        rows = self.labelled if tasks is None else self.by_task
+        with self.source.reading(rows.score_columns, self.columns.task):
+            keys, labels, trials = count_trials(rows, thresholds, precision, tasks)
+            if tasks is None:
+                census = take_census(rows)  # raises if a task or a score is missing
+        names, task, _label = _find_groups(rows, np.array(keys, dtype=object))
+        ranges = np.full((len(names), 2), np.nan)
+        if tasks is None:
+            _names, place, _label = _find_groups(rows, census.names)
+            ranges = find_ranges(place, census.low, census.high, len(names))
+        classes = label = None
+        if labels is not None and rows.names is not None:
+            index = {str(name): i for i, name in enumerate(rows.names)}
+            classes, label = rows.names, np.array([index[text] for text in labels], np.int64)
+        tallies = []
+        for trial in trials:
+            numbers = {name: np.asarray(values, np.int64) for name, values in trial.items()}
+            sets = None
+            if "labels" in trial:
+                sets = SetCounts(*(numbers[name] for name in SetCounts._fields))
+            counted = names, task, numbers["examples"], numbers["missed"], ranges, classes, label
+            widths = np.array(trial["width"], np.float64) if "width" in trial else None
+            tallies.append(Tally(*counted, sets, widths))
+        return tallies
+
+    def facts(
+        self,
+        names: Array,
+        sizes: Counts,
+        skipped: frozenset[str],
+        repeats: Repeats | None = None,
+    ) -> Facts:
+        return data_checks.find_facts(self.labelled, names.tolist(), sizes, skipped, repeats)
+
+    def check_rare_classes(self, epsilon: float, allow: Iterable[str]) -> None:
+        """Warn of classes that one guarantee for all classes need not cover.
+
+        Parameters
+        ----------
+        epsilon : float
+            Miss rate of the guarantee.
+        allow : iterable of str
+            Checks to skip.
+        """
+        if self.columns.label is not None and self.columns.classes_column is None:
+            data_checks.check_rare_classes(self.labelled, epsilon, allow=allow)
+
+    def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
+        if self.columns.cluster is None:
+            return None
+        found = find_clusters(self.source, self.columns)
+        return [found[name] for name in names]
+
+    def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
+        used, table = self.columns, self.source.table
+        if used.task is None:
+            return []
+        if used.prediction is not None:
+            residuals = find_residuals(self.source, used, needs_y=True)
+            lower, upper = find_ends(predictor.threshold_, predictor.precision_, residuals)
+            values = {"truth": table[used.y].cast("float64"), "lower": lower, "upper": upper}
+        elif used.score is None and used.label is not None:
+            kept = self._kept(predictor)
+            full = kept.size == kept.of_classes.width
+            truth = table[used.label].cast("string")
+            values = {"truth": truth, "kept": kept.as_text(), "full": full}
+        else:
+            return []
+        chosen = table[used.task].cast("string").isin([str(task) for task in tasks])
+        rows = table.select(task=table[used.task], chosen=chosen, **values)
+        found = self.source.run(rows.filter(ibis._.chosen).drop("chosen").limit(_MOST))
+        return sorted(map(_read_row, found.to_pylist()), key=lambda row: tuple(map(str, row)))
+
+    def _kept(self, predictor: Any) -> KeptLabels:
+        by_class = predictor.classes_ is not None
+        of_classes = find_class_scores(self.source, self.columns, by_class)
+        thresholds = predictor._thresholds_of(of_classes.names)
+        return KeptLabels.from_thresholds(of_classes, thresholds, predictor.precision_)
+
+    def add_sets(
+        self,
+        predictor: Any,
+        output: Any = None,
+        *,
+        booleans: bool = False,
+        answer: bool = False,
+        model: str | None = None,
+        allow: Iterable[str] = (),
+        inputs: Iterable[PathLike] = (),
+        progress: Progress | None = None,
+    ) -> Sets:
+        """Return the rows with their sets, and write them to ``output`` if there is one."""
+        new = self._resolve(predictor)
+        new.check_origin(predictor.context_, model)
+        is_interval = new.columns.prediction is not None
+        kept = None if is_interval else new._kept(predictor)
+        form: dict[str, Any] = {"booleans": booleans, "answer": answer, "allow": allow}
+        if output is None:
+            return add_sets(predictor, self.source, new.columns, kept, **form)
+        form |= {"inputs": inputs, "progress": progress}
+        return write_sets(predictor, self.source, new.columns, kept, output, **form)
+
+    def summarise_sets(self, predictor: Any) -> SetSummary:
+        """Return what the prediction sets of the rows look like, without writing them.
+
+        Parameters
+        ----------
+        predictor : MetaPS or PS
+            The calibrated predictor.
+
+        Returns
+        -------
+        SetSummary
+            Number of sets that are empty, hold one label or all, and how often each class occurs.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from metapac import PS, open_table
+        >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
+        >>> scores = pd.DataFrame({"p_cat": [0.9, 0.6], "p_dog": [0.02, 0.4]})
+        >>> open_table(scores).summarise_sets(promise).by_class
+        {'cat': 2, 'dog': 1}
+        """
+        new = self._resolve(predictor)
+        if new.columns.prediction is not None:
+            raise InvalidInput("a predictor for numbers gives intervals, not sets. Use predict.")
+        return count_sets(self.source, new._kept(predictor))
+
+    def add_origin(self, context: Context) -> Context:
+        return sources.add_origin(self.source, context)
+
+    def check_origin(self, context: Context, model: str | None) -> None:
+        sources.check_origin(self.source, context, model)
+
+
+def open_table(
+    source: Any,
+    columns: Columns | None = None,
+    reading: Reading | None = None,
+) -> Table:
+    """Open a table of scores, for ``calibrate``, ``predict``, ``evaluate`` and the other verbs.
+
+    Parameters
+    ----------
+    source : path, list of paths, frame, Ibis table or Ibis connection
+        A path, glob or folder of Parquet, CSV, JSON lines or Arrow files, or a list of them; an
+        Excel workbook; a DuckDB or SQLite file, or the address of a database; a pandas, polars or
+        pyarrow frame; an Ibis table or connection.
+    columns : Columns, optional
+        Which column holds what. For new tasks, what is left out is as in calibration.
+    reading : Reading, optional
+        How to read a table that is not written as usual, and with which engine.
+
+    Returns
+    -------
+    Table
+        The open table. Used as a context manager, it closes a connection that it opened.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is not valid, or does not apply to such a source.
+    EngineError
+        If the engine cannot read the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import Columns, MetaPS, open_table
+    >>> frame = pd.DataFrame({"site": [i % 40 for i in range(2000)], "score": range(2000)})
+    >>> table = open_table(frame, Columns(task="site", score="score"))
+    >>> promise = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table)
+    >>> promise.threshold_
+    120.0
+    >>> promise.columns_
+    {'task': 'site', 'score': 'score'}
+    """
+    if not isinstance(columns, Columns | None):
+        raise InvalidInput(
+            "columns must be a metapac.Columns, such as Columns(task='site', label='outcome').",
+            parameter="columns",
+        )
+    if isinstance(source, Table):
+        source = source.source
+    return Table(sources.open_source(source, reading), columns or Columns())
+
+
+def _check_cluster(columns: Columns, predictor: Any) -> None:
+    """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
+    if columns.cluster is None and getattr(predictor, "clusters_", None) is not None:
+        raise InvalidInput(
+            "cluster must name the column with the cluster of each task, since the guarantee is "
+            "for new tasks of new clusters. If no two tasks share a cluster, pass the task column.",
+            parameter="cluster",
+        )
+
+
+def _find_groups(rows: Rows, keys: Array) -> tuple[Array, Counts, Counts | None]:
+    """Return the tasks in ascending order, and the index of the task and the class of each key."""
+    if rows.keys is not None:
+        return rows.keys.groups(keys)
+    distinct = as_task_names([*dict.fromkeys(keys.tolist())])
+    names = distinct[np.argsort(distinct, kind="stable")]
+    place = {name: i for i, name in enumerate(names.tolist())}
+    return names, np.array([place[key] for key in keys.tolist()], dtype=np.int64), None
+
+
+def _read_row(row: dict[str, Any]) -> Row:
+    if "lower" in row:
+        return Row(row["task"], row["truth"], None, (row["lower"], row["upper"]))
+    labels = tuple(str(name) for name in json.loads(row["kept"]))
+    return Row(row["task"], row["truth"], labels, full=bool(row["full"]))

@@ -1,0 +1,71 @@
+"""The verbs on tables in one call: keywords become Columns, Reading and MetaPS."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import metapac
+from metapac import Columns, Evaluation, Exploration, MetaPS, Reading, Site, make_site, open_table
+from metapac.betting import Added
+from metapac.drift import Drift
+from metapac.report import report
+from metapac.sets import SetSummary
+from metapac.tables import Table, compare_tables
+
+_COLUMNS = {field.name for field in fields(Columns)}
+_READING = {field.name for field in fields(Reading)}
+_LEVELS = ("epsilon", "alpha", "delta", "split", "per_class", "min_examples", "on_infeasible")
+
+
+def open_scores(source: Any, options: dict[str, Any]) -> Table:
+    """Open a table; what names columns, or how to read it, is taken out of the options."""
+    columns = Columns(**{name: options.pop(name) for name in [*options] if name in _COLUMNS})
+    if isinstance(source, Table):
+        return Table(source.source, columns)
+    reading = Reading(**{name: options.pop(name) for name in [*options] if name in _READING})
+    return open_table(source, columns, reading)
+
+
+def make_method(options: dict[str, Any]) -> MetaPS:
+    """Return the method whose parameters are taken out of the options."""
+    return MetaPS(**{name: options.pop(name) for name in _LEVELS if name in options})
+
+
+def calibrate_table(source: Any, **options: Any) -> MetaPS:
+    return make_method(options).calibrate(open_scores(source, options), **options)
+
+
+def site_table(source: Any, **options: Any) -> Site:
+    return make_site(make_method(options), open_scores(source, options), **options)
+
+
+def evaluate_table(promise: Any, source: Any, **options: Any) -> Evaluation:
+    return metapac.evaluate(promise, open_scores(source, options), **options)
+
+
+def predict_table(promise: Any, source: Any, **options: Any) -> Any:
+    return promise.predict(open_scores(source, options), **options)
+
+
+def summarise_table(promise: Any, source: Any, **options: Any) -> SetSummary:
+    return open_scores(source, options).summarise_sets(promise)
+
+
+def explore_table(source: Any, **options: Any) -> Exploration:
+    return metapac.explore(open_scores(source, options), **options)
+
+
+def monitor_table(monitor: Any, source: Any, **options: Any) -> Added:
+    return monitor.add(open_scores(source, options), **options)
+
+
+def compare(promise: Any, source: Any, reference: Any, **options: Any) -> Drift:
+    reading = {name: options[name] for name in ("connection",) if name in options}
+    known = open_table(reference, reading=Reading(**reading))
+    return compare_tables(promise, open_scores(source, options), known, **options)
+
+
+def report_table(promise: Any, source: Any = None, **options: Any) -> str:
+    opened = None if source is None else open_scores(source, options)
+    return report(promise, opened, **options)
