@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import Context, MetaPS
+from metapac import Context, MetaPS, Scored
 from metapac._common import Array, ignore_progress
-from metapac.report import Scored
 from metapac.report.data import Data
 from metapac.report.levels import Trial, try_epsilons
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from metapac import MetaPS, Monitor, evaluate
-from metapac.report import Scored, report
+from metapac import MetaPS, Monitor, Scored, evaluate
+from metapac.report import report
 from tests.report.conftest import CLASSES, LEVELS, calibrate, draw_scores
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

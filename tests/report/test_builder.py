@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, InvalidInput, MetaPS, MissingExtra, Monitor, evaluate
+from metapac import PS, InvalidInput, MetaPS, MissingExtra, Monitor, Scored, evaluate
 from metapac.fewshot import MetaCP
-from metapac.report import Scored, report
+from metapac.report import report
 from tests.report.conftest import draw_scores
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import MetaPS, evaluate
-from metapac.report import Scored
+from metapac import MetaPS, Scored, evaluate
 from metapac.report.data import Example
 from metapac.report.findings import choose_tasks, has_above, pick_examples, rank_tasks
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac import Context, MetaPS, evaluate
+from metapac import Context, MetaPS, Scored, evaluate
 from metapac.evaluation import Evaluation
 from metapac.guarantee import format_share
-from metapac.report import Scored
 from metapac.report.findings import LISTED, WORST, Findings, find_findings
 from metapac.words import Words
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from metapac.report.tables import Tabled
 
-from metapac import BadArtefact, Context, InvalidInput, MetaPS, Monitor
+from metapac import BadArtefact, Context, InvalidInput, MetaPS, Monitor, Scored
 from metapac.fewshot import MetaCP
-from metapac.report import Scored, report
+from metapac.report import report
 from metapac.report.builder import open_data, open_monitor, open_promise
 from metapac.words import Words
 from tests.report.conftest import calibrate, draw_scores

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, Context, MetaPS, Monitor
+from metapac import PS, Context, MetaPS, Monitor, Scored
 from metapac.guarantee import format_share
-from metapac.report import Scored
 from metapac.report.findings import find_figures, read_course
 from metapac.words import Words, round_down
 from tests.report.conftest import draw_scores

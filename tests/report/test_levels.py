@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, InvalidInput, MetaPS, evaluate
+from metapac import PS, InvalidInput, MetaPS, Scored, evaluate
 from metapac._common import ignore_progress
-from metapac.report import Scored
 from metapac.report.levels import Trial, explain_why_not, try_epsilons
 from tests.report.conftest import CLASSES, calibrate, draw_scores
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac import MetaPS
-from metapac.report import Scored
+from metapac import MetaPS, Scored
 from metapac.report.data import count_within, format_size, format_width
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from metapac import MetaPS, MissingExtra
-from metapac.report import Scored, report
+from metapac import MetaPS, MissingExtra, Scored
+from metapac.report import report
 from metapac.report.page import render
 from tests.report.conftest import ODD
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metapac import InvalidInput, MetaPS, evaluate
-from metapac.report import Scored, report
+from metapac import InvalidInput, MetaPS, Scored, evaluate
+from metapac.report import report
 from tests.report.conftest import CLASSES, calibrate
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac import Context, MetaPS
+from metapac import Context, MetaPS, Scored
 from metapac.guarantee import format_share
-from metapac.report import Scored
 from metapac.report.levels import Trial, build_slider
 from metapac.words import Words, round_down
 from tests.report.conftest import attempt

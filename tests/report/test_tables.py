@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from metapac.report.tables import Tabled
 
-from metapac import InvalidInput, MetaPS
-from metapac.report import Scored
+from metapac import InvalidInput, MetaPS, Scored
 from metapac.tables.sources import Source, open_source
 from tests.helpers.tables import calibrate_table
 from tests.report.conftest import CLASSES, LEVELS

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from metapac import Context, MetaPS
+from metapac import Context, MetaPS, Scored
 from metapac.evaluation import ClassMisses
-from metapac.report import Scored
 from metapac.report.data import Example
 from metapac.report.findings import list_classes, list_examples, list_tasks, rank_tasks
 from metapac.words import Words
