@@ -63,7 +63,7 @@ def test_ps_takes_a_matrix_too(tmp_path: Path) -> None:
     assert predictor.threshold_ == PS(epsilon=0.1, delta=0.1).calibrate(TRUE).threshold_
     predictor.save(tmp_path / "p.json")
     assert load(tmp_path / "p.json").columns_ == {"classes": CLASSES}
-    with pytest.raises(InvalidInput, match="labels must not be passed with the scores of the true"):
+    with pytest.raises(InvalidInput, match="labels must not be passed"):
         PS(epsilon=0.1, delta=0.1).calibrate(TRUE, LABELS)
 
 

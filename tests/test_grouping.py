@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import grouping
+from metapac import Scored, grouping
+from metapac._common import ignore_progress
 from metapac.binomial import allowed_errors_in_task
-from metapac.grouping import group, group_by_class, task_thresholds
+from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
 
 rows = st.lists(
@@ -44,17 +44,19 @@ def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> Non
 @given(data=rows)
 def test_groups_by_class(data: list[Any]) -> None:
     tasks, labels, scores = (list(column) for column in zip(*data, strict=True))
-    result = group_by_class(scores, tasks, labels)
-    assert result.names.tolist() == list(dict.fromkeys(tasks))
-    assert result.classes == tuple(sorted(set(labels)))
-    assert len(result.task) == len(set(zip(tasks, labels, strict=True)))
-    starts = np.cumsum(result.groups.sizes) - result.groups.sizes
-    for start, size, task, label in zip(
-        starts, result.groups.sizes, result.task, result.label, strict=True
-    ):
-        name, kind = result.names[task], result.classes[label]
-        scores_of_group = [s for t, c, s in data if t == name and c == kind]
-        assert result.groups.scores[start : start + size].tolist() == scores_of_group
+    found = Scored(scores, tasks, labels).order_statistics(
+        lambda sizes, label: sizes[:, None] // 2, by_class=True, progress=ignore_progress
+    )
+    classes = sorted(set(labels))
+    assert found.names.tolist() == list(dict.fromkeys(tasks))
+    assert found.label is not None
+    groups = list(zip(found.names[found.task], [classes[i] for i in found.label], strict=True))
+    assert sorted(groups) == sorted(set(zip(tasks, labels, strict=True)))
+    for i, group_of in enumerate(groups):
+        of_group = sorted(s for t, c, s in data if (t, c) == group_of)
+        assert found.sizes[i] == len(of_group)
+        assert found.thresholds[i] == of_group[len(of_group) // 2]
+        assert (found.low[i], found.high[i]) == (of_group[0], of_group[-1])
 
 
 def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,27 +98,6 @@ def test_scores_are_not_changed() -> None:
     grouped = group(scores, np.repeat([0, 1], 100))
     task_thresholds(grouped, np.array([[5, 50], [5, 50]]))
     np.testing.assert_array_equal(scores, before)
-
-
-def test_labels_of_another_frame_are_refused() -> None:
-    frame = pd.DataFrame({"s": [0.1, 0.2], "t": [1, 2], "y": [0, 1]})
-    shifted = frame.set_axis([5, 6])
-    with pytest.raises(ValueError, match="scores and labels are pandas columns with different ind"):
-        group_by_class(frame.s, frame.t, shifted.y)
-    assert group_by_class(frame.s, frame.t, frame.y).classes == (0, 1)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [[3, 1, 3], np.array([3, 1, 3], np.uint8), np.array([3, 1, 3], dtype=object)],
-    ids=["list", "bytes", "objects"],
-)
-def test_classes_are_plain_and_sorted(labels: Any) -> None:
-    result = group_by_class([0.1, 0.2, 0.3], ["x", "x", "y"], labels)
-    assert result.classes == (1, 3)
-    assert all(type(each) is int for each in result.classes)
-    assert result.task.tolist() == [0, 0, 1]
-    assert result.label.tolist() == [0, 1, 1]
 
 
 def test_scores_that_repeat_within_a_group_are_noticed() -> None:

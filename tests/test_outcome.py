@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee, MetaPS, load
-from metapac.evidence import UNKNOWN, collect_evidence
+from metapac.evidence import UNKNOWN
+from tests.helpers.calibrations import collect_evidence
 
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 
@@ -145,7 +146,7 @@ def test_the_outcome_takes_the_largest_threshold_over_levels() -> None:
     g = Guarantee(**LOOSE)
     scores, tasks = np.random.default_rng(0).random(40 * 60), np.repeat(np.arange(40), 60)
     (part,) = collect_evidence(g, scores, tasks).parts(g)
-    outcome = part.outcome()
+    outcome = part.second_step()
     ranks = g.allowed_low_thresholds(40)
     across = [
         np.sort(part.thresholds[:, level])[rank] if rank >= 0 else -math.inf

@@ -24,8 +24,8 @@ from metapac import (
     load,
 )
 from metapac.data_checks import Contents, judge_copies
-from metapac.evidence import collect_evidence
 from metapac.inputs import fold_name, fold_names
+from tests.helpers.calibrations import collect_evidence
 from tests.helpers.commands import metapac
 from tests.helpers.tables import calibrate_table, evaluate_table
 

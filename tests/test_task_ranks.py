@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Guarantee, MetaPS, allowed_errors
-from metapac.evidence import ranks_by_class, ranks_within
+from metapac.evidence import ranks_within
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level
 from tests.helpers import oracles
@@ -118,4 +118,4 @@ def test_each_class_has_its_own_miss_rate() -> None:
         ]
         for n, i in zip(sizes.tolist(), label.tolist(), strict=True)
     ]
-    assert ranks_by_class(sizes, label, ("a", "b"), g).tolist() == expected
+    assert ranks_within(sizes, g, ("a", "b"), label).tolist() == expected

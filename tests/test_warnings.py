@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import MetaPS, combine_sites
+from metapac import Columns, MetaPS, combine_sites, open_table
 from metapac._common import warn
-from tests.helpers.tables import calibrate_table, site_table
+from tests.helpers.tables import site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.5, "delta": 0.5}
 
@@ -28,7 +28,7 @@ def test_a_remark_on_a_calibration_points_at_the_call() -> None:
     sites = [site_table(frame[tasks == i], name=str(i), score="score", **LEVELS) for i in range(20)]
     calls: tuple[Callable[[], Any], ...] = (
         lambda: MetaPS(**LEVELS).calibrate(scores, tasks),
-        lambda: calibrate_table(frame, task="task", score="score", **LEVELS),
+        lambda: MetaPS(**LEVELS).calibrate(open_table(frame, Columns(task="task", score="score"))),
         lambda: combine_sites(sites),
     )
     for calibrate in calls:

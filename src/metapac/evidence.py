@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac import artefact, guarantee
-from metapac._common import Counts, Floats, Progress, as_whole_number, brief, ignore_progress
+from metapac._common import Counts, Floats, Progress, as_whole_number, brief, ignore_progress, warn
 from metapac.binomial import allowed_errors_in_task
-from metapac.data_checks import Contents, Sample, check_facts, find_ranges
+from metapac.data_checks import MIN_ROWS, CheckWarning, Contents, Sample, check_facts, find_ranges
 from metapac.errors import InvalidInput
 from metapac.grouping import Data, Statistics
 from metapac.guarantee import Guarantee
@@ -52,7 +52,20 @@ def first_step(
     check_facts(facts, skipped, data.name)
     precision, columns = data.describe()
     evidence = Evidence.from_statistics(found, classes, precision)
+    if "prediction" in (columns or {}):
+        _warn_if_exact(evidence)
     return evidence._replace(columns=columns, sample=facts.sample)
+
+
+def _warn_if_exact(evidence: Evidence) -> None:
+    """Warn if every prediction equals its true value, as a copied column does."""
+    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
+        text = (
+            "every prediction equals its true value. Is it a copy of the true value, or has the "
+            "model been trained on these examples? Pass predictions for examples that it has not "
+            "seen."
+        )
+        warn(CheckWarning(text))
 
 
 def ranks_within(

@@ -32,8 +32,6 @@ from metapac._common import (
 from metapac.binomial import allowed_errors, threshold
 from metapac.context import Context, as_context
 from metapac.data_checks import (
-    MIN_ROWS,
-    CheckWarning,
     SetCounts,
     check_allowed,
     check_facts,
@@ -817,8 +815,6 @@ class MetaPS(ThresholdSets):
         skipped = check_allowed(allow)
         evidence = first_step(data, guarantee, skipped, progress or ignore_progress)
         names = evidence.names.tolist()
-        if "prediction" in (evidence.columns or {}):
-            _warn_if_exact(evidence)
         clusters = data.clusters_of(names)
         if clusters is None:
             return evidence
@@ -1199,17 +1195,6 @@ def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) 
     check_same_index("y", y, "tasks", tasks)
     check_same_length("y", target, "tasks", as_task_ids(tasks))
     return sets.residual_scores(y, prediction, scales)
-
-
-def _warn_if_exact(evidence: Evidence) -> None:
-    """Warn if every prediction equals its true value, as a copied column does."""
-    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
-        text = (
-            "every prediction equals its true value. Is it a copy of the true value, or has the "
-            "model been trained on these examples? Pass predictions for examples that it has not "
-            "seen."
-        )
-        warn(CheckWarning(text))
 
 
 def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:

@@ -6,11 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from metapac.calibration import ON_INFEASIBLE, check_feasible, check_on_infeasible
 
-from metapac import Guarantee, InfeasibleGuarantee, InvalidInput, MetaPS
-from metapac.evidence import collect_evidence
-from tests.helpers.calibrations import draw_tasks, paper
+from metapac import Guarantee, InfeasibleGuarantee, MetaPS
+from tests.helpers.calibrations import collect_evidence, draw_tasks, paper
 
 
 @pytest.mark.parametrize(
@@ -117,13 +115,7 @@ def test_each_class_is_feasible_or_not() -> None:
     g = Guarantee(epsilon=0.2, alpha=0.2, delta=0.1, split="tight", per_class=True)
     evidence = collect_evidence(g, scores, tasks, np.tile(labels, 40))
     assert evidence.classes == ("common", "rare")
-    assert check_feasible(g, evidence, "trivial") == [True, False]
+    trivial = MetaPS.from_evidence(g, evidence, on_infeasible="trivial")
+    assert (trivial.thresholds_ > -math.inf).tolist() == [True, False]
     with pytest.raises(InfeasibleGuarantee, match="rare"):
-        check_feasible(g, evidence, "raise")
-
-
-def test_only_two_words_say_what_to_do() -> None:
-    for word in ON_INFEASIBLE:
-        check_on_infeasible(word)
-    with pytest.raises(InvalidInput, match="on_infeasible must be 'raise' or 'trivial', got 'no'"):
-        check_on_infeasible("no")
+        MetaPS.from_evidence(g, evidence)

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metapac.calibration import find_task_thresholds, read_task_thresholds
 from sklearn.base import clone
 
-from metapac import Guarantee, InvalidInput, MetaPS
-from metapac.evidence import collect_evidence
+from metapac import InvalidInput, MetaPS
 from tests.helpers.calibrations import (
     GUARANTEE,
     SPLITS,
@@ -136,16 +134,3 @@ def test_sites_with_names_alike_are_refused() -> None:
 def test_bad_input_is_named(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_numbers_come_back_as_evidence() -> None:
-    guarantee = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2)
-    scores, tasks = draw_tasks(5, 30)
-    sent = {i: find_task_thresholds(guarantee, scores[tasks == i], ()) for i in range(5)}
-    ours = read_task_thresholds(guarantee, sent, None, [30] * 5, ())
-    expected = collect_evidence(guarantee, scores, tasks)
-    assert ours.thresholds.tolist() == expected.thresholds.tolist()
-    assert ours.sizes.tolist() == expected.sizes.tolist()
-    assert ours.names.tolist() == expected.names.tolist()
-    assert ours.lowest.tolist() == [-math.inf]
-    assert ours.highest is None

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from metapac.calibration import name_columns, score_numbers
 
 from metapac import (
     CheckWarning,
@@ -86,10 +85,10 @@ def test_numbers_without_names_have_the_names_of_the_parameters() -> None:
     y, prediction = frame.truth.to_numpy(), frame.guess.to_numpy()
     method = MetaPS(**LEVELS).calibrate_intervals(y, prediction, frame.site)
     assert method.columns_ == {"prediction": "prediction", "y": "y"}
-    with_scale = name_columns(y, prediction, frame.site.to_numpy(), 2.0)
-    assert with_scale == {"prediction": "prediction", "y": "y", "scale": "scale"}
-    same = name_columns(frame.truth.rename("site"), frame.guess, frame.site, None)
-    assert same == {"prediction": "prediction", "y": "y"}
+    method.calibrate_intervals(y, prediction, frame.site.to_numpy(), 2.0)
+    assert method.columns_ == {"prediction": "prediction", "y": "y", "scale": "scale"}
+    method.calibrate_intervals(frame.truth.rename("site"), frame.guess, frame.site)
+    assert method.columns_ == {"prediction": "prediction", "y": "y"}
 
 
 def test_new_tasks_are_added_as_intervals() -> None:
@@ -170,7 +169,6 @@ def test_a_failed_call_changes_nothing() -> None:
 def test_numbers_that_do_not_match_are_named(change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"y": [1.0, 2.0], "prediction": [1.0, 2.5], "tasks": [1, 2]}
     given |= {"scale": None}
-    assert score_numbers(**given).tolist() == [0.0, -0.5]
     with pytest.raises(InvalidInput, match=message):
         MetaPS(**LEVELS).calibrate_intervals(**given | change)
 

@@ -17,13 +17,13 @@ from sklearn.base import clone
 from metapac import PS, Guarantee, InfeasibleGuarantee, MetaPS, NotCalibrated, load, threshold
 from metapac.binomial import allowed_errors_in_task
 from metapac.data_checks import CheckWarning
-from metapac.evidence import collect_evidence
 from tests.helpers import oracles
 from tests.helpers.calibrations import (
     GUARANTEE,
     SPLITS,
     Examples,
     assert_same,
+    collect_evidence,
     draw_tasks,
     examples_of_tasks,
     paper,

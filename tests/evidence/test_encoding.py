@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee, InvalidInput
-from metapac.evidence import collect_evidence, decode_evidence, encode_evidence
+from metapac.evidence import decode_evidence, encode_evidence
+from tests.helpers.calibrations import collect_evidence
 
 
 def test_evidence_of_another_number_of_levels_is_refused() -> None:

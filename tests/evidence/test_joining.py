@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac import Guarantee, InvalidInput
-from metapac.evidence import Evidence, collect_evidence, join_evidence, with_classes
+from metapac.evidence import Evidence, join_evidence, with_classes
+from tests.helpers.calibrations import collect_evidence
 
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 

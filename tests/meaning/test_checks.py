@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput, data_checks
-from metapac.data_checks import CHECKS, CheckWarning, check_examples, warn_of_scale
-from tests.helpers.honest_scores import SITES, draw_honest
+from metapac.data_checks import CHECKS, CheckWarning, warn_of_scale
+from tests.helpers.honest_scores import check_examples, SITES, draw_honest
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -18,30 +18,30 @@ def test_honest_arrays_pass_without_warning(seed: int) -> None:
     labels, scores = draw_honest(np.random.default_rng(seed))
     names = [f"site {i}" for i in range(60)]
     tasks = np.array(names, dtype=object)[SITES]
-    check_examples(names, tasks, scores, labels, classes=["no", "yes"])
-    check_examples(names, tasks, scores.astype(np.float32), labels)
-    check_examples(names, tasks, scores[np.arange(len(labels)), labels])
+    check_examples(tasks, scores, np.array(["no", "yes"])[labels], classes=["no", "yes"])
+    check_examples(tasks, scores.astype(np.float32), labels)
+    check_examples(tasks, scores[np.arange(len(labels)), labels])
 
 
 def test_arrays_with_copies_missing_scores_and_mixed_scales() -> None:
     labels, scores = draw_honest(np.random.default_rng(0))
     twice = np.tile(np.arange(len(labels)), 2)
     with pytest.raises(InvalidInput, match="every row occurs 2 times"):
-        check_examples(range(60), SITES[twice], scores[twice], labels[twice])
+        check_examples(SITES[twice], scores[twice], labels[twice])
     with pytest.raises(InvalidInput, match="every row occurs 2 times"):
-        check_examples(range(60), SITES[twice], scores[twice, 0])
-    check_examples(range(60), SITES[twice], scores[twice], labels[twice], allow=("duplicates",))
+        check_examples(SITES[twice], scores[twice, 0])
+    check_examples(SITES[twice], scores[twice], labels[twice], allow=("duplicates",))
     part = np.arange(len(labels) + 6000) % len(labels)
     with pytest.warns(CheckWarning, match="6000 of 30000 rows are copies"):
-        check_examples(range(60), SITES[part], scores[part], labels[part])
+        check_examples(SITES[part], scores[part], labels[part])
     missing = scores.copy()
     missing[np.flatnonzero(labels == 0)[:3], 1] = np.nan
     with pytest.raises(InvalidInput, match=r"3 of 24000 rows \(by class, 'yes': 3\).*inf, which"):
-        check_examples(range(60), SITES, missing, labels, classes=["no", "yes"])
-    check_examples(range(60), SITES, missing, labels, allow=("missing",))
+        check_examples(SITES, missing, np.array(["no", "yes"])[labels], classes=["no", "yes"])
+    check_examples(SITES, missing, labels, allow=("missing",))
     mixed = np.where(SITES[:, None] < 5, 100, 1) * scores
     with pytest.raises(InvalidInput, match="sum to 1 in 22000 rows and to 100 in 2000"):
-        check_examples(range(60), SITES, mixed, labels)
+        check_examples(SITES, mixed, labels)
 
 
 def test_large_arrays_are_sampled_so_that_copies_stay_together(
@@ -49,14 +49,14 @@ def test_large_arrays_are_sampled_so_that_copies_stay_together(
 ) -> None:
     monkeypatch.setattr(data_checks, "MAX_ROWS", 5000)
     labels, scores = draw_honest(np.random.default_rng(0))
-    check_examples(range(60), SITES, scores, labels)
+    check_examples(SITES, scores, labels)
     chosen = data_checks._sample_by_value(scores[:, 0], 5000)
     assert 4000 < len(chosen) < 6000
     twice = np.tile(np.arange(len(labels)), 2)
     with pytest.raises(InvalidInput, match="every row occurs 2 times"):
-        check_examples(range(60), SITES[twice], scores[twice], labels[twice])
+        check_examples(SITES[twice], scores[twice], labels[twice])
     with pytest.raises(InvalidInput, match="true label scores lower"):
-        check_examples(range(60), SITES, -scores, labels)
+        check_examples(SITES, -scores, labels)
 
 
 @pytest.mark.parametrize("allowed", [(), CHECKS])
@@ -64,7 +64,7 @@ def test_nothing_is_printed_or_warned_of_honest_data(allowed: tuple[str, ...], c
     labels, scores = draw_honest(np.random.default_rng(7))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_examples(range(60), SITES, scores, labels, allow=allowed)
+        check_examples(SITES, scores, labels, allow=allowed)
     assert capsys.readouterr() == ("", "")
 
 

@@ -15,13 +15,12 @@ from scipy import stats
 from metapac import CheckWarning, InvalidInput, MetaPS
 from metapac.data_checks import (
     FALSE_ALARM,
-    check_examples,
     count_swaps,
     judge_best,
     judge_chance,
     judge_direction,
 )
-from tests.helpers.honest_scores import CHILDREN, SITES, draw_communes, draw_honest
+from tests.helpers.honest_scores import check_examples, CHILDREN, SITES, draw_communes, draw_honest
 from tests.helpers.tables import calibrate_table
 
 
@@ -96,10 +95,9 @@ def test_reversed_tasks_are_an_error_if_they_agree_and_a_warning_if_they_are_few
 @pytest.mark.parametrize("transform", [np.log, np.exp, lambda p: 100 * p, lambda p: p**9])
 def test_any_increasing_score_passes_and_its_negative_does_not(transform: Any) -> None:
     labels, scores = draw_honest(np.random.default_rng(1))
-    names = range(60)
-    check_examples(names, SITES, transform(scores), labels)
+    check_examples(SITES, transform(scores), labels)
     with pytest.raises(InvalidInput, match="true label scores lower.* allow=\\('direction',\\)"):
-        check_examples(names, SITES, -transform(scores), labels)
+        check_examples(SITES, -transform(scores), labels)
 
 
 def test_a_biased_or_uninformative_model_passes() -> None:
@@ -108,8 +106,8 @@ def test_a_biased_or_uninformative_model_passes() -> None:
     labels, scores = draw_honest(np.random.default_rng(2))
     biased = scores + np.array([0, 3])
     assert np.mean(biased[np.arange(len(labels)), labels] < biased[:, 1]) > 0.9
-    check_examples(range(60), SITES, biased, labels)
-    check_examples(range(60), SITES, biased[::-1], labels, allow=["labels"])
+    check_examples(SITES, biased, labels)
+    check_examples(SITES, biased[::-1], labels, allow=["labels"])
 
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
@@ -165,9 +163,8 @@ def test_honest_models_pass_however_weak_biased_or_unbalanced(seed: int) -> None
     logits = np.log(scores) / rng.choice([0.5, 1, 2]) + rng.normal(size=4)  # biased
     logits += 0.5 * rng.normal(size=(78, 4))[sites] + 0.5 * rng.normal(size=scores.shape)
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    codes = np.array([CHILDREN.index(label) for label in labels])
     for honest in (scores, logits, probabilities, np.round(probabilities, 2)):
-        check_examples(range(78), sites, honest, codes, classes=CHILDREN)
+        check_examples(sites, honest, labels, classes=CHILDREN)
 
 
 def test_exchanged_columns_lose_each_pair_that_was_won() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import copies
+from metapac import data_checks
 from metapac.data_checks import FALSE_ALARM, Repeats, count_repeats, judge_duplicates
 from tests.helpers.honest_scores import SITES, draw_honest
 
@@ -53,7 +53,7 @@ def test_the_false_alarm_rate_of_copies_is_computed() -> None:
         if (
             weight > 1e-12
             and b
-            and copies._is_excess({(60, k - 1): a, (60, k): b, (60, k + 1): c}, k)
+            and data_checks._is_excess({(60, k - 1): a, (60, k): b, (60, k + 1): c}, k)
         ):
             total += weight
     assert total <= FALSE_ALARM
