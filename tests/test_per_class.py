@@ -310,9 +310,7 @@ def test_bad_input_is_named(call: Any, message: str) -> None:
 
 
 def test_labels_need_per_class() -> None:
-    with pytest.raises(
-        ValueError, match="labels must not be passed"
-    ):
+    with pytest.raises(ValueError, match="labels must not be passed"):
         MetaPS(**LOOSE).calibrate([0.5], ["a"], ["x"])
 
 

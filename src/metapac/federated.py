@@ -272,8 +272,10 @@ def make_site(
         )
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
-    tasks = None if isinstance(scores, Data) else np.zeros(np.shape(scores)[:1], np.int64)
-    data = as_data(scores, tasks, labels, classes, None)
+    if isinstance(scores, Data):
+        data = as_data(scores, None, labels, classes, None)
+    else:
+        data = Scored.of_one_task(scores, labels, classes)
     if not isinstance(data, Scored):
         data = _as_site(data, guarantee)
         guarantee = match_classes(guarantee, data)

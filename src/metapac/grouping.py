@@ -39,6 +39,7 @@ from metapac.inputs import (
     as_class_codes,
     as_json_labels,
     as_plain_label,
+    as_score_array,
     as_task_ids,
     as_task_names,
     check_one_dimensional,
@@ -276,6 +277,13 @@ class Scored(Data):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tasks", keep_tasks(self.tasks))
+
+    @classmethod
+    def of_one_task(cls, scores: Any, labels: Any = None, classes: Any = None) -> Self:
+        """Return scores that all belong to one task."""
+        return cls(
+            scores, np.zeros(as_score_array("scores", scores).shape[:1], int), labels, classes
+        )
 
     @cached_property
     def array(self) -> Floats:

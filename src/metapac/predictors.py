@@ -938,7 +938,7 @@ class MetaPS(ThresholdSets):
             The numbers, in the precision of the scores.
         """
         self._check_not_per_class("task_threshold")
-        data = Scored(scores, np.zeros(np.shape(scores)[:1], np.int64))
+        data = Scored.of_one_task(scores)
         evidence = self._first_step(data, self._make_guarantee(), 0, Context(), allow)
         sent = evidence.thresholds[0, 0].astype(evidence.precision)
         return sent if len(sent) > 1 else sent[0]
@@ -1304,7 +1304,7 @@ class PS(ThresholdSets):
         """
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         about = as_context(context)
-        data = Scored(scores, np.zeros(np.shape(scores)[:1], np.int64), labels, classes)
+        data = Scored.of_one_task(scores, labels, classes)
         data.check_no_labels()
         array, skipped = data.true_scores, check_allowed(allow)
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)

@@ -15,7 +15,7 @@ from metapac.evidence import Evidence, first_step
 
 GUARANTEE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.6, "delta": 0.2}
 SPLITS: list[str | float] = ["joint", "tight", "even", 0.3]
-# Few distinct scores tie at the lowest score, which warns; see tests/test_outcome.py.
+# Few distinct scores tie at the lowest score, which warns; see tests/test_evidence.py.
 tied = pytest.mark.filterwarnings("ignore:(The threshold|Every label is kept)")
 Examples = list[tuple[int, float]]
 examples_of_tasks = st.lists(

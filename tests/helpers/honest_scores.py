@@ -39,7 +39,9 @@ def draw_communes(
     return sites, np.array(CHILDREN)[labels], scores / scores.sum(axis=1, keepdims=True)
 
 
-def check_examples(tasks: Any, scores: Any, labels: Any = None, classes: Any = None, allow: Any = ()) -> None:
+def check_examples(
+    tasks: Any, scores: Any, labels: Any = None, classes: Any = None, allow: Any = ()
+) -> None:
     """Run the checks of labelled examples that every calibration runs."""
     data, skipped = Scored(scores, tasks, labels, classes), frozenset(allow)
     names, sizes = np.unique(np.asarray(tasks), return_counts=True)

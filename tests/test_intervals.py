@@ -129,50 +129,6 @@ def test_a_failed_call_changes_nothing() -> None:
     assert "scale" in method.columns_
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"y": [1.0]}, r"y and prediction must have the same shape, got \(1,\) and \(2,\)"),
-        ({"y": [1.0, math.nan]}, "y must be finite, got nan at position 1"),
-        (
-            {"y": ["a", "b"]},
-            r"^y must be real numbers, got <U1\. Pass one number for each example\. Were y and "
-            r"tasks swapped\?$",
-        ),
-        (
-            {"prediction": pd.Series(["a", "b"], dtype=object)},
-            "^prediction must be real numbers, got 'a' of type str at position 0. Convert them to "
-            r"floats\. Where one is missing, drop the example\. Were prediction and tasks "
-            r"swapped\?$",
-        ),
-        ({"y": [], "prediction": [], "tasks": []}, "^y is empty; pass at least one labelled"),
-        (
-            {"prediction": [1.0], "scale": [1.0, 2.0]},
-            r"y and prediction must have the same shape, got \(2,\) and \(1,\)",
-        ),
-        ({"tasks": [1, 2, 3]}, "y and tasks must have the same length, got 2 and 3"),
-        ({"tasks": "ohio"}, "tasks must"),
-        ({"scale": 0.0}, "scale must be finite and positive, got 0.0"),
-        ({"scale": [1.0]}, r"y and scale must have the same shape, got \(2,\) and \(1,\)"),
-        (
-            {"y": pd.Series([1.0, 2.0]), "scale": pd.Series([1.0, 2.0], index=[5, 6])},
-            "y and scale are pandas columns with different indices",
-        ),
-        ({"y": [[1.0], [2.0]], "prediction": [[1.0], [2.0]]}, r"y must be one-dim.* \(2, 1\)"),
-        ({"y": 1.0, "prediction": 1.0}, r"y must be one-dimensional, got shape \(\)"),
-        (
-            {"y": pd.Series([1.0, 2.0]), "tasks": pd.Series([1, 2], index=[5, 6])},
-            "y and tasks are pandas columns with different indices",
-        ),
-    ],
-)
-def test_numbers_that_do_not_match_are_named(change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"y": [1.0, 2.0], "prediction": [1.0, 2.5], "tasks": [1, 2]}
-    given |= {"scale": None}
-    with pytest.raises(InvalidInput, match=message):
-        MetaPS(**LEVELS).calibrate_intervals(**given | change)
-
-
 def test_too_few_tasks_may_have_infinite_intervals() -> None:
     few = draw_sites(3)
     remedy = "; or pass on_infeasible='trivial' for intervals of infinite width."
@@ -275,13 +231,6 @@ def test_tasks_may_be_a_generator() -> None:
     assert len(grown.add(2 * scores, new).tasks_) == 120
 
 
-def test_numbers_have_no_classes() -> None:
-    method = MetaPS(**LEVELS, per_class=True)
-    message = "calibrate_intervals is for numbers, which have no classes. Leave out per_class=True."
-    with pytest.raises(InvalidInput, match=message):
-        method.calibrate_intervals([1.0], [1.0], ["a"])
-
-
 def test_a_scale_is_used_in_calibration_and_prediction_or_in_neither() -> None:
     rng = np.random.default_rng(0)
     tasks, scale = np.arange(60).repeat(40), rng.uniform(1, 3, 2400)
@@ -300,11 +249,3 @@ def test_a_scale_is_used_in_calibration_and_prediction_or_in_neither() -> None:
     assert np.ptp(scaled.predict_interval([0.0], [2.0])) == pytest.approx(
         2 * np.ptp(scaled.predict_interval([0.0], [1.0]))
     )
-
-
-def test_a_predictor_of_intervals_keeps_no_labels() -> None:
-    prediction, tasks = np.zeros(2400), np.arange(60).repeat(40)
-    y = np.random.default_rng(0).normal(size=2400)
-    promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate_intervals(y, prediction, tasks)
-    with pytest.raises(InvalidInput, match="calibrated for intervals. Use predict_interval"):
-        promise.predict_set([[0.1, 0.9]])
