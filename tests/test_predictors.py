@@ -1006,7 +1006,7 @@ def test_classes_that_a_table_names_by_text_match(labels: Any, classes: list[Any
     matrix = read_class_matrix([[0.1, 0.9], [0.6, 0.4]], labels, classes)
     assert matrix is not None
     assert matrix.codes.tolist() == [1, 0]
-    assert matrix.labels == [classes[1], classes[0]]
+    assert matrix.classes == tuple(classes)
 
 
 # Warnings name the line of the caller.

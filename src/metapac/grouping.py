@@ -45,6 +45,7 @@ from metapac.inputs import (
     check_one_dimensional,
     check_one_type,
     is_at_least,
+    is_missing,
     keep_tasks,
     read_class_matrix,
     unhashable_task,
@@ -303,10 +304,13 @@ class Scored(Data):
         """The scores of all classes; None if scores are those of true labels."""
         return read_class_matrix(self.scores, self.labels, self.classes)
 
-    @property
+    @cached_property
     def true_scores(self) -> Floats:
         """The scores of the true labels."""
-        return self.array if self.matrix is None else self.matrix.true_scores
+        if self.matrix is not None:
+            return self.matrix.true_scores
+        check_one_dimensional("scores", self.array)
+        return self.array
 
     @cached_property
     def coded(self) -> tuple[tuple[Any, ...], Counts] | None:
@@ -380,18 +384,17 @@ class Scored(Data):
         }
 
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
-        scores = self.scores if self.matrix is None else self.matrix.true_scores
+        scores, ids, label = self.true_scores, self.ids, None
         if not by_class:
-            grouped = group(scores, self.tasks)
-            ranks = rank(grouped.sizes, None)
-            thresholds, low, high, may_repeat = task_thresholds(grouped, ranks)
-            start = grouped.names, np.arange(len(grouped.names)), None, grouped.sizes
-            return Statistics(*start, thresholds, low, high, None if may_repeat else {})
-        if self.coded is None:
+            groups = _group(scores, ids)
+            names, task = groups.names, np.arange(len(groups.names))
+        elif self.coded is None:
             raise InvalidInput("labels must hold the true label of each example if per_class=True.")
-        names, task, label, groups = group_by_class(scores, self.tasks, *self.coded)
-        thresholds, low, high, _may_repeat = task_thresholds(groups, rank(groups.sizes, label))
-        return Statistics(names, task, label, groups.sizes, thresholds, low, high)
+        else:
+            names, task, label, groups = _group_by_class(scores, ids, *self.coded)
+        thresholds, low, high, may_repeat = task_thresholds(groups, rank(groups.sizes, label))
+        repeats: Repeats | None = None if by_class or may_repeat else {}
+        return Statistics(names, task, label, groups.sizes, thresholds, low, high, repeats)
 
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
@@ -400,8 +403,7 @@ class Scored(Data):
         label = None if self.coded is None else self.coded[1]
         if thresholds.shape[2] > 1 and label is None:
             raise InvalidInput(
-                "labels must hold the true label of each example, since each class has its "
-                "guarantee.",
+                "labels must hold the true label of each example, as each class has its guarantee.",
                 parameter="labels",
             )
         place: Any = slice(None)
@@ -422,7 +424,10 @@ class Scored(Data):
         precision: np.dtype[Any],
     ) -> Tally:
         """Sum over the examples of each task and class that occur together."""
-        sets, row = None, np.arange(len(task))
+        row, classes = np.arange(len(task)), self.class_names()
+        width, code = (1, 0) if classes is None else (len(classes), label)
+        groups, place = np.unique(task * width + code, return_inverse=True)
+        labels, sets = None if label is None else groups % width, None
         if self.matrix is None:
             cuts = cuts[:, 0] if cuts.shape[1] == 1 else cuts[row if len(cuts) > 1 else 0, label]
             missed = ~is_at_least(self.scores, cuts, precision)
@@ -430,22 +435,9 @@ class Scored(Data):
             kept = is_at_least(self.scores, cuts, precision)
             missed, size = ~kept[row, self.matrix.codes], np.count_nonzero(kept, axis=1)
             sets = SetCounts(size, size == 0, size == 1, size == kept.shape[1])
-        classes = self.class_names()
-        width = 1 if classes is None else len(classes)
-        groups, place = np.unique(
-            task * width + (0 if label is None else label), return_inverse=True
-        )
-        length = len(groups)
-        return Tally(
-            names,
-            groups // width,
-            np.bincount(place, minlength=length),
-            sum_by(missed, place, length),
-            ranges,
-            classes,
-            None if label is None else groups % width,
-            None if sets is None else sets.sum_by(place, length),
-        )
+            sets = sets.sum_by(place, len(groups))
+        examples, misses = np.bincount(place), sum_by(missed, place, len(groups))
+        return Tally(names, groups // width, examples, misses, ranges, classes, labels, sets)
 
     def facts(
         self,
@@ -455,9 +447,7 @@ class Scored(Data):
         repeats: Repeats | None = None,
     ) -> Facts:
         skipped |= {"duplicates"} if repeats is not None else set()
-        classes = codes = None
-        if self.matrix is not None:
-            classes, codes = self.matrix.classes, self.matrix.codes
+        _, classes, codes = self.matrix or (None, None, None)
         return find_facts(names.tolist(), self.ids, self.array, classes, codes, skipped)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
@@ -466,12 +456,12 @@ class Scored(Data):
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         if self.matrix is None:
             return []
-        ids, matrix = self.ids.tolist(), self.matrix
+        ids, (scores, classes, codes) = self.ids.tolist(), self.matrix
         rows = [i for i, task in enumerate(ids) if task in tasks]
-        kept = predictor.predict_set(matrix.scores[rows])
+        kept = predictor.predict_set(scores[rows])
         return [
-            Row(ids[i], matrix.labels[i], tuple(map(str, labels)), full=bool(row.all()))
-            for i, row, labels in zip(rows, kept, label_lists(kept, matrix.classes), strict=True)
+            Row(ids[i], classes[codes[i]], tuple(map(str, labels)), full=bool(row.all()))
+            for i, row, labels in zip(rows, kept, label_lists(kept, classes), strict=True)
         ]
 
 
@@ -480,11 +470,10 @@ def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -
     if not isinstance(scores, Data):
         return Scored(scores, tasks, labels, classes, clusters)
     given = {"tasks": tasks, "labels": labels, "classes": classes, "clusters": clusters}
-    for name, value in given.items():
-        if value is not None:
-            raise InvalidInput(
-                f"{name} is for arrays; a table names its columns in Columns.", parameter=name
-            )
+    for name in (name for name, value in given.items() if value is not None):
+        raise InvalidInput(
+            f"{name} is for arrays; a table names its columns in Columns.", parameter=name
+        )
     return scores
 
 
@@ -493,11 +482,11 @@ def _match_classes(
 ) -> tuple[tuple[Any, ...], Counts]:
     """Return the classes calibrated, and for each example the index of its class in them."""
     place = {str(name): i for i, name in enumerate(known)}
-    unknown = [name for name in present if str(name) not in place]
+    unknown = [repr(name) for name in present if str(name) not in place]
     if unknown:
-        expected, others = (listed([*map(repr, some)]) for some in (known, unknown))
         raise InvalidInput(
-            f"labels must be among the calibrated classes {expected}, got {others}.",
+            f"labels must be among the calibrated classes {listed([*map(repr, known)])}, got "
+            f"{listed(unknown)}.",
             parameter="labels",
         )
     return tuple(known), np.array([place[str(name)] for name in present])[codes]
@@ -555,7 +544,11 @@ class Grouped(NamedTuple):
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     """Check scores and task ids, and sort the scores by task."""
-    array, ids = _check_pairs(scores, tasks)
+    data = Scored(scores, tasks)
+    return _group(data.true_scores, data.ids)
+
+
+def _group(scores: Floats, ids: Array) -> Grouped:
     starts = _run_starts(ids)
     if starts is None:
         names, codes = _number(ids)
@@ -563,32 +556,22 @@ def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
         names, runs = _number(ids[starts])
         lengths = np.diff(starts, append=len(ids))
         if len(names) == len(runs):  # every task is one run: nothing to move
-            return Grouped(names, lengths, array)
+            return Grouped(names, lengths, scores)
         codes = np.repeat(runs, lengths)
-    return _sort_by_group(names, codes, array)
+    return _sort_by_group(names, codes, scores)
 
 
-def group_by_class(
-    scores: ArrayLike, tasks: ArrayLike | Iterable[object], classes: Sequence[Any], label: Counts
+def _group_by_class(
+    scores: Floats, ids: Array, classes: Sequence[Any], label: Counts
 ) -> tuple[Array, Counts, Counts, Grouped]:
     """Sort scores by task and class; return the tasks, and task and class of each group."""
-    array, ids = _check_pairs(scores, tasks)
     names, task = _number(ids)
     keys, codes = np.unique(task.astype(np.int64) * len(classes) + label, return_inverse=True)
     task, label = np.divmod(keys, len(classes))
     pairs = np.fromiter(
         ((names[t], classes[c]) for t, c in zip(task, label, strict=True)), object, len(keys)
     )
-    return names, task, label, _sort_by_group(pairs, codes, array)
-
-
-def _check_pairs(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> tuple[Floats, Array]:
-    check_same_index("scores", scores, "tasks", tasks)
-    array = as_calibration_scores("scores", scores)
-    check_one_dimensional("scores", array)
-    ids = as_task_ids(tasks)
-    check_same_length("scores", array, "tasks", ids)
-    return array, ids
+    return names, task, label, _sort_by_group(pairs, codes, scores)
 
 
 def _sort_by_group(names: NDArray[Any], codes: NDArray[Any], scores: Floats) -> Grouped:
@@ -627,8 +610,8 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
             )
     except TypeError as error:
         raise unhashable_task(error) from error
-    if ids.dtype == object and isinstance(ids[0], numbers.Number):
-        check_one_type(set(map(type, ids.tolist())))  # 1, 1.0 and True are one key
+    if ids.dtype == object and isinstance(ids[0], numbers.Number):  # 1, 1.0 and True are one key
+        check_one_type(sorted(kind.__name__ for kind in {*map(type, ids.tolist())}))
     return as_task_names(list(number)), codes
 
 
@@ -648,7 +631,8 @@ def task_thresholds(
     seen, may_repeat = 0, False
     for batch in _batches(grouped.sizes, ranks):  # one selection for many groups
         size, rank = int(grouped.sizes[batch[0]]), ranks[batch[0]]
-        for block in _blocks(batch, size):
+        step = max(1, _BLOCK // size)
+        for block in (batch[start : start + step] for start in range(0, len(batch), step)):
             rows = _rows(grouped.scores, starts, block, size)
             bottom = rows.min(axis=1)
             if np.isnan(bottom).any():
@@ -680,25 +664,14 @@ def _select(rows: Floats, ranks: NDArray[np.int64]) -> Floats:
     return values
 
 
-def _batches(sizes: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[NDArray[np.intp]]:
-    """Return the indices of all groups, split into those of the same size and ranks."""
+def _batches(sizes: Counts, ranks: Counts) -> Iterator[NDArray[np.intp]]:
+    """Yield the indices of all groups, split into those of the same size and ranks."""
     order = np.argsort(sizes, kind="stable")
-    sizes_change = _changes([sizes], order)
-    changes = sizes_change | _changes(list(ranks.T), order)
-    if (changes != sizes_change).any():  # groups of one size with different ranks
-        columns = [sizes, *ranks.T]
-        order = np.lexsort(columns[::-1])
-        changes = _changes(columns, order)
-    return np.split(order, np.flatnonzero(changes) + 1)
-
-
-def _changes(columns: Iterable[NDArray[Any]], order: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return where neighbours in this order differ in some column."""
-    differ = np.zeros(len(order) - 1, dtype=bool)
-    for column in columns:
-        ordered = column[order]
-        differ |= ordered[1:] != ordered[:-1]
-    return differ
+    for batch in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        while (differ := (ranks[batch] != ranks[batch[0]]).any(axis=1)).any():
+            yield batch[~differ]
+            batch = batch[differ]
+        yield batch
 
 
 def _rows(scores: Floats, starts: NDArray[np.int64], tasks: NDArray[np.intp], size: int) -> Floats:
@@ -709,41 +682,29 @@ def _rows(scores: Floats, starts: NDArray[np.int64], tasks: NDArray[np.intp], si
     return np.asarray(scores[starts[tasks, None] + np.arange(size)])
 
 
-def _blocks(tasks: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
-    """Split tasks of one size into blocks of a bounded number of scores."""
-    step = max(1, _BLOCK // size)
-    return (tasks[start : start + step] for start in range(0, len(tasks), step))
-
-
 def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> list[Any]:
     """Return the cluster of each task."""
     if isinstance(clusters, Mapping):
         absent = [name for name in names if name not in clusters]
         if absent:
             raise InvalidInput(
-                f"clusters must give the cluster of every task, and lacks {absent[0]!r}. Pass one "
-                "for each task, or for each example."
+                f"clusters must give the cluster of every task, and lacks {absent[0]!r}."
             )
         return [as_cluster(clusters[name]) for name in names]
     values = _as_array(clusters, len(ids))
     found: dict[Any, Any] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        for task, value in dict.fromkeys(
-            zip(ids[part].tolist(), values[part].tolist(), strict=True)
-        ):
-            cluster = as_cluster(value)
-            check_one_cluster(task, found.setdefault(task, cluster), cluster)
+    for task, value in dict.fromkeys(zip(ids.tolist(), values.tolist(), strict=True)):
+        cluster = as_cluster(value)
+        check_one_cluster(task, found.setdefault(task, cluster), cluster)
     return [found[name] for name in names]
 
 
 def as_cluster(value: Any) -> str | int:
     """Return the name of a cluster."""
     plain = as_plain_label(value)
-    if plain is None or plain != plain or type(plain).__name__ in ("NAType", "NaTType"):
+    if is_missing(plain):
         raise InvalidInput(
-            "clusters holds missing values (None or NaN); every task must be in a cluster. Drop "
-            "those examples, or give a task without a cluster one of its own."
+            "clusters holds missing values (None or NaN); every task must be in a cluster."
         )
     if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
         return int(plain)
@@ -754,20 +715,19 @@ def check_one_cluster(task: Any, first: Any, second: Any) -> None:
     """Raise InvalidInput if a task is in two clusters."""
     if first != second:
         one, other = sorted((str(first), str(second)))
-        raise InvalidInput(
-            f"task {task!r} is in the clusters {one!r} and {other!r}, and must be in one. If these "
-            "are two tasks, give them different names, such as f'{cluster}-{task}'."
-        )
+        raise InvalidInput(f"task {task!r} is in the clusters {one!r} and {other!r}, not in one.")
 
 
 def _as_array(clusters: Any, length: int) -> Array:
     """Return the cluster of each example as an array."""
+    if isinstance(clusters, str) or not (
+        hasattr(clusters, "__array__") or isinstance(clusters, Iterable)
+    ):
+        raise InvalidInput(
+            "clusters must hold one cluster for each example, in the same order, or map each task "
+            f"to one, got {brief(clusters)}."
+        )
     if not hasattr(clusters, "__array__"):
-        if isinstance(clusters, str) or not isinstance(clusters, Iterable):
-            raise InvalidInput(
-                "clusters must hold one cluster for each example, in the same order, or map each "
-                f"task to one, got {brief(clusters)}."
-            )
         clusters = np.fromiter(clusters, dtype=object)
     array = np.asarray(on_host(clusters))
     if array.shape != (length,):

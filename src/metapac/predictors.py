@@ -1182,13 +1182,13 @@ class MetaPS(ThresholdSets):
 def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) -> Floats:
     """Return the residual scores of numbers that were predicted, one for each example."""
     scales = 1.0 if scale is None else scale
-    target = as_number_array("y", y, beside_tasks=True)
+    target = as_number_array("y", y)
     if target.ndim != 1 or not len(target):
         raise InvalidInput(
             f"y must hold one number for each example, got shape {target.shape}.", parameter="y"
         )
     for name, values in (("prediction", prediction), ("scale", scales)):
-        array = as_number_array(name, values, beside_tasks=True)
+        array = as_number_array(name, values)
         if array.ndim or name == "prediction":
             check_same_shape("y", target, name, array)
         check_same_index("y", y, name, values)
