@@ -275,24 +275,6 @@ def test_no_task_of_a_cluster_may_be_trained_on() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("clusters", "message"),
-    [
-        ("abc", "clusters must hold one cluster for each example, .* got 'abc'"),
-        (3, "clusters must hold one cluster for each example, .* got 3"),
-        (["a"], r"one cluster for each of 3 examples, got shape \(1,\)\. To pass one for each tas"),
-        (["a", None, "a"], "clusters holds missing values"),
-        ([1.0, np.nan, 1.0], "clusters holds missing values"),
-        (["a", "b", "c"], "task 'x' is in the clusters 'a' and 'b'"),
-        ({"x": "a"}, "must give the cluster of every task, and lacks 'y'"),
-        ({"x": "a", "y": None}, "clusters holds missing values"),
-    ],
-)
-def test_clusters_that_do_not_fit_are_refused(clusters: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        match_clusters(["x", "y"], np.array(["x", "x", "y"], object), clusters)
-
-
 def test_names_of_clusters_are_those_of_tables() -> None:
     values = [np.int32(3), 3.0, np.str_("a"), True, np.datetime64("2020-01-02"), 2.5]
     assert [as_cluster(value) for value in values] == [3, 3, "a", "True", "2020-01-02", "2.5"]

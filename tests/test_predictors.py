@@ -175,7 +175,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [  # arguments of calibrate beside sco
     ("context", {"context": "cats"}),
     ("clusters 'abc'", {"clusters": "abc"}),
     ("clusters 3", {"clusters": 3}),
-    ("clusters 3600 (1,) mapping", {"clusters": ["a"]}),
+    ("clusters tasks length 1 3600", {"clusters": ["a"]}),
     ("clusters missing", {"clusters": [None] * 3600}),
     ("clusters missing", {"clusters": [1.0, math.nan] * 1800}),
     ("task 0 clusters 'a' 'b'", {"clusters": ["a", "b"] * 1800}),

@@ -261,11 +261,8 @@ def judge_columns(
     if not found:
         return None
     _, lost, pairs, a, b = max(found)
-    text = (
-        f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: {lost} of {pairs} pairs of "
-        "examples, one of each class, fit better if they are exchanged."
-    )
-    return Finding("direction", False, text)
+    seen = f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: {lost} of {pairs} pairs"
+    return Finding("direction", False, f"{seen} of rows fit better if they are exchanged.")
 
 
 def judge_best(labels: Counts, scores: Floats) -> Finding | None:
@@ -275,22 +272,17 @@ def judge_best(labels: Counts, scores: Floats) -> Finding | None:
     true = scores[np.arange(len(labels)), labels]
     if np.any(np.count_nonzero(scores >= true[:, None], axis=1) > 1):
         return None
-    text = (
-        f"the true label scores highest in all {len(labels)} rows looked at. Are the labels the "
-        "model's own predictions, or was it trained on these rows?"
-    )
-    return Finding("labels", False, text)
+    seen = f"the true label scores highest in all {len(labels)} rows looked at"
+    return Finding("labels", False, f"{seen}. Are the labels predictions, or training data?")
 
 
 def judge_chance(won: int, lost: int) -> Finding | None:
     """Point out scores that tell true labels from others no better than chance."""
     if special.bdtr(won, won + lost, _WEAK) > 1e-3 or _sign_test(won, lost) < 0.01:
         return None
-    text = (
-        f"the scores fit the labels no better than chance: {lost} of {won + lost} pairs fit better "
-        "if their labels are exchanged. Were scores and labels joined by the wrong key?"
-    )
-    return Finding("labels", False, text)
+    seen = f"the scores fit the labels no better than chance: {lost} of {won + lost} pairs of rows"
+    remedy = "Were scores and labels joined by the wrong key?"
+    return Finding("labels", False, f"{seen} fit better if their labels are exchanged. {remedy}")
 
 
 def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -> Finding | None:
@@ -377,11 +369,8 @@ def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | N
     suspects = [name for group in alike for name in group]
     same = _group_alike(suspects, [*map(show_name, suspects)])
     groups = listed([" and ".join(map(repr, group)) for group in same or alike], shown=3)
-    text = (
-        f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
-        f"{what} under two names counts twice. Give it one name."
-    )
-    return Finding("task-names", bool(same), text)
+    text = f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
+    return Finding("task-names", bool(same), f"{text}{what} under two names counts twice.")
 
 
 def judge_near_names(
@@ -390,12 +379,15 @@ def judge_near_names(
     """Object to tasks whose names are nearly those of tasks that they must differ from."""
     if not pairs:
         return None
-    count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"
-    text = (
-        f"{count} nearly the name of {known}: {_list_pairs(pairs)} differ only in {_DIFFERENCES}. "
-        "If they are the same, leave them out."
+    seen = (
+        f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'} nearly the name of {known}"
     )
-    return Finding("task-names", True, text)
+    rule = f"{_list_pairs(pairs)} differ only in {_DIFFERENCES}. Leave out those that are the same."
+    return Finding("task-names", True, f"{count} nearly the name of {known}: {rule}")
+
+
+def _list_pairs(pairs: Sequence[tuple[Any, Any]]) -> str:
+    return listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
 
 
 def _list_pairs(pairs: Sequence[tuple[Any, Any]]) -> str:
@@ -406,22 +398,17 @@ def judge_task_column(tasks: int, rows: int) -> Finding | None:
     """Object if every row is a task of its own, as with a column of ids."""
     if tasks < rows or rows < MIN_ROWS:
         return None
-    text = (
-        f"task names a different task in each of {rows} rows. A task, such as a hospital, has many "
-        "examples; does the column identify examples?"
-    )
-    return Finding("task-column", True, text)
+    seen = f"task names a different task in each of {rows} rows"
+    return Finding("task-column", True, f"{seen}, but a task has many. Is it a column of ids?")
 
 
 def judge_ids(rows: int, distinct: int, first: Sequence[str] = ()) -> Finding | None:
     """Object to an id that occurs twice within a task."""
     if distinct == rows:
         return None
-    text = (
-        f"id occurs twice within a task in {rows - distinct} of {rows} rows (first: "
-        f"{listed(first, shown=3)}). {_INDEPENDENT} Keep one row for each."
-    )
-    return Finding("duplicates", True, text)
+    seen = f"id occurs twice within a task in {rows - distinct} of {rows} rows"
+    where = f"(first: {listed(first, shown=3)})"
+    return Finding("duplicates", True, f"{seen} {where}. {_INDEPENDENT} Keep one row for each.")
 
 
 def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | None:
@@ -481,23 +468,19 @@ def judge_missing(rows: int, missing: Mapping[Any, int], *, affected: int) -> Fi
     if not affected:
         return None
     classes = listed([f"{name!r}: {count}" for name, count in missing.items() if count])
-    text = (
-        f"scores of classes are missing in {affected} of {rows} rows"
-        f"{f' (by class, {classes})' if classes else ''}. Prediction refuses such rows: drop them, "
-        "or give the missing scores inf, which keeps the label."
-    )
-    return Finding("missing", True, text)
+    seen = f"scores of classes are missing in {affected} of {rows} rows"
+    seen += f" (by class, {classes})" if classes else ""
+    remedy = "drop them, or give the missing scores inf, which keeps the label."
+    return Finding("missing", True, f"{seen}. Prediction refuses such rows: {remedy}")
 
 
 def judge_score_column(score: str, others: Sequence[str], rows: int, equal: int) -> Finding | None:
     """Object to a score column that is one of the class columns."""
     if not others or equal >= 0.99 * rows:
         return None
-    text = (
-        f"{keyword('score', score)} looks like the score of one class, beside "
-        f"{listed(others, shown=3)}. Pass label, the column with the true label, instead of score."
-    )
-    return Finding("score-column", True, text)
+    seen = f"{keyword('score', score)} looks like the score of one class, beside "
+    remedy = "Pass label, the column with the true label, instead of score."
+    return Finding("score-column", True, f"{seen}{listed(others, shown=3)}. {remedy}")
 
 
 def _group_alike(names: Sequence[str], simplified: Sequence[str]) -> list[list[str]]:
@@ -554,22 +537,18 @@ def check_facts(facts: Facts, skipped: frozenset[str] = frozenset(), where: str 
 
 
 def find_facts(
-    names: Sequence[Any],
-    tasks: Array,
-    scores: Floats,
-    classes: Sequence[Any] | None,
-    labels: Counts | None,
-    skipped: frozenset[str],
+    names: Sequence[Any], tasks: Array, scores: Floats, matrix: Any, skipped: frozenset[str]
 ) -> Facts:
-    """Return the facts of labelled examples in arrays."""
+    """Return the facts of labelled examples in arrays; `matrix` has classes and codes, if any."""
     facts: dict[str, Any] = {}
     true, columns = scores, [scores]
-    if classes is not None and labels is not None:
-        true, columns = scores[np.arange(len(scores)), labels], [labels, scores]
+    if matrix is not None:
+        true, columns = matrix.true_scores, [matrix.codes, scores]
         some, is_part = draw_rows(len(scores), MAX_ROWS), len(scores) > MAX_ROWS
         of_tasks = number_tasks(tasks[some].tolist())
-        facts["sample"] = Sample(of_tasks, labels[some], scores[some], classes, is_part)
-        facts |= count_matrix(scores, classes)
+        rows = matrix.codes[some], scores[some]
+        facts["sample"] = Sample(of_tasks, *rows, matrix.classes, is_part)
+        facts |= count_matrix(scores, matrix.classes)
     if "duplicates" not in skipped and _has_equal_values(true):
         chosen = _sample_by_value(true, MAX_ROWS)
         of_tasks = number_tasks(tasks[chosen].tolist())
@@ -760,11 +739,9 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
     if not (_have_copies(tasks) or (known is not None and _have_known(tasks))):
         return None
     pairs = _list_twins(names[low < high].tolist(), tasks)
-    text = (
-        "tasks have the same number of examples and the same lowest and highest score: "
-        f"{_list_pairs(pairs)}. The same data under two names count twice; leave out the first."
-    )
-    return Finding("duplicates", True, text)
+    seen = "tasks have the same number of examples, and the same lowest and highest score"
+    remedy = "The same data under two names count twice; leave out the first."
+    return Finding("duplicates", True, f"{seen}: {_list_pairs(pairs)}. {remedy}")
 
 
 class _Ranges(NamedTuple):

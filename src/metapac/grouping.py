@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import numbers
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,31 +24,12 @@ from metapac._common import (
     Counts,
     Floats,
     Progress,
-    brief,
     check_same_index,
     check_same_length,
     listed,
-    on_host,
 )
 from metapac.data_checks import Facts, Repeats, find_facts, find_ranges
 from metapac.errors import InvalidInput
-from metapac.inputs import (
-    ClassMatrix,
-    as_calibration_scores,
-    as_class_codes,
-    as_json_labels,
-    as_plain_label,
-    as_score_array,
-    as_task_ids,
-    as_task_names,
-    check_one_dimensional,
-    check_one_type,
-    is_at_least,
-    is_missing,
-    keep_tasks,
-    read_class_matrix,
-    unhashable_task,
-)
 from metapac.sets import label_lists
 
 ClusterIds = ArrayLike | Iterable[object] | Mapping[Any, Any]
@@ -148,12 +128,8 @@ class Tally(NamedTuple):
         """Return the groups that are chosen, with all tasks."""
         by_group = ("task", "examples", "missed", "label", "sets", "widths")
         columns = {name: getattr(self, name) for name in by_group}
-        chosen: dict[str, Any] = {
-            name: column.take(which) if isinstance(column, SetCounts) else column[which]
-            for name, column in columns.items()
-            if column is not None
-        }
-        return self._replace(**chosen)
+        place = np.flatnonzero(which)
+        return self._replace(**{k: v.take(place) for k, v in columns.items() if v is not None})
 
 
 def sum_by(column: Array, index: Counts, length: int) -> Counts:
@@ -171,7 +147,8 @@ class Row(NamedTuple):
     full: bool = False
 
 
-class Data(ABC):
+@runtime_checkable
+class Data(Protocol):
     """Labelled examples, wherever they are kept."""
 
     @property
@@ -179,59 +156,43 @@ class Data(ABC):
         """What messages call it."""
         return ""
 
-    @abstractmethod
     def check_tasks(self) -> None:
         """Raise InvalidInput unless the data name their tasks."""
 
-    @abstractmethod
     def has_class_scores(self) -> bool:
         """Return whether every class has a score in each row."""
 
-    @abstractmethod
     def resolve(self, predictor: Any) -> Self:
         """Return the same data, with what the user left out as in calibration."""
 
-    @abstractmethod
     def as_calibrated(self, predictor: Any) -> Self:
         """Return the same data, as a predictor was calibrated on them."""
 
-    @abstractmethod
     def class_names(self, *, by_class: bool = False) -> tuple[Any, ...] | None:
         """Return the classes, if labels are known and classes do not differ from row to row."""
 
-    @abstractmethod
     def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
         """Return the precision of the scores, and the columns that a promise file names."""
 
-    @abstractmethod
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of examples of each task, by class or, as None, of all together."""
 
-    @abstractmethod
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
         """Return the scores of some ranks in each task, or in each class of a task."""
 
-    @abstractmethod
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
     ) -> list[Tally]:
         """Return the counts for thresholds of shape (trials, tasks or 1, classes or 1)."""
 
-    @abstractmethod
     def facts(
-        self,
-        names: Array,
-        sizes: Counts,
-        skipped: frozenset[str],
-        repeats: Repeats | None = None,
+        self, names: Array, sizes: Counts, skipped: frozenset[str], repeats: Repeats | None = None
     ) -> Facts:
         """Return what the checks look at."""
 
-    @abstractmethod
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         """Return the cluster of each task; None if they are not known."""
 
-    @abstractmethod
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         """Return the examples of some tasks with their sets, if every label has a score."""
 
@@ -277,39 +238,38 @@ class Scored(Data):
     known: Sequence[Any] | None = field(default=None, repr=False)  # the classes calibrated
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tasks", keep_tasks(self.tasks))
+        object.__setattr__(self, "tasks", inputs.keep_tasks(self.tasks))
 
     @classmethod
     def of_one_task(cls, scores: Any, labels: Any = None, classes: Any = None) -> Self:
         """Return scores that all belong to one task."""
-        return cls(
-            scores, np.zeros(as_score_array("scores", scores).shape[:1], int), labels, classes
-        )
+        array = inputs.as_score_array("scores", scores)
+        return cls(scores, np.zeros(array.shape[:1], int), labels, classes)
 
     @cached_property
     def array(self) -> Floats:
         """The scores as an array to calibrate on."""
-        return as_calibration_scores("scores", self.scores)
+        return inputs.as_calibration_scores("scores", self.scores)
 
     @cached_property
     def ids(self) -> Array:
         """The task of each example."""
         check_same_index("scores", self.scores, "tasks", self.tasks)
-        ids = as_task_ids(self.tasks)
+        ids = inputs.as_task_ids(self.tasks)
         check_same_length("scores", self.array, "tasks", ids)
         return ids
 
     @cached_property
-    def matrix(self) -> ClassMatrix | None:
+    def matrix(self) -> inputs.ClassMatrix | None:
         """The scores of all classes; None if scores are those of true labels."""
-        return read_class_matrix(self.scores, self.labels, self.classes)
+        return inputs.read_class_matrix(self.scores, self.labels, self.classes)
 
     @cached_property
     def true_scores(self) -> Floats:
         """The scores of the true labels."""
         if self.matrix is not None:
             return self.matrix.true_scores
-        check_one_dimensional("scores", self.array)
+        inputs.check_one_dimensional("scores", self.array)
         return self.array
 
     @cached_property
@@ -320,11 +280,9 @@ class Scored(Data):
         if self.labels is None:
             return None
         check_same_index("scores", self.scores, "labels", self.labels)
-        present, codes = as_class_codes(self.labels)
-        check_same_length("scores", self.array, "labels", codes)
-        return (
-            (present, codes) if self.known is None else _match_classes(present, codes, self.known)
-        )
+        coded = inputs.as_class_codes(self.labels)
+        check_same_length("scores", self.array, "labels", coded[1])
+        return coded if self.known is None else _match_classes(*coded, self.known)
 
     def check_tasks(self) -> None:
         if self.tasks is None:
@@ -336,19 +294,13 @@ class Scored(Data):
     def check_no_labels(self) -> None:
         """Raise InvalidInput if labels come with the scores of true labels."""
         if self.matrix is None and self.labels is not None:
-            raise InvalidInput(
-                "labels must not be passed with scores of the true labels, unless per_class=True."
-            )
+            raise InvalidInput("labels must not be passed with true scores, without per_class.")
 
     def resolve(self, predictor: Any) -> Self:
         if self.array.ndim == 1:
             return replace(self, known=predictor.classes_)
         if self.labels is None:
-            raise InvalidInput(
-                "labels must hold the true label of each example, since scores has shape "
-                f"{self.array.shape}.",
-                parameter="labels",
-            )
+            raise _need_labels(f"scores has shape {self.array.shape}")
         predictor._check_order(self.scores, None)
         known = predictor._known_classes
         return self if self.classes is not None else replace(self, classes=known)
@@ -356,11 +308,8 @@ class Scored(Data):
     def as_calibrated(self, predictor: Any) -> Self:
         is_drawn = predictor.clusters_ is not None
         if is_drawn and self.clusters is None:
-            raise InvalidInput(
-                "clusters must be passed with the calibration scores, since the promise was "
-                "calibrated on one task of each cluster.",
-                parameter="clusters",
-            )
+            rule = "clusters must be passed, since the promise was calibrated with clusters"
+            raise InvalidInput(f"{rule}.", parameter="clusters")
         uses_labels = self.array.ndim == 2 or predictor.classes_ is not None
         labels, clusters = self.labels if uses_labels else None, self.clusters if is_drawn else None
         return replace(self.resolve(predictor), labels=labels, clusters=clusters)
@@ -371,10 +320,10 @@ class Scored(Data):
     def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
         if self.matrix is None:
             return self.array.dtype, self.columns
-        return self.array.dtype, {"classes": as_json_labels(self.matrix.classes)}
+        return self.array.dtype, {"classes": inputs.as_json_labels(self.matrix.classes)}
 
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
-        names, task = _number_sorted(as_task_ids(self.tasks))
+        names, task = _number_sorted(inputs.as_task_ids(self.tasks))
         if not by_class or self.coded is None:
             return {None: np.bincount(task, minlength=len(names))}
         classes, label = self.coded
@@ -389,7 +338,7 @@ class Scored(Data):
             groups = _group(scores, ids)
             names, task = groups.names, np.arange(len(groups.names))
         elif self.coded is None:
-            raise InvalidInput("labels must hold the true label of each example if per_class=True.")
+            raise _need_labels("per_class=True")
         else:
             names, task, label, groups = _group_by_class(scores, ids, *self.coded)
         thresholds, low, high, may_repeat = task_thresholds(groups, rank(groups.sizes, label))
@@ -402,10 +351,7 @@ class Scored(Data):
         names, task = _number_sorted(self.ids)
         label = None if self.coded is None else self.coded[1]
         if thresholds.shape[2] > 1 and label is None:
-            raise InvalidInput(
-                "labels must hold the true label of each example, as each class has its guarantee.",
-                parameter="labels",
-            )
+            raise _need_labels("each class has its guarantee")
         place: Any = slice(None)
         if tasks is not None:
             index = {name: i for i, name in enumerate(tasks.tolist())}
@@ -430,9 +376,9 @@ class Scored(Data):
         labels, sets = None if label is None else groups % width, None
         if self.matrix is None:
             cuts = cuts[:, 0] if cuts.shape[1] == 1 else cuts[row if len(cuts) > 1 else 0, label]
-            missed = ~is_at_least(self.scores, cuts, precision)
+            missed = ~inputs.is_at_least(self.scores, cuts, precision)
         else:
-            kept = is_at_least(self.scores, cuts, precision)
+            kept = inputs.is_at_least(self.scores, cuts, precision)
             missed, size = ~kept[row, self.matrix.codes], np.count_nonzero(kept, axis=1)
             sets = SetCounts(size, size == 0, size == 1, size == kept.shape[1])
             sets = sets.sum_by(place, len(groups))
@@ -440,15 +386,10 @@ class Scored(Data):
         return Tally(names, groups // width, examples, misses, ranges, classes, labels, sets)
 
     def facts(
-        self,
-        names: Array,
-        sizes: Counts,
-        skipped: frozenset[str],
-        repeats: Repeats | None = None,
+        self, names: Array, sizes: Counts, skipped: frozenset[str], repeats: Repeats | None = None
     ) -> Facts:
         skipped |= {"duplicates"} if repeats is not None else set()
-        _, classes, codes = self.matrix or (None, None, None)
-        return find_facts(names.tolist(), self.ids, self.array, classes, codes, skipped)
+        return find_facts(names.tolist(), self.ids, self.array, self.matrix, skipped)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         return None if self.clusters is None else match_clusters(names, self.ids, self.clusters)
@@ -471,9 +412,7 @@ def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -
         return Scored(scores, tasks, labels, classes, clusters)
     given = {"tasks": tasks, "labels": labels, "classes": classes, "clusters": clusters}
     for name in (name for name, value in given.items() if value is not None):
-        raise InvalidInput(
-            f"{name} is for arrays; a table names its columns in Columns.", parameter=name
-        )
+        raise InvalidInput(f"{name} is for arrays; a table has Columns.", parameter=name)
     return scores
 
 
@@ -484,12 +423,14 @@ def _match_classes(
     place = {str(name): i for i, name in enumerate(known)}
     unknown = [repr(name) for name in present if str(name) not in place]
     if unknown:
-        raise InvalidInput(
-            f"labels must be among the calibrated classes {listed([*map(repr, known)])}, got "
-            f"{listed(unknown)}.",
-            parameter="labels",
-        )
+        rule = f"labels must be among the calibrated classes {listed([*map(repr, known)])}"
+        raise InvalidInput(f"{rule}, got {listed(unknown)}.", parameter="labels")
     return tuple(known), np.array([place[str(name)] for name in present])[codes]
+
+
+def _need_labels(reason: str) -> InvalidInput:
+    rule = "labels must hold the true label of each example"
+    return InvalidInput(f"{rule}, since {reason}.", parameter="labels")
 
 
 _PROBES = 4096
@@ -609,10 +550,10 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
                 map(number.__getitem__, chunk), np.int32, len(chunk)
             )
     except TypeError as error:
-        raise unhashable_task(error) from error
+        raise inputs.unhashable_task(error) from error
     if ids.dtype == object and isinstance(ids[0], numbers.Number):  # 1, 1.0 and True are one key
-        check_one_type(sorted(kind.__name__ for kind in {*map(type, ids.tolist())}))
-    return as_task_names(list(number)), codes
+        inputs.check_one_type(sorted(kind.__name__ for kind in {*map(type, ids.tolist())}))
+    return inputs.as_task_names(list(number)), codes
 
 
 def _number_sorted(ids: Array) -> tuple[Array, Counts]:
@@ -685,13 +626,12 @@ def _rows(scores: Floats, starts: NDArray[np.int64], tasks: NDArray[np.intp], si
 def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> list[Any]:
     """Return the cluster of each task."""
     if isinstance(clusters, Mapping):
-        absent = [name for name in names if name not in clusters]
-        if absent:
-            raise InvalidInput(
-                f"clusters must give the cluster of every task, and lacks {absent[0]!r}."
-            )
+        for name in (name for name in names if name not in clusters):
+            raise InvalidInput(f"clusters must give the cluster of every task, and lacks {name!r}.")
         return [as_cluster(clusters[name]) for name in names]
-    values = _as_array(clusters, len(ids))
+    values = inputs.as_column("clusters", clusters)
+    values = inputs.as_task_ids(values) if values.dtype.kind == "M" else values
+    check_same_length("clusters", values, "tasks", ids)
     found: dict[Any, Any] = {}
     for task, value in dict.fromkeys(zip(ids.tolist(), values.tolist(), strict=True)):
         cluster = as_cluster(value)
@@ -701,11 +641,9 @@ def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> li
 
 def as_cluster(value: Any) -> str | int:
     """Return the name of a cluster."""
-    plain = as_plain_label(value)
-    if is_missing(plain):
-        raise InvalidInput(
-            "clusters holds missing values (None or NaN); every task must be in a cluster."
-        )
+    plain = inputs.as_plain_label(value)
+    if inputs.is_missing(plain):
+        raise InvalidInput("clusters holds missing values; every task must be in a cluster.")
     if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
         return int(plain)
     return plain if type(plain) in (str, int) else str(plain)
@@ -716,23 +654,3 @@ def check_one_cluster(task: Any, first: Any, second: Any) -> None:
     if first != second:
         one, other = sorted((str(first), str(second)))
         raise InvalidInput(f"task {task!r} is in the clusters {one!r} and {other!r}, not in one.")
-
-
-def _as_array(clusters: Any, length: int) -> Array:
-    """Return the cluster of each example as an array."""
-    if isinstance(clusters, str) or not (
-        hasattr(clusters, "__array__") or isinstance(clusters, Iterable)
-    ):
-        raise InvalidInput(
-            "clusters must hold one cluster for each example, in the same order, or map each task "
-            f"to one, got {brief(clusters)}."
-        )
-    if not hasattr(clusters, "__array__"):
-        clusters = np.fromiter(clusters, dtype=object)
-    array = np.asarray(on_host(clusters))
-    if array.shape != (length,):
-        raise InvalidInput(
-            f"clusters must hold one cluster for each of {length} examples, got shape "
-            f"{array.shape}. To pass one for each task, pass a mapping from task to cluster."
-        )
-    return as_task_ids(array) if array.dtype.kind == "M" else array

@@ -38,9 +38,7 @@ def as_score_array(name: str, scores: ArrayLike) -> Floats:
     try:
         array = np.asarray(on_host(scores))
     except ValueError as error:
-        raise InvalidInput(
-            f"{name} must be a rectangular array of numbers, got rows of unequal length."
-        ) from error
+        raise InvalidInput(f"{name} must be rectangular, got rows of unequal length.") from error
     if array.dtype.kind == "O":
         array = _objects_as_floats(name, array)
     if array.dtype.kind not in "iuf":
@@ -129,11 +127,8 @@ def is_at_least(
 def check_one_dimensional(name: str, array: Array) -> None:
     """Raise if scores are not one-dimensional, or empty."""
     if array.ndim != 1:
-        hint = " With the scores of all classes, pass labels too." if name == "scores" else ""
-        raise InvalidInput(
-            f"{name} must be one-dimensional, one value for each example, got shape {array.shape}."
-            f"{hint}"
-        )
+        hint = "With the scores of all classes, pass labels too."
+        raise InvalidInput(f"{name} must be one-dimensional, got shape {array.shape}. {hint}")
     if not len(array):
         raise InvalidInput(f"{name} is empty; pass at least one labelled example.")
 
@@ -148,10 +143,8 @@ def check_no_nan(
     # min() propagates NaN and needs no temporary array; NaN are counted only for the message.
     if array.size and np.isnan(array.min()):
         bad = np.flatnonzero(np.isnan(array))
-        raise InvalidInput(
-            f"{name} holds {len(bad)} NaN out of {array.size} values (first {where(int(bad[0]))}); "
-            f"a score that cannot be compared cannot be certified. {remedy}"
-        )
+        seen = f"{len(bad)} NaN out of {array.size} values (first {where(int(bad[0]))})"
+        raise InvalidInput(f"{name} holds {seen}, which cannot be compared. {remedy}")
 
 
 def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
@@ -176,10 +169,8 @@ def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
     """Return task thresholds as a matrix (tasks, levels) without NaN."""
     matrix = thresholds[:, None] if thresholds.ndim == 1 and levels == 1 else thresholds
     if matrix.ndim != 2 or matrix.shape[1] != levels or not len(matrix):
-        raise InvalidInput(
-            f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task, "
-            f"as task_threshold(scores) returns them, got shape {thresholds.shape}."
-        )
+        rule = f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task"
+        raise InvalidInput(f"{rule}, as task_threshold returns them, got shape {thresholds.shape}.")
     remedy = "Take it out of the scores of that task."
     check_no_nan("task_thresholds", matrix, lambda i: f"in task number {i // levels}", remedy)
     return matrix
@@ -257,25 +248,26 @@ def match_names(
     return [name for name in new if str(name) in by_text], near
 
 
+def as_column(name: str, values: Any) -> Array:
+    """Return one value for each example as an array; of lists, as Python objects."""
+    if hasattr(values, "__array__"):
+        array = np.asarray(on_host(values))
+    elif isinstance(values, str | Set | Mapping) or not isinstance(values, Iterable):
+        rule = f"{name} must hold one value for each example, in the same order"
+        raise InvalidInput(f"{rule}, got {brief(values)}.")
+    else:  # NumPy would turn NaN among strings into "nan"
+        array = np.fromiter(values, dtype=object)
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} must be one-dimensional, got shape {array.shape}.")
+    return array
+
+
 def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
     """Return the task id of each example as a one-dimensional array of integers or objects.
 
     Dates, timestamps and booleans become text, as promise files and tables name them.
     """
-    if hasattr(tasks, "__array__"):
-        ids = np.asarray(on_host(tasks))
-    elif isinstance(tasks, str | Set | Mapping) or not isinstance(tasks, Iterable):
-        raise InvalidInput(
-            "tasks must be a list or an array with one id for each example, in the same order, got "
-            f"{brief(tasks)}."
-        )
-    else:
-        ids = np.fromiter(tasks, dtype=object)
-    if ids.ndim != 1:
-        raise InvalidInput(
-            f"tasks must be one-dimensional, got shape {ids.shape}. Combine several columns into "
-            "one id, such as f'{state}-{year}'."
-        )
+    ids = as_column("tasks", tasks)
     if ids.dtype.kind == "f" and len(ids):
         raise _missing_id() if np.isnan(ids).any() else _fractional_id(ids[0])
     if ids.dtype.kind in "iuU":
@@ -327,10 +319,8 @@ def as_task_names(names: list[Any]) -> Array:
 def check_one_type(types: Sequence[str]) -> None:
     """Raise if ids are of several types; those of numbers may be equal but mean different tasks."""
     if len(types) > 1:
-        raise InvalidInput(
-            f"tasks must hold ids of one type, got {' and '.join(types)}. Convert them all, such "
-            "as with [str(task) for task in tasks]."
-        )
+        remedy = "Convert them, such as with [str(task) for task in tasks]."
+        raise InvalidInput(f"tasks must hold ids of one type, got {' and '.join(types)}. {remedy}")
 
 
 def append_new_names(old: Array, new: Array) -> Array:
@@ -357,12 +347,10 @@ def reorder_by_task(
     name: str, values: Mapping[Any, Any], other: str, tasks: list[Any]
 ) -> list[Any]:
     """Return the values of a mapping in the order of ``tasks``, the tasks of ``other``."""
-    missing = [task for task in tasks if task not in values]
-    if missing or len(values) != len(tasks):
-        which = missing or [task for task in values if task not in set(tasks)]
-        raise InvalidInput(
-            f"{name} must have the same tasks as {other}, but only one has {which[0]!r}."
-        )
+    known = {*tasks}
+    odd = [task for task in (*tasks, *values) if (task in values) != (task in known)]
+    if odd:
+        raise InvalidInput(f"{name} must have the tasks of {other}, but only one has {odd[0]!r}.")
     return [values[task] for task in tasks]
 
 
@@ -372,10 +360,8 @@ def as_task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
         quantiles = reorder_by_task("quantiles", quantiles, "scores", tasks)
     array = as_number_array("quantiles", quantiles)
     if array.shape != (len(tasks),):
-        raise InvalidInput(
-            f"quantiles must hold one number for each of the {len(tasks)} tasks, in the order in "
-            f"which they first appear, or map tasks to numbers, got shape {array.shape}."
-        )
+        rule = f"quantiles must map each of {len(tasks)} tasks to a number, or hold them in order"
+        raise InvalidInput(f"{rule}, got shape {array.shape}.")
     check_finite("quantiles", array)
     return array
 
@@ -394,10 +380,7 @@ def as_json_names(names: Array) -> list[Any]:
     plain: list[Any] = names.tolist()
     for name in plain:
         if type(name) not in (str, int):
-            raise InvalidInput(
-                f"tasks must be strings or integers to be saved, got {name!r} of type "
-                f"{type(name).__name__}."
-            )
+            raise InvalidInput(f"tasks must be strings or integers to be saved, got {name!r}.")
     return plain
 
 
@@ -409,9 +392,7 @@ def as_json_labels(classes: Iterable[Any]) -> list[Any]:
 
 def as_class_codes(labels: Any) -> tuple[tuple[Any, ...], Counts]:
     """Return the sorted classes, and for each label the index of its class."""
-    if not hasattr(labels, "__array__"):  # NumPy would turn NaN among strings into "nan"
-        labels = np.fromiter(labels, dtype=object)
-    array = np.asarray(on_host(labels))
+    array = as_column("labels", labels)
     check_one_dimensional("labels", array)
     if array.dtype.kind in "OM":
         array = _as_plain_labels(_as_texts(array, (datetime.date, np.datetime64)))
@@ -425,8 +406,8 @@ def as_classes(labels: list[Any]) -> tuple[Any, ...]:
     """Return distinct classes, which must be of one kind."""
     kinds = {kind_of(label) for label in labels}
     if len(kinds) != 1 or not kinds <= {"str", "int", "bool"}:
-        got = " and ".join(sorted(kinds)) or "none"
-        raise InvalidInput(f"classes must be strings, integers or booleans of one type, got {got}.")
+        rule = "classes must be strings, integers or booleans of one type"
+        raise InvalidInput(f"{rule}, got {' and '.join(sorted(kinds)) or 'none'}.")
     if len(set(labels)) < len(labels):
         raise InvalidInput(f"classes must be distinct, got {brief(labels)}.")
     return tuple(labels)
@@ -511,18 +492,11 @@ def advise_on_labels(
         return f"{pairs} differ only in case or spaces: give each class one spelling."
     if columns is None:
         return None
-    passed = keyword("columns", [*columns])
-    if len(unknown) != len(columns):
-        return f"Name the class of each column in its order: pass {passed} and classes."
-    labels = _match(columns, sorted(unknown))
-    return f"If the columns are in this order, pass {passed} and {keyword('classes', labels)}."
-
-
-def _match(columns: Sequence[str], labels: list[str]) -> list[str]:
-    """Return the labels in the order of the columns that end with them, if each one does."""
-    ends = [[name for name in labels if _fold(column).endswith(_fold(name))] for column in columns]
+    ends = [[name for name in unknown if _fold(column).endswith(_fold(name))] for column in columns]
     longest = [max(names, key=len, default="") for names in ends]
-    return longest if sorted(longest) == labels else labels
+    labels = longest if sorted(longest) == sorted(unknown) else sorted(unknown)
+    passed = keyword("classes", labels) if len(unknown) == len(columns) else "classes"
+    return f"If the columns are in this order, pass {keyword('columns', [*columns])} and {passed}."
 
 
 def _fold(name: str) -> str:
@@ -549,10 +523,8 @@ def read_class_matrix(
     array = as_calibration_scores("scores", scores)
     if array.ndim != 2 or labels is None:
         if classes is not None:
-            raise InvalidInput(
-                "classes names the columns of scores, which must have shape (n, classes) and "
-                f"labels, got shape {array.shape}{' without labels' if labels is None else ''}."
-            )
+            got = f"shape {array.shape}{' without labels' if labels is None else ''}"
+            raise InvalidInput(f"classes needs scores of shape (n, classes) and labels, got {got}.")
         return None
     names = _column_classes(array.shape[1], scores, classes)
     check_same_index("labels", labels, "scores", scores)
@@ -563,13 +535,10 @@ def read_class_matrix(
     position = [place.get(label, by_text.get(str(label), -1)) for label in found]
     unknown = [label for label, column in zip(found, position, strict=True) if column < 0]
     if unknown:
-        advice = advise_on_labels([*map(str, unknown)], [*by_text]) or (
-            "Pass the class of each column as classes=[...], such as model.classes_."
-        )
-        raise InvalidInput(
-            f"labels must be among the classes {listed([*map(repr, names)])}, got "
-            f"{listed([*map(repr, unknown)])}. {advice}"
-        )
+        rule = f"labels must be among the classes {listed([*map(repr, names)])}"
+        advice = advise_on_labels([*map(str, unknown)], [*by_text])
+        advice = advice or "Pass the class of each column as classes, such as model.classes_."
+        raise InvalidInput(f"{rule}, got {listed([*map(repr, unknown)])}. {advice}")
     return ClassMatrix(array, names, np.array(position, dtype=np.int64)[codes])
 
 
@@ -611,17 +580,13 @@ def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> t
     if classes is None:
         return tuple(range(width) if named is None else named)
     names = tuple(as_plain_label(name) for name in classes)
-    texts = [str(name) for name in names]
+    texts, of_frame = [str(name) for name in names], [str(name) for name in named or names]
     if len(texts) != width or len({*texts}) != width:
-        raise InvalidInput(
-            f"classes must name each of the {width} columns of scores once, got "
-            f"{listed([*map(repr, names)])}."
-        )
-    if named is not None and texts != (of_frame := [*map(str, named)]) and {*texts} == {*of_frame}:
-        raise InvalidInput(
-            f"classes are {listed(texts)}, but the frame has its columns in the order "
-            f"{listed(of_frame)}. Leave classes out."
-        )
+        rule = f"classes must name each of the {width} columns of scores once"
+        raise InvalidInput(f"{rule}, got {listed([*map(repr, names)])}.")
+    if texts != of_frame and {*texts} == {*of_frame}:
+        order = f"the order of the columns of the frame, {listed(of_frame)}"
+        raise InvalidInput(f"classes must be in {order}, got {listed(texts)}. Leave classes out.")
     return names
 
 
@@ -642,24 +607,19 @@ def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | No
     ``classes`` are those of the evidence, if the guarantee is per class. The schema of the file has
     checked types already.
     """
-    if columns is None:
-        return
+    columns = columns or {}
     used = [columns[meaning] for meaning in _MEANINGS if meaning in columns]
     if len({*used}) < len(used):
         raise InvalidInput(f"columns must name one column for each meaning, got {brief(columns)}.")
-    named = columns.get("classes")
+    named, lists = columns.get("classes"), columns.get("columns")
     if named is None:
         return
-    texts, listed = [str(name) for name in named], columns.get("columns")
+    texts = [str(name) for name in named]
     if not texts or len(set(texts)) < len(texts):
         raise InvalidInput(f"columns.classes must name each class once, got {brief(named)}.")
-    if isinstance(listed, list) and len(listed) != len(named):
-        raise InvalidInput(
-            f"columns.columns must hold a column for each of {len(named)} classes, got "
-            f"{len(listed)}."
-        )
+    if isinstance(lists, list) and len(lists) != len(named):
+        rule = f"columns.columns must hold a column for each of {len(named)} classes"
+        raise InvalidInput(f"{rule}, got {len(lists)}.")
     if classes is not None and [str(name) for name in classes] != texts:
-        raise InvalidInput(
-            f"columns.classes must be those of the evidence, {brief(list(classes))}, in the same "
-            f"order, got {brief(named)}."
-        )
+        rule = f"columns.classes must be those of the evidence, in its order, {brief([*classes])}"
+        raise InvalidInput(f"{rule}, got {brief(named)}.")
