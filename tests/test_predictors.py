@@ -196,6 +196,13 @@ def test_scores_that_calibrate_refuses(words: str, scores: Any) -> None:
         )
 
 
+def test_the_task_of_a_missing_score_is_named_whatever_its_id() -> None:
+    assert_refused("scores NaN ('ohio',)", lambda: method().calibrate([math.nan], [("ohio",)]))
+    scores, tasks, labels = [0.1, math.nan], ["utah", "ohio"], ["x", "y"]
+    by_class = method(per_class=True)
+    assert_refused("NaN task 'ohio', class 'y'", lambda: by_class.calibrate(scores, tasks, labels))
+
+
 @pytest.mark.parametrize(("words", "tasks"), IDS, ids=str)
 def test_tasks_that_calibrate_refuses(words: str, tasks: Any) -> None:
     assert_refused(words, lambda: method().calibrate([0.1, 0.2], tasks))

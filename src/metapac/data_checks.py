@@ -379,9 +379,7 @@ def judge_near_names(
     """Object to tasks whose names are nearly those of tasks that they must differ from."""
     if not pairs:
         return None
-    seen = (
-        f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'} nearly the name of {known}"
-    )
+    count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"
     rule = f"{_list_pairs(pairs)} differ only in {_DIFFERENCES}. Leave out those that are the same."
     return Finding("task-names", True, f"{count} nearly the name of {known}: {rule}")
 
@@ -758,8 +756,10 @@ class _Ranges(NamedTuple):
 
     def count_pairs(self, *names: str) -> int:
         """Return the number of pairs of tasks that agree in some columns."""
-        columns = np.stack([getattr(self, name) for name in names])
-        counts = np.unique(columns, axis=1, return_counts=True)[1]
+        columns = np.stack([getattr(self, name) for name in names])  # as float64, exactly
+        ordered = columns[:, np.lexsort(columns)]
+        ends = np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0))
+        counts = np.diff(ends, prepend=-1, append=len(self.low) - 1)
         return int(np.sum(counts * (counts - 1) // 2))
 
     def count_new(self, *names: str) -> int:

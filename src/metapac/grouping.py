@@ -469,16 +469,17 @@ class Grouped(NamedTuple):
     names: NDArray[Any]
     sizes: NDArray[np.int64]
     scores: Floats
+    by_class: bool = False  # names are then pairs of task and class
 
     def check_no_nan(self) -> None:
         """Raise InvalidInput if a score is NaN, naming the group of the first one."""
-        ends = np.cumsum(self.sizes)
 
         def where(position: int) -> str:
-            name = self.names.tolist()[np.searchsorted(ends, position, side="right")]
-            if isinstance(name, tuple):
-                return "in task {!r}, class {!r}".format(*name)
-            return f"in task {name!r}"
+            index = np.searchsorted(np.cumsum(self.sizes), position, side="right")
+            name = self.names.tolist()[index]
+            return (
+                "in task {!r}, class {!r}".format(*name) if self.by_class else f"in task {name!r}"
+            )
 
         inputs.check_no_nan("scores", self.scores, where)
 
@@ -512,7 +513,8 @@ def _group_by_class(
     pairs = np.fromiter(
         ((names[t], classes[c]) for t, c in zip(task, label, strict=True)), object, len(keys)
     )
-    return names, task, label, _sort_by_group(pairs, codes, scores)
+    groups = _sort_by_group(pairs, codes, scores)._replace(by_class=True)
+    return names, task, label, groups
 
 
 def _sort_by_group(names: NDArray[Any], codes: NDArray[Any], scores: Floats) -> Grouped:
@@ -609,9 +611,10 @@ def _batches(sizes: Counts, ranks: Counts) -> Iterator[NDArray[np.intp]]:
     """Yield the indices of all groups, split into those of the same size and ranks."""
     order = np.argsort(sizes, kind="stable")
     for batch in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
-        while (differ := (ranks[batch] != ranks[batch[0]]).any(axis=1)).any():
-            yield batch[~differ]
-            batch = batch[differ]
+        while (unequal := ranks[batch] != ranks[batch[0]]).any():
+            differs = unequal.any(axis=1)
+            yield batch[~differs]
+            batch = batch[differs]
         yield batch
 
 
