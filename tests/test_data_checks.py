@@ -601,9 +601,6 @@ def test_no_rows_are_no_copies() -> None:
 # New sets are compared with those of calibration, in arrays, tables and promise files.
 
 
-LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
-
-
 @pytest.fixture(scope="module")
 def promise() -> MetaPS:
     sites, labels, scores = draw_communes(np.random.default_rng(0))

@@ -195,9 +195,6 @@ def test_levels_and_thresholds_ascend() -> None:
 # The second step: thresholds that make a guarantee uninformative are reported.
 
 
-LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
-
-
 def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any, Any]:
     """Return scores above 1, except that some tasks have a third of theirs at ``bottom``."""
     scores = 1 + np.random.default_rng(0).random((tasks, n))
@@ -354,9 +351,6 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
 # Tasks left out by their size.
 
 
-LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
-
-
 def uneven(rng: int = 0) -> tuple[Any, Any, Any]:
     """Return scores and tasks, and the size of each of 60 tasks between 1 and 80."""
     generator = np.random.default_rng(rng)
@@ -423,9 +417,6 @@ def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
 
 
 # Joined evidence, and evidence in files.
-
-
-LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 
 
 def collect_tasks(

@@ -199,13 +199,8 @@ def warn_of_sets(
     elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
         some = sets[draw_rows(len(sets), _FIRST_ROWS)]
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
-        now, was = counts / len(some), np.array(then.classes) / then.rows
-        low, high = np.minimum(now, was), np.maximum(now, was)
-        few = _DEVIATIONS**2 / len(some)  # of fewer sets, 5 deviations are more than all
-        if (high - low).sum() <= _LEAST and (high <= np.maximum(_FACTOR * low, few)).all():
-            return  # no figure is far
         by_class = dict(zip(classes or range(len(counts)), counts.tolist(), strict=True))
-        if finding := judge_sets(then, len(some), float(now.sum()), by_class):
+        if finding := judge_sets(then, len(some), counts.sum() / len(some), by_class):
             warn(CheckWarning(finding.text))
 
 
@@ -382,10 +377,6 @@ def judge_near_names(
     count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"
     rule = f"{_list_pairs(pairs)} differ only in {_DIFFERENCES}. Leave out those that are the same."
     return Finding("task-names", True, f"{count} nearly the name of {known}: {rule}")
-
-
-def _list_pairs(pairs: Sequence[tuple[Any, Any]]) -> str:
-    return listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
 
 
 def _list_pairs(pairs: Sequence[tuple[Any, Any]]) -> str:
@@ -752,7 +743,8 @@ class _Ranges(NamedTuple):
 
     def take(self, which: NDArray[np.bool_]) -> _Ranges:
         """Return some of the tasks."""
-        return self._make(column[which] for column in self)
+        columns: list[Any] = [column[which] for column in self]
+        return _Ranges(*columns)
 
     def count_pairs(self, *names: str) -> int:
         """Return the number of pairs of tasks that agree in some columns."""

@@ -349,41 +349,35 @@ class Scored(Data):
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
     ) -> list[Tally]:
         names, task = _number_sorted(self.ids)
-        label = None if self.coded is None else self.coded[1]
-        if thresholds.shape[2] > 1 and label is None:
+        if thresholds.shape[2] > 1 and self.coded is None:
             raise _need_labels("each class has its guarantee")
         place: Any = slice(None)
         if tasks is not None:
             index = {name: i for i, name in enumerate(tasks.tolist())}
             place = np.array([index[name] for name in names.tolist()])[task]
-        true = self.true_scores
-        start = names, task, find_ranges(task, true, true, len(names))
-        return [self._count(*start, trial[place], label, precision) for trial in thresholds]
+        classes, code = self.coded or (None, np.zeros_like(task))
+        width, true = 1 if classes is None else len(classes), self.true_scores
+        groups, group = np.unique(task * width + code, return_inverse=True)
+        label = None if classes is None else groups % width
+        ranges, tallies = find_ranges(task, true, true, len(names)), []
+        for trial in thresholds:
+            cuts = np.broadcast_to(trial[place], (len(task), width))
+            missed, sets = self._compare(cuts, code, precision)
+            sets = sets and sets.sum_by(group, len(groups))
+            counts = np.bincount(group), sum_by(missed, group, len(groups)), ranges
+            tallies.append(Tally(names, groups // width, *counts, classes, label, sets))
+        return tallies
 
-    def _count(
-        self,
-        names: Array,
-        task: Counts,
-        ranges: Floats,
-        cuts: Floats,
-        label: Counts | None,
-        precision: np.dtype[Any],
-    ) -> Tally:
-        """Sum over the examples of each task and class that occur together."""
-        row, classes = np.arange(len(task)), self.class_names()
-        width, code = (1, 0) if classes is None else (len(classes), label)
-        groups, place = np.unique(task * width + code, return_inverse=True)
-        labels, sets = None if label is None else groups % width, None
+    def _compare(
+        self, cuts: Floats, code: Counts, precision: np.dtype[Any]
+    ) -> tuple[NDArray[np.bool_], SetCounts | None]:
+        """Return which examples are missed, and how large their sets are, if that is known."""
+        row = np.arange(len(code))
         if self.matrix is None:
-            cuts = cuts[:, 0] if cuts.shape[1] == 1 else cuts[row if len(cuts) > 1 else 0, label]
-            missed = ~inputs.is_at_least(self.scores, cuts, precision)
-        else:
-            kept = inputs.is_at_least(self.scores, cuts, precision)
-            missed, size = ~kept[row, self.matrix.codes], np.count_nonzero(kept, axis=1)
-            sets = SetCounts(size, size == 0, size == 1, size == kept.shape[1])
-            sets = sets.sum_by(place, len(groups))
-        examples, misses = np.bincount(place), sum_by(missed, place, len(groups))
-        return Tally(names, groups // width, examples, misses, ranges, classes, labels, sets)
+            return ~inputs.is_at_least(self.scores, cuts[row, code], precision), None
+        kept = inputs.is_at_least(self.scores, cuts, precision)
+        size = np.count_nonzero(kept, axis=1)
+        return ~kept[row, code], SetCounts(size, size == 0, size == 1, size == kept.shape[1])
 
     def facts(
         self, names: Array, sizes: Counts, skipped: frozenset[str], repeats: Repeats | None = None
@@ -477,9 +471,8 @@ class Grouped(NamedTuple):
         def where(position: int) -> str:
             index = np.searchsorted(np.cumsum(self.sizes), position, side="right")
             name = self.names.tolist()[index]
-            return (
-                "in task {!r}, class {!r}".format(*name) if self.by_class else f"in task {name!r}"
-            )
+            task, label = name if self.by_class else (name, None)
+            return f"in task {task!r}{f', class {label!r}' if self.by_class else ''}"
 
         inputs.check_no_nan("scores", self.scores, where)
 

@@ -31,10 +31,9 @@ from metapac.errors import InvalidInput, keyword
 
 def as_score_array(name: str, scores: ArrayLike) -> Floats:
     """Return ``scores`` as a NumPy array of the same precision; integers become float64."""
-    if np.ma.is_masked(scores):
-        raise InvalidInput(
-            f"{name} holds {np.ma.count_masked(scores)} masked values; pass only examples with one."
-        )
+    if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
+        masked = np.ma.getmaskarray(scores).sum()
+        raise InvalidInput(f"{name} holds {masked} masked values; pass only examples with one.")
     try:
         array = np.asarray(on_host(scores))
     except ValueError as error:
