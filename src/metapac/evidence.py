@@ -120,7 +120,7 @@ class Part(NamedTuple):
             if rank >= 0:
                 across[level] = np.partition(used[:, level], rank)[rank]
         best = int(np.argmax(across))
-        cut = float(across[best])
+        cut = float(across[best]) + 0.0  # no negative zero
         return Outcome(self.label, self.used, best, cut, self._at_bottom(used[:, best], cut))
 
     def _at_bottom(self, thresholds: Floats, cut: float) -> int:
