@@ -659,8 +659,8 @@ class MetaPS(ThresholdSets):
             plausible. Or a table from ``open_table``, which names its columns: the engine counts
             the scores of each task and returns those near its thresholds, and the result is that of
             its scores in arrays, with tasks sorted by name.
-        tasks : array_like, shape (n,)
-            Task of each example: strings, integers, or anything hashable. Not with a table.
+        tasks : array_like, shape (n,), optional
+            Task of each example: strings, integers, or anything hashable. Needed with arrays.
         labels : array_like, shape (n,), optional
             True label of each example. Needed with scores of all classes and with ``per_class``,
             and only then.
@@ -869,7 +869,7 @@ class MetaPS(ThresholdSets):
         scores : array_like, shape (n,) or (n, classes), or Table
             Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`.
             If old and new scores differ in precision, the coarser one is used for sets.
-        tasks : array_like, shape (n,)
+        tasks : array_like, shape (n,), optional
             Task of each example. None of them may have been calibrated on before.
         labels : array_like, shape (n,), optional
             True labels, as in ``calibrate``.

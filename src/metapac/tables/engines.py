@@ -22,7 +22,37 @@ _LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte ord
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a table: the options of ``open_table``, which documents them."""
+    """How to read a table that is not written as usual, and with which engine.
+
+    Parameters
+    ----------
+    table : str, optional
+        Table of a database, or sheet of a workbook.
+    separator : str, optional
+        Character between the columns of a CSV file; by default a tab in .tsv files and a comma in
+        all others.
+    decimal : {".", ","}, default "."
+        Decimal character of numbers in a CSV file.
+    encoding : str, default "utf-8"
+        Encoding of a CSV file, such as "latin-1", "windows-1252" or "utf-16".
+    views : bool, default False
+        Whether to read views of a DuckDB or SQLite file, and tables of a DuckDB file that have
+        generated columns. A view can read other files: pass True only if you trust the file.
+    connection : Ibis connection, optional
+        The engine that reads files and frames, from ``metapac.tables.connect``. By default DuckDB
+        in this process.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is not valid.
+
+    Examples
+    --------
+    >>> from metapac import Reading
+    >>> Reading(separator=";", decimal=",", encoding="Latin-1").encoding
+    'iso8859-1'
+    """
 
     table: str | None = None
     separator: str | None = None
@@ -107,7 +137,7 @@ def connect(
     memory_limit: str | None = None,
     threads: int | None = None,
 ) -> Any:
-    """Return an Ibis connection for ``calibrate_table`` and the other table functions.
+    """Return an Ibis connection, the engine that `Reading` takes.
 
     Parameters
     ----------
@@ -134,13 +164,13 @@ def connect(
     Examples
     --------
     >>> import pandas as pd
-    >>> from metapac.tables import calibrate_table, connect
+    >>> from metapac import Columns, MetaPS, Reading, open_table
+    >>> from metapac.tables import connect
     >>> connection = connect(memory_limit="1GiB", threads=1)
     >>> frame = pd.DataFrame({"site": [i % 40 for i in range(2000)], "score": range(2000)})
-    >>> calibrate_table(
-    ...     frame, task="site", score="score", epsilon=0.1, alpha=0.1, delta=0.1,
-    ...     connection=connection,
-    ... ).threshold_
+    >>> columns = Columns(task="site", score="score")
+    >>> table = open_table(frame, columns, Reading(connection=connection))
+    >>> MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table).threshold_
     120.0
     >>> connection.disconnect()
     """
