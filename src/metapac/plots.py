@@ -120,7 +120,7 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
         order = np.argsort(part.errors, kind="stable")
         ends = [column[order] for column in (part.errors, part.low, part.high)]
         size, width, opacity = (2, 0.5, 0.35) if len(order) > 100 else (4, 1, 1.0)
-        look = {"color": colour, "ecolor": (colour, opacity), "markersize": size}
+        look: dict[str, Any] = {"color": colour, "ecolor": (colour, opacity), "markersize": size}
         name = None if label is None else _plain(label)
         draw_intervals(axes, np.arange(len(order)), *ends, label=name, linewidth=width, **look)
         limit = LIMIT if label is None else colour

@@ -129,10 +129,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         new._fitted_with = new._get_state()
         new.training_groups_, new.calibration_groups_ = (sorted(n, key=str) for n in division[:2])
         for name in ("n_features_in_", "feature_names_in_"):
-            vars(new).pop(name, None)
+            new.__dict__.pop(name, None)
             if hasattr(new.estimator_, name):
                 setattr(new, name, getattr(new.estimator_, name))
-        self.__dict__ = vars(new)
+        self.__dict__ = new.__dict__
         return self
 
     def evaluate(
