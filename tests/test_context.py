@@ -42,7 +42,7 @@ def test_a_context_changes_no_threshold() -> None:
 
 def test_json_holds_only_what_was_given() -> None:
     assert Context().to_json() == {}
-    assert Context.from_json(None) == Context() == Context.from_json({"model": None})
+    assert Context.from_json(None) == Context() == Context.from_json({"model": None, "unit": None})
     assert ABOUT.to_json() == {
         "model": "triage 3.1",
         "trained_on": ["x", "y"],

@@ -115,12 +115,18 @@ def test_a_class_is_red_by_the_rule_of_verdicts() -> None:
         for name, (n, missed) in counts.items()
     )
     evaluation = replace(assess(1, 2), classes=classes, epsilon=0.1)
-    within, above = plots.draw_evaluation(evaluation).axes[2].lines
+    axes = plots.draw_evaluation(evaluation).axes[2]
+    within, above = axes.lines
     red = [i for i, part in enumerate(classes) if part.is_above(0.1)]
     assert red == [1, 2]
     assert classes[1].low < 0.1  # although its two-sided interval holds epsilon
     assert above.get_color() == plots.LIMIT
     assert ([*np.ravel(within.get_xdata())], [*np.ravel(above.get_xdata())]) == ([0], red)
+    assert [*np.ravel(above.get_ydata())] == [classes[i].error for i in red]
+    bars = [(part.low, part.high) for part in classes]
+    drawn = [collection.get_segments() for collection in axes.collections[:2]]  # type: ignore[attr-defined]
+    ends = [tuple(segment[:, 1].tolist()) for segments in drawn for segment in segments]
+    assert ends == [pytest.approx(bar) for bar in bars]
 
 
 def test_classes_with_a_guarantee_have_their_colours() -> None:

@@ -14,7 +14,6 @@ from scipy import special
 from metapac._common import Counts
 from metapac.binomial import allowed_errors_in_task, min_integer, min_value, round_up
 
-
 Levels = tuple[float, ...]
 
 

@@ -68,6 +68,9 @@ def test_groups_are_divided_whole_and_whatever_the_order_of_rows(
     shuffled = random.sample(names, len(names))
     assert sklearn.divide_groups(np.array(shuffled), share, rng) == division
     assert sklearn.divide_groups(np.array(names), len(calibration), rng) == division
+    # A larger number adds groups to a smaller one, as the advice on calibration= assumes.
+    fewest = sklearn.divide_groups(np.array(names), 1, rng)
+    assert fewest.calibration + fewest.training == division.calibration + division.training
 
 
 def test_every_group_is_as_likely_to_calibrate() -> None:
