@@ -154,16 +154,14 @@ def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
     found = {str(path): read_provenance(path) for path in paths}
     if not any(found.values()):
         return None
-    for path in (path for path, origin in found.items() if origin is not None):
-        _check_rows(path, artefact.file_version(path))
-    first, *others = found.items()
-    for name, other in others:
-        if _identity(other) != _identity(first[1]):
-            raise InvalidInput(
-                f"{first[0]} was scored by {_describe(first[1])}, and {name} by "
-                f"{_describe(other)}. A guarantee holds for one model: pass files of one of them."
-            )
-    return first[1]
+    (first, origin), *_ = found.items()
+    for path, other in found.items():
+        if other is not None:
+            _check_rows(path, artefact.file_version(path))
+        if _identity(other) != _identity(origin):
+            text = f"{first} was scored by {_describe(origin)}, and {path} by {_describe(other)}"
+            raise InvalidInput(f"{text}. A guarantee holds for one model: pass files of one.")
+    return origin
 
 
 @functools.lru_cache(maxsize=1024)  # once for every state of a file

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from metapac._common import require
 
 if TYPE_CHECKING:  # the same names as below, for type checkers
-    from metapac.adaptation import CallableLearner as CallableLearner
-    from metapac.adaptation import FixedModel as FixedModel
     from metapac.adaptation import Learner as Learner
     from metapac.adaptation import SklearnLearner as SklearnLearner
+    from metapac.fewshot.adapters import CallableLearner as CallableLearner
+    from metapac.fewshot.adapters import FixedModel as FixedModel
     from metapac.fewshot.datasets.cifar10c import cifar10c as cifar10c
     from metapac.fewshot.datasets.fewrel import fewrel as fewrel
     from metapac.fewshot.datasets.glyphs import glyphs as glyphs
@@ -69,6 +69,7 @@ if TYPE_CHECKING:  # the same names as below, for type checkers
     from metapac.fewshot.training.strong import train_strong as train_strong
 
 _NAMES = {
+    "adapters": "CallableLearner FixedModel",
     "datasets.cifar10c": "cifar10c",
     "datasets.fewrel": "fewrel",
     "datasets.glyphs": "glyphs",
@@ -83,7 +84,7 @@ _NAMES = {
     "learners.protonet": "ProtoNet",
     "learners.vectors": "LogisticLearner PrototypeLearner RidgeLearner",
     "meta_cp": "MetaCP",
-    "metapac.adaptation": "CallableLearner FixedModel Learner SklearnLearner",
+    "metapac.adaptation": "Learner SklearnLearner",
     "pools": "ClassPool DomainPool GroupPool split_classes split_domains split_groups",
     "prompts": "InContextLearner read_samples",
     "scoring": "fit_temperature score_examples score_tasks",

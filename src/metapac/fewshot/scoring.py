@@ -25,15 +25,9 @@ from metapac._common import (
     warn,
 )
 from metapac._text import name_score
-from metapac.adaptation import (
-    Learner,
-    Scorer,
-    adapt_learner,
-    as_outputs,
-    count_examples,
-    lower_scores,
-)
+from metapac.adaptation import Learner, Scorer, adapt_learner, count_examples
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot.adapters import as_outputs, lower_scores
 from metapac.fewshot.tasks import Task
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction, as_score_function
@@ -105,8 +99,8 @@ def adapted_outputs(
         scorer.predict_proba(x),
         kind=kind,
         rows=count_examples(x),
-        min_columns=classes or 1,
-        max_columns=classes,
+        least=classes or 1,
+        most=classes,
     )
     return Outputs(values, kind, lowered=lowered)
 

@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 
 from metapac import artefact
 from metapac._common import PathLike
-from metapac.adaptation import Trainable
 from metapac.errors import BadArtefact, InvalidInput, keyword
+from metapac.fewshot.adapters import Trainable
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
