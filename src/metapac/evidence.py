@@ -206,7 +206,7 @@ class Part(NamedTuple):
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
-        return Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
+        return Demand.from_sizes(g, sizes, label=self.label)
 
     def outcome(self) -> Outcome:
         """Take the second step: a threshold across tasks at each level, and their maximum."""
