@@ -6,20 +6,19 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac._common import (
-    LARGEST_COUNT,
     Counts,
     as_whole_number,
     as_whole_numbers,
     check_one_of,
     reject_foreign_keywords,
 )
-from metapac.binomial import certifies, min_integer, min_value, round_up
+from metapac.binomial import certifies, min_value, round_up
 from metapac.data_checks import check_levels
 from metapac.errors import keyword
 from metapac.evidence import Clusters
@@ -36,7 +35,6 @@ from metapac.sample_size import (
     min_task_size,
     min_tasks,
     min_tasks_over_levels,
-    sample_size_overflow,
     smallest,
 )
 
@@ -44,12 +42,14 @@ SHOWN_CLASSES = 3
 WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
 
 
-def _count(number: int, noun: str = "task") -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
+def count_tasks(number: int) -> str:
+    """Return a number of tasks in words."""
+    return f"{number} task{'s' if number != 1 else ''}"
 
 
-def _there(tasks: int) -> str:
-    return f"there {'is' if tasks == 1 else 'are'} {_count(tasks)}"
+def there_are(tasks: int) -> str:
+    """Return how many tasks there are, as part of a sentence."""
+    return f"there {'is' if tasks == 1 else 'are'} {count_tasks(tasks)}"
 
 
 def _show(name: str, value: float | None) -> str:
@@ -75,12 +75,11 @@ class Shortfall:
         if demand.label is not None:
             start = f"class {demand.label!r} ({_show('epsilon', demand.guarantee.miss_rate)}): "
             examples += f" of class {demand.label!r}"
-        lack = (
-            f"this takes {_count(self.needed)} with at least {examples} each, but {_there(tasks)}"
-        )
+        takes = f"this takes {count_tasks(self.needed)} with at least {examples} each"
+        lack = f"{takes}, but {there_are(tasks)}"
         if self.small:
             lack = (
-                f"{self.small} of the {_count(tasks)} have fewer than {examples}; this takes "
+                f"{self.small} of the {count_tasks(tasks)} have fewer than {examples}; this takes "
                 f"{tasks + self.to_add} tasks with so many small ones, and {self.needed} with none"
             )
         if demand.left_out:
@@ -98,7 +97,9 @@ def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> li
         remedies.append(f"use {keyword('split', split)}, which gives the same guarantee")
     if (least := find_min_examples(demands)) is not None:
         kept = min(one.with_parameters(min_examples=least).tasks for one in demands)
-        covered = f"keeps {_count(kept)} and covers only new tasks with at least as many examples"
+        covered = (
+            f"keeps {count_tasks(kept)} and covers only new tasks with at least as many examples"
+        )
         remedies.append(f"use {keyword('min_examples', least)}, which {covered}")
     if all_feasible(demands, delta=None) and demands[0].guarantee.delta is not None:
         remedies.append(
@@ -125,7 +126,7 @@ def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[
     for count, size in itertools.product(range(most, most + MAX_TRIED), sizes):
         if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
             each = "each" if demands[0].label is None else "of each class"
-            remedies.append(f"add {_count(count)} with at least {size} examples {each}")
+            remedies.append(f"add {count_tasks(count)} with at least {size} examples {each}")
             break
     if len(lacking) == 1 and (one := lacking[0]).allowed >= 0:
         few = one.small - one.allowed
@@ -178,7 +179,7 @@ def add_clusters(message: str, clusters: Clusters) -> str:
     """Return a message on too few tasks that says what a task stands for."""
     return (
         f"{message} Each task counted here stands for one of {len(clusters.names)} clusters, which "
-        f"hold {_count(clusters.tasks)} in all: to add a task, add a cluster."
+        f"hold {count_tasks(clusters.tasks)} in all: to add a task, add a cluster."
     )
 
 
@@ -186,30 +187,11 @@ def explain_too_few_examples(epsilon: float, delta: float, n: int) -> str:
     """Return what an infeasible ``PS`` lacks, and which guarantees its examples support."""
     need = min_sample_size(epsilon, delta)
     lack = f": this takes {need} examples, but there are {n}"
-    add = f"add {_count(need - n, 'example')}"
-    return _explain(epsilon, delta, lambda e, d: bool(certifies(0, n, e, d)), lack, add)
+    add = f"add {need - n} example{'s' if need - n != 1 else ''}"
+    return explain_too_few(epsilon, delta, lambda e, d: bool(certifies(0, n, e, d)), lack, add)
 
 
-def explain_too_few_tasks_on_average(
-    epsilon: float,
-    delta: float,
-    tasks: int,
-    works: Callable[[float, float, int], bool],
-    condition: str = "",
-) -> str:
-    """Return what an infeasible guarantee on average over tasks lacks."""
-    high = tasks + 1
-    while not works(epsilon, delta, high):
-        high *= 2
-        if high > LARGEST_COUNT:
-            raise sample_size_overflow(epsilon, delta)
-    needed = min_integer(lambda count: works(epsilon, delta, count), tasks, high)
-    takes = f" on average over tasks: this takes {_count(needed)}{condition}"
-    lack, add = f"{takes}, but {_there(tasks)}", f"add {_count(needed - tasks)}{condition}"
-    return _explain(epsilon, delta, lambda e, d: works(e, d, tasks), lack, add)
-
-
-def _explain(
+def explain_too_few(
     epsilon: float, delta: float, works: Callable[[float, float], bool], lack: str, add: str
 ) -> str:
     """Return what the data lack, what to add, and the guarantees that they support."""
@@ -508,14 +490,9 @@ class Plan:
         check_one_of("parameter", parameter, tuple(_GRIDS))
         grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
         check_one_dimensional("values", grid)
-        changes: list[dict[str, Any]] = [{parameter: float(value)} for value in grid]
-        needs = [find_need(replace(self.guarantee, **change), 0) for change in changes]
-        return Curve(
-            parameter,
-            grid,
-            np.array([need.tasks for need in needs]),
-            np.array([need.examples_per_task for need in needs]),
-        )
+        changed = [replace(self.guarantee, **{parameter: float(value)}) for value in grid]  # type: ignore[arg-type]
+        needs = np.array([find_need(guarantee, 0)[:2] for guarantee in changed])
+        return Curve(parameter, grid, needs[:, 0], needs[:, 1])
 
     def __str__(self) -> str:
         some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
@@ -606,23 +583,14 @@ def plan(
     2
     """
     task_sizes = None if sizes is None else as_whole_numbers("sizes", sizes, minimum=0).ravel()
-    if epsilon is None and alpha is None and delta is ... and task_sizes is not None:
+    given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}
+    if task_sizes is not None and not any(given.values()):
         return find_offers(task_sizes, split=split, classes=classes)
-    missing = [name for name, x in (("epsilon", epsilon), ("alpha", alpha)) if x is None]
-    missing += ["delta"] * (delta is ...)
-    if missing:
-        raise TypeError(
-            f"plan is missing {' and '.join(missing)}. Pass epsilon, alpha and delta; or only "
-            "sizes, to see which guarantees tasks of these sizes support."
-        )
+    if missing := [name for name, is_given in given.items() if not is_given]:
+        raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
     count = as_whole_number("classes", classes)
     asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(count))
-    return Plan(
-        part,
-        find_needs(part),
-        () if task_sizes is None else compare_splits(part, task_sizes),
-        asked,
-        count,
-    )
+    options = () if task_sizes is None else compare_splits(part, task_sizes)
+    return Plan(part, find_needs(part), options, asked, count)

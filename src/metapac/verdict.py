@@ -128,33 +128,24 @@ def collect(
     alpha: float | None,
 ) -> list[Any]:
     """Count, for each class and level, the tasks that are not shown to be within or above."""
-    hits, complement = sizes - misses, _complement(epsilon)
 
-    def count(some: Counts, rate: float, level: float) -> Counts:
-        open_ = some > allowed_errors_in_task(sizes, rate, level)
-        return np.bincount(label[open_], minlength=classes)
+    def count_open(errors: Counts, rate: float) -> Counts:  # (levels, classes)
+        limits = [allowed_errors_in_task(sizes, rate, level) for level in JOINT_LEVELS]
+        return np.array([np.bincount(label[errors > k], minlength=classes) for k in limits])
 
-    not_within = np.array([count(misses, epsilon, level) for level in JOINT_LEVELS])
-    not_above = np.array([count(hits, complement, level) for level in JOINT_LEVELS])
+    not_within = count_open(misses, epsilon)
+    not_above = count_open(sizes - misses, _complement(epsilon))
     tasks = np.bincount(label, minlength=classes)
     shown = JOINT_LEVELS.index(SHOWN_LEVEL)
-    within, flagged = (tasks - open_[shown] for open_ in (not_within, not_above))
+    within, flagged = ((tasks - counts[shown]).tolist() for counts in (not_within, not_above))
     if alpha is None:
         total = int(sizes.sum()), int(misses.sum())
-        return [ExampleCounts(len(sizes), *total, epsilon, int(within[0]), int(flagged[0]))]
+        return [ExampleCounts(len(sizes), *total, epsilon, within[0], flagged[0])]
     largest = np.zeros(classes, np.int64)
     np.maximum.at(largest, label, sizes)
-    return [
-        TaskCounts(
-            int(tasks[i]),
-            tuple(not_within[:, i].tolist()),
-            tuple(not_above[:, i].tolist()),
-            int(within[i]),
-            int(flagged[i]),
-            int(largest[i]),
-        )
-        for i in range(classes)
-    ]
+    columns = [counts.T.tolist() for counts in (tasks, not_within, not_above)]
+    rows = zip(*columns, within, flagged, largest.tolist(), strict=True)
+    return [TaskCounts(n, tuple(low), tuple(high), *more) for n, low, high, *more in rows]
 
 
 def are_above(sizes: Counts, misses: Counts, epsilon: float) -> NDArray[np.bool_]:
@@ -230,16 +221,6 @@ def _poisson(counts: Counts, mean: float) -> NDArray[np.float64]:
 
 
 HOLDS, UNDECIDED, VIOLATED = "holds", "cannot tell yet", "violated"
-
-
-def describe(verdict: Verdict, unit: str, example: str) -> str:
-    """Return a verdict in words, for one guarantee or for each class."""
-    if verdict.trivial:
-        return f"Nothing to check: {verdict.trivial}"
-    words = Words(*inflect(unit), *inflect(example), model="the model")
-    if verdict.by_class is not None:
-        return _describe_classes(verdict, verdict.by_class, words)
-    return f"{verdict.status.capitalize()}: {_describe(verdict, words)}"
 
 
 def _describe(verdict: Verdict, words: Words, of_class: str = "") -> str:
@@ -454,23 +435,23 @@ class Verdict:
 
     def _decide(self, evidence: Evidence) -> str:
         """Return the status that follows from some evidence."""
-        if evidence.rejects_truth(self._share, self.false_alarm):
+        alpha, level = self.alpha or 0.0, self.holds_at or self.false_alarm
+        if evidence.rejects_truth(alpha, self.false_alarm):
             return VIOLATED
-        level = self.holds_at or self.false_alarm
-        return HOLDS if evidence.rejects_breach(self._share, level) else UNDECIDED
+        return HOLDS if evidence.rejects_breach(alpha, level) else UNDECIDED
 
     @cached_property
     def p_holds(self) -> float:
         """p-value against "the guarantee is broken"; of all classes, the largest."""
         if self.by_class is None:
-            return self.evidence.p_holds(self._share)
+            return self.evidence.p_holds(self.alpha or 0.0)
         return max(part.p_holds for part in self.by_class.values())
 
     @cached_property
     def p_violated(self) -> float:
         """p-value against "the guarantee is true"; of all classes, the smallest times them."""
         if self.by_class is None:
-            return self.evidence.p_violated(self._share)
+            return self.evidence.p_violated(self.alpha or 0.0)
         parts = [part.p_violated for part in self.by_class.values()]
         return min(1.0, len(parts) * min(parts))
 
@@ -509,10 +490,6 @@ class Verdict:
                 return None
         return min_integer(is_settled, low, low + step) - self.tasks
 
-    @property
-    def _share(self) -> float:
-        return self.alpha or 0.0
-
     def named(self, *, unit: str, example: str) -> Verdict:
         """Return the same verdict, in other words for tasks and examples.
 
@@ -549,7 +526,12 @@ class Verdict:
         str
             One or more sentences.
         """
-        return describe(self, unit or self.unit, example or self.example)
+        if self.trivial:
+            return f"Nothing to check: {self.trivial}"
+        words = Words(*inflect(unit or self.unit), *inflect(example or self.example), "the model")
+        if self.by_class is not None:
+            return _describe_classes(self, self.by_class, words)
+        return f"{self.status.capitalize()}: {_describe(self, words)}"
 
     def __str__(self) -> str:
         return self.sentence()
