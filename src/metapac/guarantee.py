@@ -411,8 +411,8 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, floa
     if not isinstance(epsilon, Mapping):
         return as_probability("epsilon", epsilon)
     if not per_class:
-        name, remedy = "epsilon", keyword("per_class", True)
-        raise InvalidInput(f"{name} must be one number without {remedy}, got {dict(epsilon)!r}.")
+        message = f"epsilon must be one number without per_class=True, got {dict(epsilon)!r}."
+        raise InvalidInput(message, parameter="epsilon")
     if not epsilon:
         raise InvalidInput("epsilon must not be an empty mapping.", parameter="epsilon")
     plain = {as_plain_label(label): rate for label, rate in epsilon.items()}

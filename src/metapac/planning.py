@@ -78,10 +78,8 @@ class Shortfall:
         takes = f"this takes {count_tasks(self.needed)} with at least {examples} each"
         lack = f"{takes}, but {there_are(tasks)}"
         if self.small:
-            lack = (
-                f"{self.small} of the {count_tasks(tasks)} have fewer than {examples}; this takes "
-                f"{tasks + self.to_add} tasks with so many small ones, and {self.needed} with none"
-            )
+            small = f"{self.small} of the {count_tasks(tasks)} have fewer than {examples}"
+            lack = f"{small}, so this takes {tasks + self.to_add} tasks instead of {self.needed}"
         if demand.left_out:
             least = keyword("min_examples", demand.guarantee.min_examples)
             lack += f" ({demand.left_out} more are left out by {least})"

@@ -665,5 +665,6 @@ def _checked_rates(
         as_probability("delta", delta)
     false_alarm = as_probability("false_alarm", false_alarm)
     if false_alarm >= 0.5:
-        raise InvalidInput(f"false_alarm must be below 0.5, got {false_alarm!r}.")
+        message = f"false_alarm must be below 0.5, got {false_alarm!r}."
+        raise InvalidInput(message, parameter="false_alarm")
     return None if alpha is None else as_probability("alpha", alpha), false_alarm
