@@ -276,7 +276,8 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
         text = planning.explain_too_few_tasks(demands)
         head = text.split(" Options: ", 1)[0]
         assert f"alpha={g.alpha}, delta={g.delta} " in head  # of all classes
-        assert len(lacking) <= 3 or f"and {len(lacking) - 3} more classes" in head
+        assert f"{len(lacking)} of {sizes.shape[1]} classes" in head
+        assert len(lacking) <= 3 or f"and {len(lacking) - 3} more." in head
         for label in lacking[:3]:
             (part,) = re.findall(rf"class {label} \(epsilon=[\d.]+\): (.*?)(?:; |\.$)", head)
             used = sizes[:, label][sizes[:, label] >= g.min_examples]

@@ -411,7 +411,7 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, floa
     if not isinstance(epsilon, Mapping):
         return as_probability("epsilon", epsilon)
     if not per_class:
-        message = f"epsilon must be one number without per_class=True, got {dict(epsilon)!r}."
+        message = f"epsilon must be one number unless per_class=True, got {dict(epsilon)!r}."
         raise InvalidInput(message, parameter="epsilon")
     if not epsilon:
         raise InvalidInput("epsilon must not be an empty mapping.", parameter="epsilon")

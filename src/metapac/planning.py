@@ -164,13 +164,15 @@ def explain_too_few_tasks(
     lacking = [Shortfall(demand) for demand in demands if not demand.is_feasible()]
     delta = None if g.delta is None else g.delta * len(demands)
     asked = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}"
+    which = f" for {len(lacking)} of {len(demands)} classes"
     if demands[0].label is None:
-        asked = f"{_show('epsilon', g.miss_rate)}, {asked}"
+        asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
     reasons = "; ".join(map(str, lacking[:SHOWN_CLASSES]))
     if len(lacking) > SHOWN_CLASSES:
-        reasons += f"; and {len(lacking) - SHOWN_CLASSES} more classes"
+        reasons += f"; and {len(lacking) - SHOWN_CLASSES} more"
     options = _options(find_remedies(demands, lacking), trivial, is_interval)
-    return f"{asked} cannot be guaranteed with {keyword('split', g.split)}: {reasons}. {options}"
+    split = keyword("split", g.split)
+    return f"{asked} cannot be guaranteed with {split}{which}: {reasons}. {options}"
 
 
 def add_clusters(message: str, clusters: Clusters) -> str:
