@@ -19,7 +19,7 @@ from scipy import stats
 from metapac import InvalidInput, judge
 from metapac import verdict as module
 from metapac.guarantee import JOINT_LEVELS
-from metapac.verdict import clopper_pearson_interval, judge_classes
+from metapac.verdict import Trials, clopper_pearson_interval, judge_classes, p_value
 from tests.helpers.enumeration import outcomes
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 0.05}
@@ -45,7 +45,7 @@ def count_vectors(tasks: int, share: float) -> Iterator[tuple[tuple[int, ...], f
 @pytest.mark.parametrize(("tasks", "share"), [(1, 0.3), (3, 0.1), (4, 0.5), (4, 0.9)])
 def test_p_values_are_exact(tasks: int, share: float) -> None:
     found = [
-        (module._p_value(tasks, share, counts), chance)
+        (p_value(Trials(tasks, share, counts)), chance)
         for counts, chance in count_vectors(tasks, share)
     ]
     assert sum(chance for _value, chance in found) == pytest.approx(1)
@@ -56,9 +56,9 @@ def test_p_values_are_exact(tasks: int, share: float) -> None:
 
 def test_many_tasks_divide_the_error_equally(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = tuple(range(30, 30 - len(JOINT_LEVELS), -1))
-    exact = module._p_value(500, 0.1, counts)
+    exact = p_value(Trials(500, 0.1, counts))
     monkeypatch.setattr(module, "_MAX_TASKS", 499)
-    assert exact < module._p_value(500, 0.1, counts) <= len(JOINT_LEVELS) * exact
+    assert exact < p_value(Trials(500, 0.1, counts)) <= len(JOINT_LEVELS) * exact
 
 
 def test_further_tasks_never_count_as_better_than_these() -> None:
@@ -468,7 +468,12 @@ def test_examples_and_misses_belong_to_the_same_tasks() -> None:
         ),
         # Sizes alone settle nothing: tasks are near epsilon, or too small to be within it.
         ([1700] * 20, [85] * 20, {"alpha": 0.2}, ["No feasible number of cities", "close to 5%"]),
-        ([5] * 20, [0] * 20, {"alpha": 0.2}, ["more labelled patients (14 at the very least"]),
+        (
+            [5] * 20,
+            [0] * 20,
+            {"alpha": 0.2},
+            ["too few labelled patients to tell", "at least 14 in each"],
+        ),
         # At least 95% of new tasks exceed epsilon; by Markov's inequality, that has a probability
         # of at most 0.1 / 0.95 over calibrations.
         (

@@ -40,6 +40,14 @@ SLACK = 1e-9
 _MAX_TASKS = 2_000
 
 
+class Trials(NamedTuple):
+    """Tasks or examples counted at each level, and their share in the worst case."""
+
+    number: int
+    share: float
+    counts: tuple[int, ...]
+
+
 class TaskCounts(NamedTuple):
     """How many tasks are not shown to be within epsilon, and not shown to exceed it, by level."""
 
@@ -48,36 +56,29 @@ class TaskCounts(NamedTuple):
     not_above: tuple[int, ...]
     within: int
     flagged: int
-    largest: int = 0  # number of examples of the largest task
 
-    def p_holds(self, alpha: float) -> float:
-        return _p_value(self.tasks, alpha, self.not_within)
+    def if_broken(self, alpha: float) -> Trials:
+        return Trials(self.tasks, alpha, self.not_within)
 
-    def p_violated(self, alpha: float) -> float:
-        return _p_value(self.tasks, 1 - alpha, self.not_above)
-
-    def rejects_breach(self, alpha: float, limit: float) -> bool:
-        return _rejects(self.tasks, alpha, self.not_within, limit)
-
-    def rejects_truth(self, alpha: float, limit: float) -> bool:
-        return _rejects(self.tasks, 1 - alpha, self.not_above, limit)
+    def if_true(self, alpha: float) -> Trials:
+        return Trials(self.tasks, 1 - alpha, self.not_above)
 
     def interval(self, limit: float) -> tuple[float, float]:
         """Move inwards from 0 and 1 in steps of one percent, up to the first fraction possible."""
         low, high = 0, 100
-        while low < 99 and self.rejects_truth((low + 1) / 100, limit):
+        while low < 99 and _rejects(self.if_true((low + 1) / 100), limit):
             low += 1
-        while high > 1 and self.rejects_breach((high - 1) / 100, limit):
+        while high > 1 and _rejects(self.if_broken((high - 1) / 100), limit):
             high -= 1
         return low / 100, high / 100
 
     def scaled(self, tasks: int) -> TaskCounts:
         """Return the counts of another number of tasks like these, rounded to prove less."""
-
-        def scale(counts: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(-(-count * tasks // self.tasks) for count in counts)
-
-        return TaskCounts(tasks, scale(self.not_within), scale(self.not_above), 0, 0)
+        within, above = (
+            tuple(-(-count * tasks // self.tasks) for count in counts)
+            for counts in (self.not_within, self.not_above)
+        )
+        return TaskCounts(tasks, within, above, 0, 0)
 
 
 class ExampleCounts(NamedTuple):
@@ -90,22 +91,12 @@ class ExampleCounts(NamedTuple):
     within: int
     flagged: int
 
-    @property
-    def largest(self) -> int:
-        return self.examples
+    def if_broken(self, _alpha: float) -> Trials:
+        return Trials(self.examples, self.epsilon, (self.missed,))
 
-    def p_holds(self, _alpha: float) -> float:
-        return _lower_tail(self.missed, self.examples, self.epsilon)
-
-    def p_violated(self, _alpha: float) -> float:
+    def if_true(self, _alpha: float) -> Trials:
         hits = self.examples - self.missed
-        return _lower_tail(hits, self.examples, _complement(self.epsilon))
-
-    def rejects_breach(self, alpha: float, limit: float) -> bool:
-        return self.p_holds(alpha) <= limit
-
-    def rejects_truth(self, alpha: float, limit: float) -> bool:
-        return self.p_violated(alpha) <= limit
+        return Trials(self.examples, _complement(self.epsilon), (hits,))
 
     def interval(self, limit: float) -> tuple[float, float]:
         low, high = clopper_pearson_interval(self.missed, self.examples, confidence=1 - 2 * limit)
@@ -141,11 +132,8 @@ def collect(
     if alpha is None:
         total = int(sizes.sum()), int(misses.sum())
         return [ExampleCounts(len(sizes), *total, epsilon, within[0], flagged[0])]
-    largest = np.zeros(classes, np.int64)
-    np.maximum.at(largest, label, sizes)
-    columns = [counts.T.tolist() for counts in (tasks, not_within, not_above)]
-    rows = zip(*columns, within, flagged, largest.tolist(), strict=True)
-    return [TaskCounts(n, tuple(low), tuple(high), *more) for n, low, high, *more in rows]
+    by_class = ([tuple(row) for row in counts.T.tolist()] for counts in (not_within, not_above))
+    return [*map(TaskCounts, tasks.tolist(), *by_class, within, flagged)]
 
 
 def are_above(sizes: Counts, misses: Counts, epsilon: float) -> NDArray[np.bool_]:
@@ -159,41 +147,38 @@ def _complement(epsilon: float) -> float:
     return min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
 
 
-def _lower_tail(count: int, examples: int, rate: float) -> float:
-    return float(special.bdtr(count, examples, rate)) if examples else 1.0
-
-
-def _rejects(tasks: int, share: float, counts: tuple[int, ...], limit: float) -> bool:
+def _rejects(trials: Trials, limit: float) -> bool:
     """Return whether the p-value is at most ``limit``; bounds often decide without computing it."""
-    smallest = _smallest_tail(tasks, share, counts)
+    smallest = _smallest_tail(trials)
     if smallest > limit:
         return False
-    return len(counts) * smallest <= limit or _p_value(tasks, share, counts) <= limit
+    return len(trials.counts) * smallest <= limit or p_value(trials) <= limit
 
 
-def _p_value(tasks: int, share: float, counts: tuple[int, ...]) -> float:
+def p_value(trials: Trials) -> float:
     """Return the probability that the smallest tail of all levels is as small as observed.
 
     In the worst case, the number of tasks counted at level t is Binomial(tasks, share (1 - t)),
-    and the tasks counted at the next level are some of them.
+    and the tasks counted at the next level are some of them. Examples have a single level.
     """
-    smallest = _smallest_tail(tasks, share, counts)
-    if smallest == 1 or tasks > _MAX_TASKS:
-        return min(1.0, len(counts) * smallest)
-    shares = _shares(share)
-    below = special.bdtr(np.arange(tasks + 1), tasks, shares[:, None])  # (levels, tasks + 1)
+    smallest = _smallest_tail(trials)
+    if smallest == 1 or len(trials.counts) == 1 or trials.number > _MAX_TASKS:
+        return min(1.0, len(trials.counts) * smallest)
+    number, shares = trials.number, _shares(trials)
+    below = special.bdtr(np.arange(number + 1), number, shares[:, None])  # (levels, tasks + 1)
     limits = np.count_nonzero(below <= smallest * (1 + SLACK), axis=1) - 1
-    return min(1.0, _probability_of_any(tasks, shares, limits) * (1 + SLACK))
+    return min(1.0, _probability_of_any(number, shares, limits) * (1 + SLACK))
 
 
-def _smallest_tail(tasks: int, share: float, counts: tuple[int, ...]) -> float:
-    if not tasks:
+def _smallest_tail(trials: Trials) -> float:
+    if not trials.number:
         return 1.0
-    return float(special.bdtr(np.array(counts), tasks, _shares(share)).min())
+    return float(special.bdtr(np.array(trials.counts), trials.number, _shares(trials)).min())
 
 
-def _shares(share: float) -> NDArray[np.float64]:
-    return share * (1 - np.array(JOINT_LEVELS))
+def _shares(trials: Trials) -> NDArray[np.float64]:
+    levels = JOINT_LEVELS if len(trials.counts) > 1 else (0.0,)
+    return trials.share * (1 - np.array(levels))
 
 
 def _probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Counts) -> float:
@@ -297,16 +282,11 @@ def _describe_outlook(verdict: Verdict, words: Words) -> str:
         return f"About {verdict.more_tasks:,} more {words.units} like {these} would settle it."
     if not verdict.tasks:
         return f"Collect labelled {words.examples} of new {words.units}."
-    start = f"No feasible number of {words.units} like these would:"
     least = math.ceil(math.log(0.5) / math.log1p(-_rate(verdict)))
-    if verdict.evidence.largest < least:
-        return (
-            f"{start} use {words.units} with more labelled {words.examples} ({least} at the very "
-            "least, all without a miss)."
-        )
     return (
-        f"{start} too many have a miss rate close to {percent(_rate(verdict))}, or too few "
-        f"labelled {words.examples} to tell. Label more {words.examples}."
+        f"No feasible number of {words.units} like these would: too many have a miss rate close to "
+        f"{percent(_rate(verdict))}, or too few labelled {words.examples} to tell, which takes at "
+        f"least {least} in each. Label more {words.examples}."
     )
 
 
@@ -436,22 +416,22 @@ class Verdict:
     def _decide(self, evidence: Evidence) -> str:
         """Return the status that follows from some evidence."""
         alpha, level = self.alpha or 0.0, self.holds_at or self.false_alarm
-        if evidence.rejects_truth(alpha, self.false_alarm):
+        if _rejects(evidence.if_true(alpha), self.false_alarm):
             return VIOLATED
-        return HOLDS if evidence.rejects_breach(alpha, level) else UNDECIDED
+        return HOLDS if _rejects(evidence.if_broken(alpha), level) else UNDECIDED
 
     @cached_property
     def p_holds(self) -> float:
         """p-value against "the guarantee is broken"; of all classes, the largest."""
         if self.by_class is None:
-            return self.evidence.p_holds(self.alpha or 0.0)
+            return p_value(self.evidence.if_broken(self.alpha or 0.0))
         return max(part.p_holds for part in self.by_class.values())
 
     @cached_property
     def p_violated(self) -> float:
         """p-value against "the guarantee is true"; of all classes, the smallest times them."""
         if self.by_class is None:
-            return self.evidence.p_violated(self.alpha or 0.0)
+            return p_value(self.evidence.if_true(self.alpha or 0.0))
         parts = [part.p_violated for part in self.by_class.values()]
         return min(1.0, len(parts) * min(parts))
 
