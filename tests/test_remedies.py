@@ -116,7 +116,9 @@ def apply(g: Guarantee, sizes: Any, remedy: str) -> str:
             assert not works(g, np.r_[used, [10**6] * (count - 1)])
             assert not works(g, np.r_[used, [examples - 1] * count])
         return "add"
-    if grown := numbers(r"^increase (\d+) of the small tasks to (\d+) examples each$", remedy):
+    if grown := numbers(
+        r"^increase (\d+) of the small tasks to (\d+) examples(?: of class \d+)? each$", remedy
+    ):
         count, examples = grown
         larger, fewer = np.sort(used), np.sort(used)
         larger[:count] = np.maximum(larger[:count], examples)

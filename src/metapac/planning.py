@@ -66,24 +66,23 @@ class Shortfall:
         self.demand, self.to_add, self.small = demand, enough - demand.tasks, small[level]
         self.needed = min_tasks(g, level)  # if none of them were too small
         self.examples = min_task_size(g, g.levels[level])
+        of_class = "" if demand.label is None else f" of class {demand.label!r}"
+        self.size = f"{self.examples} examples{of_class}"
         self.allowed = g.allowed_low_thresholds(demand.tasks)[level] if demand.tasks else -1
 
     def __str__(self) -> str:
         """What is missing; counts are of the tasks used."""
         demand, tasks = self.demand, self.demand.tasks
-        start, examples = "", f"{self.examples} examples"
-        if demand.label is not None:
-            start = f"class {demand.label!r} ({_show('epsilon', demand.guarantee.miss_rate)}): "
-            examples += f" of class {demand.label!r}"
-        takes = f"this takes {count_tasks(self.needed)} with at least {examples} each"
-        lack = f"{takes}, but {there_are(tasks)}"
+        lack = f"this takes {count_tasks(self.needed)} with at least {self.size} each"
+        lack += f", but {there_are(tasks)}"
         if self.small:
-            small = f"{self.small} of the {count_tasks(tasks)} have fewer than {examples}"
+            small = f"{self.small} of the {count_tasks(tasks)} have fewer than {self.size}"
             lack = f"{small}, so this takes {tasks + self.to_add} tasks instead of {self.needed}"
         if demand.left_out:
             least = keyword("min_examples", demand.guarantee.min_examples)
             lack += f" ({demand.left_out} more are left out by {least})"
-        return f"{start}{lack}"
+        epsilon = _show("epsilon", demand.guarantee.miss_rate)
+        return lack if demand.label is None else f"class {demand.label!r} ({epsilon}): {lack}"
 
 
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
@@ -95,14 +94,10 @@ def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> li
         remedies.append(f"use {keyword('split', split)}, which gives the same guarantee")
     if (least := find_min_examples(demands)) is not None:
         kept = min(one.with_parameters(min_examples=least).tasks for one in demands)
-        covered = (
-            f"keeps {count_tasks(kept)} and covers only new tasks with at least as many examples"
-        )
+        covered = f"keeps {count_tasks(kept)} and covers only new tasks of at least that size"
         remedies.append(f"use {keyword('min_examples', least)}, which {covered}")
     if all_feasible(demands, delta=None) and demands[0].guarantee.delta is not None:
-        remedies.append(
-            "use delta=None, a weaker guarantee that holds on average over calibrations"
-        )
+        remedies.append("use delta=None, a weaker guarantee, on average over calibrations")
     return [*remedies, *_more_data(demands, lacking), *_weaker_guarantees(demands)]
 
 
@@ -128,7 +123,7 @@ def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[
             break
     if len(lacking) == 1 and (one := lacking[0]).allowed >= 0:
         few = one.small - one.allowed
-        remedies.append(f"increase {few} of the small tasks to {one.examples} examples each")
+        remedies.append(f"increase {few} of the small tasks to {one.size} each")
     return remedies
 
 

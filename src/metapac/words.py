@@ -297,10 +297,8 @@ _CLASS_LIMITS = (
 
 def _find_limits(words: Words, g: Guarantee, left_out: int, *, is_interval: bool) -> list[str]:
     """Return for which tasks, classes and examples the guarantee of `MetaPS` says nothing."""
-    single, worse = (
-        f"for each single {words.unit}:",
-        f"up to {percent(g.alpha)} of them may be worse",
-    )
+    single = f"for each single {words.unit}:"
+    worse = f"up to {percent(g.alpha)} of them may be worse"
     small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
     if g.per_class:
         share = f"the shares are those of all {words.examples} of one class and {words.unit}"
