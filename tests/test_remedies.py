@@ -295,8 +295,8 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
                 applied.add(apply(part, sizes[:, label], remedy))
             else:
                 ((name, value),) = passed(remedy).items()
-                value = int(value) if name == "min_examples" else value
-                assert all_work(replace(g, **{name: value}), sizes)
+                change: dict[str, Any] = {name: int(value) if name == "min_examples" else value}
+                assert all_work(replace(g, **change), sizes)
                 applied.add("None" if value is None else name)
     assert applied
     every = {"add", "increase", "min_examples", "None", "epsilon", "alpha", "delta"}

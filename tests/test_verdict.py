@@ -472,7 +472,7 @@ def test_examples_and_misses_belong_to_the_same_tasks() -> None:
             [5] * 20,
             [0] * 20,
             {"alpha": 0.2},
-            ["too few labelled patients to tell", "at least 14 in each"],
+            ["too few labelled patients to tell", "at least 14)"],
         ),
         # At least 95% of new tasks exceed epsilon; by Markov's inequality, that has a probability
         # of at most 0.1 / 0.95 over calibrations.
@@ -502,7 +502,7 @@ def test_a_sentence_has_claim_evidence_and_probability_of_being_wrong(
 
 def test_a_trivial_guarantee_leaves_nothing_to_check() -> None:
     verdict = judge_classes({"a": ([500] * 60, [5] * 60), "b": ([5], [0])}, **OPTIONS)
-    parts = verdict.by_class or {}
+    parts = dict(verdict.by_class or {})
     trivial = replace(verdict, by_class=parts | {"b": replace(parts["b"], trivial="why.")})
     assert "nothing to check on class b, because why." in str(trivial)
     assert str(replace(verdict, trivial="why.")) == "Nothing to check: why."

@@ -284,9 +284,9 @@ def _describe_outlook(verdict: Verdict, words: Words) -> str:
         return f"Collect labelled {words.examples} of new {words.units}."
     least = math.ceil(math.log(0.5) / math.log1p(-_rate(verdict)))
     return (
-        f"No feasible number of {words.units} like these would: too many have a miss rate close to "
-        f"{percent(_rate(verdict))}, or too few labelled {words.examples} to tell, which takes at "
-        f"least {least} in each. Label more {words.examples}."
+        f"No feasible number of {words.units} like these would: too many have too few labelled "
+        f"{words.examples} to tell (it takes at least {least}), or a miss rate close to "
+        f"{percent(_rate(verdict))}. Label more {words.examples}."
     )
 
 
