@@ -84,7 +84,9 @@ def test_tasks_of_one_size_are_counted_together() -> None:
     assert demand.with_parameters(min_examples=0).tasks == 4
 
 
-@pytest.mark.parametrize("sizes", [[200] * 60, [12] * 60, [200] * 10, [5] * 9, [30] * 40 + [3] * 5])
+@pytest.mark.parametrize(
+    "sizes", [[10] * 24, [200] * 60, [12] * 60, [200] * 10, [5] * 9, [30] * 40 + [3] * 5]
+)
 @pytest.mark.parametrize("delta", [0.05, None])
 def test_feasibility_agrees_with_the_spare_tasks_of_each_level(
     sizes: list[int], delta: float | None

@@ -301,3 +301,15 @@ def test_every_remedy_for_classes_works(split: str, count: int) -> None:
     assert applied
     every = {"add", "increase", "min_examples", "None", "epsilon", "alpha", "delta"}
     assert applied >= every or split == "joint"
+
+
+@pytest.mark.parametrize("split", ["tight", "joint"])
+def test_tasks_to_add_are_large_enough_for_every_class(split: str) -> None:
+    # The rare class lacks tasks; the common one needs more examples than it in each.
+    g = Guarantee(epsilon={0: 0.3, 1: 0.02}, alpha=0.2, delta=0.1, split=split, per_class=True)
+    sizes = np.array([[1, 900]] * 30)
+    text = planning.explain_too_few_tasks(demands_of(g, sizes))
+    more = numbers(r"add (\d+) tasks? with at least (\d+) examples of each", text)
+    assert more is not None
+    assert all_work(g, more_tasks(sizes, *more))
+    assert more[1] > 30
