@@ -109,7 +109,7 @@ class Part(NamedTuple):
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
-        return Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
+        return Demand.from_sizes(g, sizes, label=self.label)
 
     def second_step(self) -> Outcome:
         """Across tasks: the threshold of an allowed rank at each level, and their maximum."""
