@@ -40,7 +40,7 @@ def open_text(path: Path, reading: Reading) -> Iterator[IO[str]]:
         remedy = f"Read it with its encoding, such as {keyword('encoding', 'windows-1252')}."
         raise InvalidInput(f"{path} is not {reading.encoding} text. {remedy}") from error
     except (csv.Error, EOFError, gzip.BadGzipFile) as error:
-        raise InvalidInput(f"{path} is not readable as CSV ({error}).") from error
+        raise InvalidInput(f"{path} is not readable ({error}).") from error
 
 
 def recode(paths: Sequence[Path], reading: Reading, owner: Any) -> list[Path]:
