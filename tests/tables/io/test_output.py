@@ -219,3 +219,32 @@ def test_blanks_around_text_are_kept(promise: MetaPS, engine: str, tmp_path: Pat
     predict_table(promise, table, output=tmp_path / f"{engine}.csv")
     result = open_source(tmp_path / f"{engine}.csv")
     assert sorted(result.run(result.table)["site"].to_pylist()) == [" a ", "a"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "path", "is_input"),
+    [
+        ("in", "in/sets.parquet", True),
+        ("in", "in/deep/sets.parquet", True),
+        ("in", "sets.parquet", False),
+        ("in/*.parquet", "in/sets.parquet", True),
+        ("in/*.parquet", "in/sets.csv", False),
+        ("**/*.parquet", "sets.parquet", True),
+        ("**/*.parquet", "in/deep/sets.parquet", True),
+        ("in/a.parquet", "in/sets.parquet", False),
+        ("*/*.parquet", "in/deep/sets.parquet", False),
+        ("in/**", "in/deep/sets.parquet", True),
+    ],
+)
+def test_outputs_that_would_be_read_next_time(
+    origin: str, path: str, is_input: bool, promise: MetaPS, tmp_path: Path
+) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    parquet.write_table(two_classes(3), tmp_path / "in" / "a.parquet")
+    output = tmp_path / path
+    if is_input:
+        with pytest.raises(ValueError, match="would be part of the input"):
+            predict_table(promise, tmp_path / origin, output=output)
+    else:
+        predict_table(promise, tmp_path / origin, output=output)
+    assert output.exists() != is_input

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import calibrate_table, files
-from metapac.tables.engines import Reading
+from metapac.tables import calibrate_table, open_table
 from metapac.tables.files import _partition_options
 from tests.helpers.engines import connection
 
@@ -66,8 +65,8 @@ def test_spark_reads_files(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
 @pytest.mark.parametrize("name", ["_a.csv", ".a.csv"])
 def test_names_that_spark_ignores_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("g,s\na,0.5\n")
-    with pytest.raises(InvalidInput, match="Spark ignores files whose names start with '_' or"):
-        files.read(SimpleNamespace(name="pyspark"), "csv", [tmp_path / name], Reading())
+    with pytest.raises(InvalidInput, match="Spark ignores names that start with '_' or"):
+        open_table(tmp_path / name, connection=SimpleNamespace(name="pyspark"))
 
 
 def test_folders_are_partitions_if_all_files_share_them() -> None:
