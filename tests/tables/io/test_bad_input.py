@@ -68,6 +68,7 @@ FILES: list[tuple[str, Content, str]] = [
     ("a.csv", b"", "empty; it needs a header"),
     ("a.csv", b"task,score,task\n", "'task' and 'task'"),
     ("a.csv", b"a,A\n", "'a' and 'A', .* case"),
+    ("a.csv", b"A,a\n", "'A' and 'a', .* case"),
     ("a.csv", b"site;score\na;1\n", "looks like several.*separator=';'"),
     ("a.csv", b"a\tb\n1\t2\n", r"separator='\\t'"),
     ("a.csv", b"site,score\na,1\n", "no column 'task'"),
