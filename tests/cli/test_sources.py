@@ -61,7 +61,7 @@ def test_foreign_csv_is_read_with_options(frame: pd.DataFrame, tmp_path: Path) -
     odd.to_csv(tmp_path / "a.csv", sep=";", decimal=",", encoding="latin-1")
     words = ["calibrate", tmp_path / "a.csv", "--task", "site", "--score", "true", *LEVELS]
     output = ["-o", tmp_path / "p.json"]
-    assert "a.csv is not utf-8 text. Pass the enc" in metapac(*words, *output).stderr
+    assert "a.csv is not utf-8 text. Read it with its enc" in metapac(*words, *output).stderr
     words += ["--encoding", "latin-1"]
     assert "Read it with --separator ';'." in metapac(*words, *output).stderr
     words += ["--separator", ";"]

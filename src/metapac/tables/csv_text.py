@@ -37,7 +37,8 @@ def open_text(path: Path, reading: Reading) -> Iterator[IO[str]]:
         with opener(path, "rt", encoding=encoding, newline="") as file:
             yield file
     except UnicodeError as error:
-        remedy = f"Pass the encoding of a CSV file, such as {keyword('encoding', 'windows-1252')}."
+        likely = keyword("encoding", "windows-1252")
+        remedy = f"Read it with its encoding, such as {likely}, if it is CSV."
         raise InvalidInput(f"{path} is not {reading.encoding} text. {remedy}") from error
     except (csv.Error, EOFError, gzip.BadGzipFile) as error:
         raise InvalidInput(f"{path} is not readable ({error}).") from error
