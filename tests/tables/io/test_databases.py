@@ -185,7 +185,10 @@ def test_a_sqlite_file_is_not_written_to(tmp_path: Path) -> None:
     there = sqlite3.connect(path)
     there.execute("CREATE TABLE t (x REAL)")
     there.close()
-    source = opened(path)
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with (
+        opened(path) as source,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
         source.connection.con.execute("DROP TABLE t")
-    source.connection.disconnect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):  # it was opened for this file
+        source.connection.con.execute("SELECT 1")
