@@ -23,6 +23,7 @@ from metapac.tables.output import check_output
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection, put
 
+ODD = """it's a "\\" """  # the name of a folder
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
 
 
@@ -52,7 +53,7 @@ def test_parquet_and_csv(
     promise: MetaPS, scores: NDArray[np.float64], frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     expected = label_lists(promise.predict_set(scores), CLASSES)
-    folder = tmp_path / "it's"
+    folder = tmp_path / ODD
     folder.mkdir()
     for path in (tmp_path / "sets.parquet", folder / "sets.parquet"):
         predict_table(promise, frame, output=path)
@@ -63,7 +64,7 @@ def test_parquet_and_csv(
             rows = list(csv.DictReader(file))
         assert [json.loads(each) for each in sets_of(rows)] == expected
         assert rows[0]["text"] == "a,b\nc"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["it's", "sets.csv", "sets.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [ODD, "sets.csv", "sets.parquet"]
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres", "spark"])
