@@ -23,7 +23,7 @@ from metapac.fewshot import load_pools, read_samples
 from metapac.fewshot.cli.vectors import read_examples
 from metapac.fewshot.datasets.downloads import unpack
 from metapac.fewshot.study.rows import read_table
-from metapac.tables import open_table
+from tests.helpers.tables import open_source
 
 posix = pytest.mark.skipif(not artefact.AVAILABLE, reason="needs locks")
 
@@ -454,11 +454,11 @@ def pack(path: Path, content: bytes, member: str = "x") -> Path:
 
 
 BOMBS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
-    "a.csv.gz": (b"site,score\n" + b"a,1\n" * (3 << 18), open_table),
-    "a.jsonl.gz": (b'{"site": 1}\n' + b" " * (3 << 20), open_table),
+    "a.csv.gz": (b"site,score\n" + b"a,1\n" * (3 << 18), open_source),
+    "a.jsonl.gz": (b'{"site": 1}\n' + b" " * (3 << 20), open_source),
     "samples_a.jsonl.gz": (b"\n" * (3 << 20), read_samples),
     "rows.csv.gz": (b"\n" * (3 << 20), read_table),
-    "a.xlsx": (b"<sst>" + b"<si/>" * (1 << 20), open_table),
+    "a.xlsx": (b"<sst>" + b"<si/>" * (1 << 20), open_source),
     "a.npz": (bytes(3 << 20), load_pools),
     "b.npz": (bytes(3 << 20), read_examples),
     "a.zip": (bytes(3 << 20), lambda path: unpack(path, path.parent / "new")),
@@ -482,12 +482,12 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
 
 def test_repeated_rows_are_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = pack(tmp_path / "small.csv.gz", BOMBS["a.csv.gz"][0])
-    with open_table(small) as opened:  # up to 128 MiB, any ratio will do
+    with open_source(small) as opened:  # up to 128 MiB, any ratio will do
         assert opened.table.count().execute() == 3 << 18
     path = pack(tmp_path / "a.csv.gz", b"site,label,model,version,score\n" + ROW * (1 << 16))
     monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
     assert path.stat().st_size * 300 < len(ROW) << 16
-    with open_table(path) as opened:
+    with open_source(path) as opened:
         assert opened.table.count().execute() == 1 << 16
 
 
@@ -498,4 +498,4 @@ def test_a_zip_file_that_understates_its_size_is_counted(
     path.write_bytes(path.read_bytes().replace((3 << 20).to_bytes(4, "little"), b"\1\0\0\0"))
     monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
     with pytest.raises(BadArchive, match="at most 200 times are read. If you trust it, unpack it"):
-        open_table(path)
+        open_source(path)
