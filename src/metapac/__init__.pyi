@@ -29,6 +29,8 @@ from metapac.binomial import allowed_errors as allowed_errors
 from metapac.binomial import clopper_pearson_upper as clopper_pearson_upper
 from metapac.binomial import threshold as threshold
 from metapac.columns import Columns as Columns
+from metapac.columns import Reading as Reading
+from metapac.columns import open_table as open_table
 from metapac.context import Context as Context
 from metapac.data_checks import CheckWarning as CheckWarning
 from metapac.drift import compare_scores as compare_scores
@@ -71,7 +73,5 @@ from metapac.sets import label_lists as label_lists
 from metapac.sets import residual_scores as residual_scores
 from metapac.sets import set_sizes as set_sizes
 from metapac.sets import summarise_sets as summarise_sets
-from metapac.tables.engines import Reading as Reading
-from metapac.tables.table import open_table as open_table
 from metapac.verdict import Verdict as Verdict
 from metapac.verdict import judge as judge

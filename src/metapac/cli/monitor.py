@@ -163,10 +163,10 @@ def report_drift(
 ) -> None:
     """Compare the scores of new tasks with those of calibration, and print what is unusual."""
     with open_table(scores, reading) as (table, progress):
+        from metapac.columns import Reading
+        from metapac.columns import open_table as open_reference
         from metapac.tables import compare_tables
-        from metapac.tables.engines import Reading
         from metapac.tables.sources import read_origin
-        from metapac.tables.table import open_table as open_reference
 
         progress("comparing the scores of each task", 0, None)
         table = fill_new(table, read_origin(table.source), given, predictor, labelled=False)

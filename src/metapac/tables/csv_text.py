@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from metapac._common import listed
 from metapac.artefact import private_folder
+from metapac.columns import Reading
 from metapac.errors import InvalidInput, keyword
-from metapac.tables.engines import Reading
 from metapac.tables.errors import check_case_collisions
 
 PLAIN = Reading()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import weakref
 from contextlib import ExitStack
@@ -17,64 +16,6 @@ from metapac.errors import InvalidInput, keyword
 from metapac.tables.errors import pick_name, reason
 
 DUCKDB, SPARK = "duckdb", "pyspark"  # the names that Ibis gives them
-_SEPARATOR = r'(?![^\W_])[^"\r\n\0\ud800-\udfff]'  # neither a letter nor a digit
-_LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte order mark
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How to read a table that is not written as usual, and with which engine.
-
-    Parameters
-    ----------
-    table : str, optional
-        Table of a database, or sheet of a workbook.
-    separator : str, optional
-        Character between the columns of a CSV file; by default a tab in .tsv files and a comma in
-        all others.
-    decimal : {".", ","}, default "."
-        Decimal character of numbers in a CSV file.
-    encoding : str, default "utf-8"
-        Encoding of a CSV file, such as "latin-1", "windows-1252" or "utf-16".
-    views : bool, default False
-        Whether to read views of a DuckDB or SQLite file, and tables of a DuckDB file that have
-        generated columns. A view can read other files: pass True only if you trust the file.
-    connection : Ibis connection, optional
-        The engine that reads files and frames, from ``metapac.tables.connect``. By default DuckDB
-        in this process.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is not valid.
-
-    Examples
-    --------
-    >>> from metapac import Reading
-    >>> Reading(separator=";", decimal=",", encoding="Latin-1").encoding
-    'iso8859-1'
-    """
-
-    table: str | None = None
-    separator: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    views: bool = False
-    connection: Any = None
-
-    def __post_init__(self) -> None:
-        mark = ";" if self.separator is None else self.separator
-        if not (isinstance(mark, str) and re.fullmatch(_SEPARATOR, mark)):
-            text = f"separator must be one character such as ';', '|' or a tab, got {mark!r}."
-            raise InvalidInput(text, parameter="separator")
-        check_one_of("decimal", self.decimal, (".", ","))
-        try:
-            "".encode(self.encoding)
-            name = codecs.lookup(self.encoding).name  # one encoding has one name
-        except (LookupError, TypeError, ValueError):
-            text = f"encoding must be a text encoding such as 'utf-16', got {self.encoding!r}."
-            raise InvalidInput(text, parameter="encoding") from None
-        object.__setattr__(self, "encoding", "utf-8" if name in _LIKE_UTF8 else name)
 
 
 @dataclass(frozen=True)

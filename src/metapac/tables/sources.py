@@ -15,12 +15,13 @@ import ibis
 
 from metapac._common import Table
 from metapac._text import mask, scrub_line
+from metapac.columns import Reading
 from metapac.context import Context
 from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.provenance import Provenance, differing_options, read_common_provenance
 from metapac.tables import errors, files
 from metapac.tables.csv_text import PLAIN, check_line_endings, check_rows
-from metapac.tables.engines import DUCKDB, Reading, Traits, connect, pick_table, traits_of
+from metapac.tables.engines import DUCKDB, Traits, connect, pick_table, traits_of
 
 _FRAME = (
     r"pandas\.(.*\.)?DataFrame|polars\.(.*\.)?(DataFrame|LazyFrame)|"

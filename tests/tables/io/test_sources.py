@@ -20,7 +20,7 @@ import pytest
 from pyarrow import feather
 
 from metapac import InvalidInput, MetapacError, MetaPS
-from metapac.tables.engines import Reading
+from metapac.columns import Reading
 from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put
 from tests.helpers.tables import calibrate_table
