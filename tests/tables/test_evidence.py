@@ -11,7 +11,7 @@ from metapac.tables.calibration import collect_evidence
 
 from metapac import InvalidInput
 from metapac.guarantee import Guarantee
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.sources import open_source
 from tests.helpers.engines import as_if_large, connection
 

@@ -177,8 +177,8 @@ def test_half_precision_is_read(kind: str, tmp_path: Path) -> None:
 def test_deprecated_calls_of_ibis_are_no_errors(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("task,score\n" + "a,1\nb,2\n" * 9)
     code = (
-        "from metapac.tables import calibrate_table; calibrate_table('a.csv', task='task', "
-        "score='score', epsilon=.3, alpha=.4, delta=.3, on_infeasible='trivial')"
+        "from metapac import *; table = open_table('a.csv', Columns(task='task', score='score')); "
+        "MetaPS(epsilon=.3, alpha=.4, delta=.3, on_infeasible='trivial').calibrate(table)"
     )
     command = [sys.executable, "-W", "error::DeprecationWarning", "-c", code]
     subprocess.run(command, cwd=tmp_path, check=True)
