@@ -36,6 +36,7 @@ from metapac.inputs import (
     as_precision,
     as_task_names,
     as_task_quantiles,
+    check_distinct,
 )
 from metapac.predictors import Calibrated
 from metapac.words import Rule, Words, explain_average
@@ -411,6 +412,7 @@ class MetaCP(Calibrated):
     def _restore(self, body: dict[str, Any]) -> None:
         check_on_infeasible(self.on_infeasible)
         evidence, levels = body["evidence"], self._checked_levels()
+        check_distinct(evidence["tasks"])
         self.tasks_ = as_task_names(evidence["tasks"])
         self.task_sizes_ = as_whole_numbers("sizes", evidence["sizes"], minimum=1)
         check_same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)

@@ -27,11 +27,11 @@ from metapac._common import (
     on_host,
 )
 from metapac.adaptation import FunctionScorer, as_support_set, check_function, name_function
-from metapac.artefact import check_unpacked
 from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_task_names
 from metapac.predictors import ThresholdSets
 from metapac.score_functions import KINDS, ScoreFunction, as_score_function
+from metapac.unpacking import check_unpacked
 
 
 class InContextLearner:

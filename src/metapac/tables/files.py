@@ -24,11 +24,11 @@ from ibis.backends.sql.datatypes import DuckDBType
 
 from metapac._common import Table, require, warn
 from metapac._text import mask
-from metapac.artefact import check_unpacked, read_unpacked
 from metapac.errors import InvalidInput
 from metapac.tables import csv_text
 from metapac.tables.engines import DUCKDB, SPARK, Reading
 from metapac.tables.errors import pick_name
+from metapac.unpacking import check_unpacked, read_unpacked
 
 _SUFFIXES = {
     suffix: kind

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -393,11 +393,34 @@ def _scored_tests(e: Experiment, stored: Stored, predictor: QuantilePredictor) -
     ]
 
 
+class _Learner(TypedDict):
+    experiment: dict[str, Any]
+    training: dict[str, Any]
+    data: str
+    rng: artefact.Size
+    weights: str
+    pools: dict[str, Annotated[list[artefact.Size], lambda counts: len(counts) == 2]]
+    epochs: artefact.Size
+    episodes: artefact.Size
+    best_epoch: artefact.Size
+    validation_accuracy: artefact.Share
+    seconds: NotRequired[artefact.Seconds]
+    recipe: NotRequired[dict[str, Any]]
+    accuracy: artefact.Share
+    accuracy_interval: NotRequired[artefact.Interval]
+    accuracy_tasks: NotRequired[artefact.Size]
+    auroc: NotRequired[artefact.Share]
+    auroc_both_labels: NotRequired[artefact.Share]
+    tasks_with_both_labels: NotRequired[artefact.Share]
+    device: NotRequired[str]
+    versions: dict[str, Any]
+
+
 LEARNER = artefact.Format(
     "metapac learner",
     written_by="'metapac reproduce'",
     remedy="Run 'metapac reproduce' again with another folder.",
-    shape="learner",
+    shape=_Learner,
 )
 LEARNER_FILE = "learner.json"
 _CONTROLS = "controls"  # folder beside the rows of a seed

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import torch
 from torch import Tensor
@@ -17,16 +17,64 @@ from metapac import artefact
 from metapac._common import PathLike
 from metapac.adaptation import Trainable
 from metapac.errors import BadArtefact, InvalidInput, keyword
+from metapac.fewshot.datasets.pools import Architecture, EpochRow
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
+
+_Size = Annotated[int, lambda size: 1 <= size <= 1 << 16]
+_Seed = Annotated[int, lambda seed: seed >= 0]
+_Large = Annotated[int, lambda size: 0 <= size <= 1 << 31]
+_NETWORK = {
+    **dict.fromkeys(("channels", "size", "width", "inputs", "depth"), _Size),
+    **dict.fromkeys(("tokens", "positions", "maps"), _Size),
+    **dict.fromkeys(("mean", "std"), list[float]),
+    "dropout": artefact.Share,
+    "words": Annotated[list[Annotated[_Large, bool]], lambda sizes: len(sizes) == 2],
+    "frozen": bool,
+    "padding": _Large,
+    "is": str,
+}
+_Network = TypedDict(
+    "_Network",
+    {
+        "class": Annotated[str, lambda name: name != "Sphere"],
+        **{name: NotRequired[hint] for name, hint in _NETWORK.items()},
+    },
+)
+_Sphere = TypedDict("_Sphere", {"class": Literal["Sphere"], "backbone": _Network})
+_Model = TypedDict(
+    "_Model", {"class": Literal["Classifier"], "classes": _Size, "backbone": _Network | _Sphere}
+)
+
+
+class _ProtoNet(TypedDict):
+    backbone: _Network | _Sphere
+
+
+class _MAML(TypedDict):
+    steps: Annotated[int, lambda steps: 0 <= steps <= 1 << 16]
+    step_size: float
+    second_order: bool
+    model: _Model
+
+
+class _Weights(TypedDict):
+    architecture: Architecture
+
+
+class _Checkpoint(TypedDict):
+    architecture: Architecture
+    config: Annotated[dict[str, Any], lambda config: artefact.fits(config.get("rng"), _Seed)]
+    history: list[EpochRow]
+
 
 WEIGHTS = artefact.Format(
     "metapac weights",
     written_by="save_weights or metapac train",
     remedy="Restore it from a backup, or train again.",
     unsigned=True,
-    shape="weights",
+    shape=_Weights,
 )
 
 
@@ -188,10 +236,9 @@ def _check_rebuildable(file: Path, architecture: Mapping[str, Any]) -> None:
     """Raise unless metapac knows the classes of a learner and of its backbone."""
     if architecture["class"] not in ("ProtoNet", "MAML"):
         raise _unknown_class(file, architecture["class"])
-    try:
-        artefact.check(architecture, artefact.load_schema("architecture"))
-    except artefact.Fault as fault:
-        raise artefact.inconsistent(file, WEIGHTS, fault.inside("architecture")) from fault
+    with artefact.decoding(file, WEIGHTS):
+        shape = _ProtoNet if architecture["class"] == "ProtoNet" else _MAML
+        artefact.check_shape(architecture, shape)
     described = _backbone(architecture)
     name = described.get("backbone", described)["class"]  # of the network on a sphere
     if name not in {backbone.__name__ for backbone in BACKBONES.values()}:
@@ -245,7 +292,7 @@ CHECKPOINT = artefact.Format(
     remedy="Restore it from a backup, or choose another folder to train from the start.",
     schema=2,
     oldest=2,
-    shape="checkpoint",
+    shape=_Checkpoint,
 )
 _OLD_INDEX = "checkpoint.json"  # of metapac 0.1, beside a file of tensors for each epoch
 _PARTS = ("weights", "best", "optimiser")
