@@ -32,14 +32,10 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, NotRequired
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from metapac._common import LARGEST_COUNT, PathLike, brief, require, warn
+from metapac._common import LARGEST_COUNT, PathLike, brief, warn
 from metapac._version import __version__
 from metapac.errors import BadArtefact, InvalidInput
 
@@ -333,11 +329,7 @@ Share = Annotated[float, lambda share: 0 <= share <= 1]
 Interval = Annotated[list[Share], lambda ends: len(ends) == 2]
 Seconds = Annotated[float, lambda seconds: seconds >= 0]
 Sha256 = Annotated[str, re.compile(r"sha256:[0-9a-f]{64}").fullmatch]
-_METADATA = "__metadata__"  # the key that safetensors reserves in its header
-_KEY = "metapac"
-_TENSORS = "tensors_sha256"
-_LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it
-_DEEPEST = 64  # lists and objects inside each other
+LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it
 
 
 @dataclass(frozen=True)
@@ -374,71 +366,17 @@ def read(path: PathLike, kind: Format) -> dict[str, Any]:
         if text != b"{":
             swapped = "Were the promise and the table swapped?"
             raise _other_kind(path, kind, swapped if kind.name == "metapac promise" else "")
-        text += file.read(_LARGEST)
-    if len(text) > _LARGEST:
-        raise BadArtefact(f"{path} has more than {_LARGEST} bytes, which no {kind.name} file has.")
+        text += file.read(LARGEST)
+    if len(text) > LARGEST:
+        raise inconsistent(path, kind, f"it has more than {LARGEST} bytes")
     try:
-        document = _parse(text)
+        document = parse(text)
     except InvalidInput as error:
         raise inconsistent(path, kind, error) from error
     except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, or nested too deeply
-        raise BadArtefact(
-            f"{path} is not complete JSON ({_first_line(error)}); it may be truncated. "
-            f"{kind.remedy}"
-        ) from error
+        reason = f"it is not complete JSON ({first_line(error)}) and may be truncated"
+        raise inconsistent(path, kind, reason) from error
     return verify(path, document, kind)
-
-
-def write_tensors(
-    path: PathLike,
-    tensors: Mapping[str, Any],
-    body: Mapping[str, Any],
-    kind: Format,
-    *,
-    framework: str = "numpy",
-) -> None:
-    """Write tensors with a document in their metadata, replacing ``path`` atomically.
-
-    ``tensors`` are dense arrays of ``framework``, "numpy" or "torch".
-    """
-    header, data = _split(_safetensors(framework, kind).save(dict(tensors)))
-    document = sign({**body, _TENSORS: _tensor_checksum(header, data)}, kind)
-    # A single metadata key: safetensors does not preserve the order of several, and the same
-    # content should give the same bytes.
-    packed = json.dumps({_METADATA: {_KEY: json.dumps(document)}, **header}).encode()
-    packed += b" " * (-len(packed) % 8)  # tensor data start at a multiple of 8 bytes
-    with replacing(path, binary=True) as file:
-        file.write(len(packed).to_bytes(8, "little"))
-        file.write(packed)
-        file.write(data)
-
-
-def read_tensors(
-    path: PathLike, kind: Format, *, framework: str = "numpy"
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the document of a tensor file and its tensors, or raise ``BadArtefact``."""
-    module = _safetensors(framework, kind)
-    content = _read_tensor_file(path)
-    try:
-        header, data = _split(content)
-        document = _parse(header.pop(_METADATA)[_KEY])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadArtefact(
-            f"{path} is not a {kind.name} file, or is truncated. Pass a file written by "
-            f"{kind.written_by}. {kind.remedy}"
-        ) from error
-    # Only the oldest files have neither checksum; a file that has lost just one is damaged.
-    old = isinstance(document, dict) and not {"checksum", _TENSORS} & document.keys()
-    document = verify(path, document, kind)
-    if not old and document.pop(_TENSORS, None) != _tensor_checksum(header, data):
-        raise _damaged(path, kind)
-    try:
-        return document, module.load(content)
-    except Exception as error:  # safetensors raises errors of many types
-        raise BadArtefact(
-            f"{path} does not hold valid tensors ({type(error).__name__}: {_first_line(error)}). "
-            f"{kind.remedy}"
-        ) from error
 
 
 def sign(body: Mapping[str, Any], kind: Format) -> dict[str, Any]:
@@ -454,18 +392,21 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
         found = str(document.get("format")) if isinstance(document, dict) else ""
         is_ours = found.startswith("metapac ") and found.isprintable() and len(found) < 40
         raise _other_kind(path, kind, f"This is a {found} file." if is_ours else "")
-    if _is_deep(document):
-        raise inconsistent(path, kind, f"more than {_DEEPEST} lists are inside each other")
     schema, version = document.get("schema"), document.get("metapac")
     if type(schema) is not int or not kind.oldest <= schema <= kind.schema:
-        raise _other_schema(path, document, kind)
+        is_newer = type(schema) is int and schema > kind.schema
+        raise BadArtefact(
+            f"{path} has schema {brief(schema)}, written by metapac {brief(version)}; metapac "
+            f"{__version__} reads {kind.oldest} to {kind.schema}. "
+            f"{'Upgrade metapac.' if is_newer else kind.remedy}"
+        )
     if kind.unsigned and "checksum" not in document:
         warn(
             f"{path} has no checksum, so damage would go unnoticed: it was written by an early "
             "version of metapac. Write it again to add one."
         )
     elif not _is_intact(document):
-        raise _damaged(path, kind)
+        raise damaged(path, kind)
     with decoding(path, kind):
         if not isinstance(version, str):
             raise InvalidInput(f"metapac must be the version that wrote it, got {brief(version)}.")
@@ -480,7 +421,7 @@ def _is_intact(document: dict[str, Any]) -> bool:
     stated = document.pop("checksum", None)
     try:
         return bool(stated == checksum(document))
-    except ValueError:  # NaN or an infinity, which metapac never writes
+    except (ValueError, RecursionError):  # NaN, an infinity or depths that metapac never writes
         return False
 
 
@@ -491,10 +432,10 @@ def decoding(path: PathLike, kind: Format) -> Iterator[None]:
         yield
     except BadArtefact:
         raise
-    except InvalidInput as error:
-        raise inconsistent(path, kind, error) from error
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = f"{type(error).__name__}: {_first_line(error)}"
+    except ValueError as error:  # InvalidInput among them
+        raise inconsistent(path, kind, first_line(error)) from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+        reason = f"{type(error).__name__}: {first_line(error)}"
         raise inconsistent(path, kind, reason) from error
 
 
@@ -581,20 +522,6 @@ def checksum(document: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def data_checksum(*arrays: ArrayLike) -> str:
-    """Return the SHA-256 of arrays: of their types, shapes and bytes."""
-    digest = hashlib.sha256()
-    for array in map(np.ascontiguousarray, arrays):
-        if array.dtype.hasobject:  # their bytes are addresses, different in every process
-            raise InvalidInput(
-                f"arrays must hold numbers or text, got {array.dtype}. Convert it, for example "
-                "with .astype(str)."
-            )
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(array.data)
-    return "sha256:" + digest.hexdigest()
-
-
 def as_json(name: str, value: Any) -> Any:
     """Return ``value`` as JSON reads it back: tuples become lists, keys become strings."""
     try:
@@ -608,31 +535,23 @@ def as_json(name: str, value: Any) -> Any:
 
 def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON can hold them: a mapping, whose keys may be numbers, as pairs."""
-    return {name: _encode_parameter(value) for name, value in parameters.items()}
-
-
-def _encode_parameter(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {"by_class": [[_python_scalar(k), float(x)] for k, x in value.items()]}
-    value = _python_scalar(value)
-    if isinstance(value, bool | int) or not isinstance(value, numbers.Real):
-        return value
-    return float(value)
-
-
-def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that ``encode_parameters`` prepared for JSON."""
     return {
-        name: _decode_by_class(name, value["by_class"]) if isinstance(value, dict) else value
+        name: {"by_class": [[_plain(label), float(rate)] for label, rate in value.items()]}
+        if isinstance(value, Mapping)
+        else _plain(value)
         for name, value in parameters.items()
     }
 
 
-def _decode_by_class(name: str, pairs: list[Any]) -> dict[Any, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise InvalidInput(f"{name} gives a class two values: {brief(pairs)}.", parameter=name)
-    return values
+def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that ``encode_parameters`` prepared for JSON."""
+    decoded = dict(parameters)
+    for name, value in parameters.items():
+        if isinstance(value, dict):
+            decoded[name] = dict(value["by_class"])
+            if len(decoded[name]) < len(value["by_class"]):
+                raise InvalidInput(f"{name} gives a class two values: {brief(value)}.")
+    return decoded
 
 
 def encode_floats(values: Any) -> Any:
@@ -642,15 +561,14 @@ def encode_floats(values: Any) -> Any:
     return values if values not in (float("inf"), float("-inf")) else str(values)
 
 
-def _python_scalar(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value  # NumPy scalars
+def _plain(value: Any) -> Any:
+    """Return a number of any type as Python's."""
+    value = value.item() if hasattr(value, "item") else value
+    is_other = isinstance(value, numbers.Real) and not isinstance(value, int | float)
+    return float(value) if is_other else value
 
 
-def _safetensors(framework: str, kind: Format) -> Any:
-    return require(f"safetensors.{framework}", extra="torch", purpose=f"a {kind.name} file")
-
-
-def _parse(text: str | bytes) -> Any:
+def parse(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_build_object)
 
 
@@ -662,60 +580,17 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _is_deep(document: dict[str, Any]) -> bool:
-    layer: list[Any] = [document]
-    for _ in range(_DEEPEST):
-        children = [node.values() if isinstance(node, dict) else node for node in layer]
-        if not {dict, list} & set(map(type, chain.from_iterable(children))):
-            return False
-        layer = [each for each in chain.from_iterable(children) if isinstance(each, dict | list)]
-    return True
-
-
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-def _read_tensor_file(path: PathLike) -> bytes:
-    """Return the bytes of a safetensors file; only the size of the header if it cannot be one."""
-    with Path(path).open("rb") as file:
-        start = file.read(8)
-        size = int.from_bytes(start, "little")
-        return start if not 0 < size <= _LARGEST else start + file.read()
-
-
-def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Return the header and the data of a safetensors file."""
-    size = int.from_bytes(content[:8], "little")
-    header = _parse(content[8 : 8 + size])
-    return header, memoryview(content)[8 + size :]
-
-
-def _tensor_checksum(header: Mapping[str, Any], data: memoryview) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    digest.update(data)
-    return digest.hexdigest()
 
 
 def _other_kind(path: PathLike, kind: Format, hint: str = "") -> BadArtefact:
     return BadArtefact(
-        f"{path} is not a {kind.name} file. Pass a file written by {kind.written_by}."
-        f"{hint and f' {hint}'}"
+        f"{path} is not a {kind.name} file. Pass one written by {kind.written_by}. {hint}".rstrip()
     )
 
 
-def _other_schema(path: PathLike, document: Mapping[str, Any], kind: Format) -> BadArtefact:
-    schema, version = document.get("schema"), document.get("metapac")
-    is_older = type(schema) is int and schema < kind.oldest
-    bound = f"from {kind.oldest} on" if is_older else f"up to {kind.schema}"
-    return BadArtefact(
-        f"{path} has schema {schema!r}, written by metapac {version}; this is metapac "
-        f"{__version__}, which reads schemas {bound}. "
-        f"{kind.remedy if is_older else 'Upgrade metapac.'}"
-    )
-
-
-def _damaged(path: PathLike, kind: Format) -> BadArtefact:
+def damaged(path: PathLike, kind: Format) -> BadArtefact:
     return BadArtefact(
         f"{path} was edited or damaged: its checksum does not match its content. {kind.remedy}"
     )

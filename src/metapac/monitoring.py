@@ -184,7 +184,7 @@ class Terms:
             raise InvalidInput("epsilon and classes must name the same classes.")
         terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
         levels = {"alpha": terms.alpha, "delta": terms.delta, "min_examples": terms.min_examples}
-        Guarantee(epsilon=epsilon, per_class=classes is not None, **levels)
+        Guarantee(epsilon=epsilon, per_class=classes is not None, split="even", **levels)
         as_probability("false_alarm", terms.false_alarm)
         return terms
 

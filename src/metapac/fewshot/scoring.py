@@ -35,6 +35,7 @@ from metapac.adaptation import (
 )
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.tasks import Task
+from metapac.fewshot.tensors import read_tensors, write_tensors
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction, as_score_function
 
@@ -417,12 +418,12 @@ class Stored:
                 tensors[key] = np.ascontiguousarray(array)
         provenance = artefact.as_json("provenance", self.provenance)
         body = {"provenance": provenance, "names": names}
-        artefact.write_tensors(path, tensors, body, FORMAT)
+        write_tensors(path, tensors, body, FORMAT)
 
 
 def read_stored(path: PathLike) -> Stored:
     """Return what `store` or `Stored.save` wrote."""
-    document, tensors = artefact.read_tensors(path, FORMAT)
+    document, tensors = read_tensors(path, FORMAT)
     with artefact.decoding(path, FORMAT):
         for key, names in document["names"].items():
             tensors[key] = np.array(names)[tensors[key]]

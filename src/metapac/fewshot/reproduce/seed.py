@@ -32,6 +32,7 @@ from metapac.fewshot.study.pool_study import PoolStudy, join_groups, largest_que
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import check_settings, read_settings, run_study
 from metapac.fewshot.tasks import Task
+from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.training.checkpoints import load_weights, save_weights
 from metapac.fewshot.training.history import Epoch, History
 from metapac.fewshot.training.loop import choose_device, train
@@ -598,7 +599,7 @@ def control_folder(folder: PathLike, control: Control) -> Path:
 def weights_checksum(learner: ProtoNet) -> str:
     """Return a checksum of the weights of a learner."""
     state = learner.module.state_dict()
-    return artefact.data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
+    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
 def _device_name(learner: ProtoNet) -> str:

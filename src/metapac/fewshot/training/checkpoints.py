@@ -21,6 +21,7 @@ from metapac.fewshot.datasets.pools import Architecture, EpochRow
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
+from metapac.fewshot.tensors import read_tensors, write_tensors
 
 _Size = Annotated[int, lambda size: 1 <= size <= 1 << 16]
 _Seed = Annotated[int, lambda seed: seed >= 0]
@@ -98,7 +99,7 @@ def save_weights(learner: Trainable, path: PathLike) -> None:
     """
     state = {name: detached_copy(tensor) for name, tensor in learner.module.state_dict().items()}
     body = {"architecture": describe_architecture(learner)}
-    artefact.write_tensors(path, state, body, WEIGHTS, framework="torch")
+    write_tensors(path, state, body, WEIGHTS, framework="torch")
 
 
 def load_weights(learner: Trainable, path: PathLike) -> None:
@@ -218,7 +219,7 @@ def detached_copy(tensor: Tensor) -> Tensor:
 
 def _read(path: PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the architecture and the weights in a file."""
-    document, tensors = artefact.read_tensors(path, WEIGHTS, framework="torch")
+    document, tensors = read_tensors(path, WEIGHTS, framework="torch")
     return document["architecture"], tensors
 
 
@@ -316,7 +317,7 @@ def write_checkpoint(folder: PathLike, checkpoint: Checkpoint) -> None:
     target.mkdir(parents=True, exist_ok=True)
     tensors = {name: detached_copy(tensor) for name, tensor in _name_tensors(checkpoint).items()}
     body = {name: getattr(checkpoint, name) for name in ("architecture", "config", "history")}
-    artefact.write_tensors(checkpoint_file(target), tensors, body, CHECKPOINT, framework="torch")
+    write_tensors(checkpoint_file(target), tensors, body, CHECKPOINT, framework="torch")
 
 
 def read_checkpoint(folder: PathLike) -> Checkpoint | None:
@@ -330,7 +331,7 @@ def read_checkpoint(folder: PathLike) -> Checkpoint | None:
         )
     if not path.exists():
         return None
-    document, tensors = artefact.read_tensors(path, CHECKPOINT, framework="torch")
+    document, tensors = read_tensors(path, CHECKPOINT, framework="torch")
     epochs = [epoch["epoch"] for epoch in document["history"]]
     if epochs != list(range(1, len(epochs) + 1)):
         raise artefact.inconsistent(path, CHECKPOINT, "its history skips or repeats an epoch")
