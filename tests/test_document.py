@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import metapac
 from metapac import BadArtefact, InvalidInput, MissingExtra, artefact
 from metapac.artefact import Format
+from metapac.fewshot import tensors
 from metapac.fewshot.tensors import data_checksum, read_tensors, write_tensors
 
 PLAIN = Format("metapac example", written_by="'metapac example'")
@@ -99,7 +100,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     artefact.write(path, BODY, PLAIN)
     path.write_text(path.read_text().replace("{\n", '{\n"metapac": "another",\n', 1))
-    with pytest.raises(BadArtefact, match="a.json is not a valid .* file: key 'metapac' occurs tw"):
+    with pytest.raises(BadArtefact, match="a.json is not a valid .* file: a key occurs twice"):
         artefact.read(path, PLAIN)
 
 
@@ -109,14 +110,14 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     text = path.read_text().rstrip()
     for end in range(1, len(text)):
         path.write_text(text[:end])
-        with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Write"):
+        with pytest.raises(BadArtefact, match="is not complete JSON .* truncated. Write"):
             artefact.read(path, PLAIN)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is not a metapac example file. Pass a file written by 'metapac example'"),
+        (b"", "is not a metapac example file. Pass one written by 'metapac example'"),
         (b"site,p_cat\n", "is not a metapac example file"),
         (b"[]", "is not a metapac example file"),
         (b"null", "is not a metapac example file"),
@@ -143,11 +144,11 @@ def test_a_bad_document_is_refused(tmp_path: Path, content: bytes, message: str)
 def test_schemas_out_of_range_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     artefact.write(path, BODY, NEWER)
-    with pytest.raises(BadArtefact, match=r"has schema 3, .* reads schemas up to 1. Upgrade metap"):
+    with pytest.raises(BadArtefact, match=r"has schema 3, .* Upgrade metap"):
         artefact.read(path, PLAIN)
     assert artefact.read(path, NEWER)["schema"] == 3
     artefact.write(path, BODY, PLAIN)
-    with pytest.raises(BadArtefact, match="has schema 1, .* reads schemas from 2 on. Write it aga"):
+    with pytest.raises(BadArtefact, match="has schema 1, .* Write it aga"):
         artefact.read(path, NEWER)
 
 
@@ -188,7 +189,7 @@ def pack(header: Any, data: bytes = b"") -> bytes:
 
 def forge(header: dict[str, Any], data: bytes) -> bytes:
     """Return a tensor file whose checksums are right for any header."""
-    digest = artefact._tensor_checksum(header, memoryview(data))
+    digest = tensors._checksum(header, memoryview(data))
     document = json.dumps(signed({"tensors_sha256": digest}))
     return pack({"__metadata__": {"metapac": document}, **header}, data)
 
@@ -221,7 +222,7 @@ def test_torch_tensors_come_back(tmp_path: Path) -> None:
     for name, tensor in tensors.items():
         assert result[name].dtype == tensor.dtype
         assert torch.equal(result[name], tensor)
-    with pytest.raises(BadArtefact, match="does not hold valid tensors"):  # NumPy has no bfloat16
+    with pytest.raises(BadArtefact, match="no valid tensors"):  # NumPy has no bfloat16
         read_tensors(path, PLAIN)
 
 
@@ -328,7 +329,7 @@ TENSOR: dict[str, Any] = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
 )
 def test_forged_headers_are_refused(tmp_path: Path, header: dict[str, Any]) -> None:
     (tmp_path / "a.safetensors").write_bytes(forge(header, bytes(16)))
-    with pytest.raises(BadArtefact, match="does not hold valid tensors .* Write it again"):
+    with pytest.raises(BadArtefact, match="no valid tensors .* Write it again"):
         read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 

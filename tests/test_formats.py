@@ -6,7 +6,6 @@ itself is another promise; these tests forge what does.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import shutil
@@ -59,7 +58,7 @@ from metapac.fewshot.tensors import read_tensors, write_tensors
 from metapac.fewshot.training import checkpoints
 from metapac.fewshot.training.checkpoints import FILE as CHECKPOINT
 from metapac.tables.exploration import explore_table
-from tests.helpers.forging import ODD, damage, mutate, read_or_refuse, sign
+from tests.helpers.forging import damage, mutate, read_or_refuse, sign
 
 RNG = np.random.default_rng(0)
 SCORES, TASKS = RNG.random(1200), np.repeat([f"task {i}" for i in range(40)], 30)

@@ -410,10 +410,10 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
     with decoding(path, kind):
         if not isinstance(version, str):
             raise InvalidInput(f"metapac must be the version that wrote it, got {brief(version)}.")
-        document = kind.upgrade(document)
+        present = kind.upgrade(document)
         if kind.shape is not None:
-            check_shape(document, kind.shape)
-    return document
+            check_shape(present, kind.shape)
+    return present
 
 
 def _is_intact(document: dict[str, Any]) -> bool:

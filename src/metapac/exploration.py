@@ -349,7 +349,8 @@ class Exploration:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
         check_distinct([*self.tasks])
         as_whole_number("examples", self.examples, minimum=0)
-        levels = {"delta": self.delta, "split": self.split, "min_examples": self.min_examples}
+        levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
+        levels["min_examples"] = self.min_examples
         Guarantee(epsilon=0.5, alpha=0.5, **levels)
         for cell in self.cells:
             Guarantee(epsilon=cell.epsilon, alpha=cell.alpha, per_class=cell.per_class, **levels)

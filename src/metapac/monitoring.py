@@ -183,8 +183,14 @@ class Terms:
         if isinstance(epsilon, Mapping) and [*epsilon] != [*(classes or ())]:
             raise InvalidInput("epsilon and classes must name the same classes.")
         terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
-        levels = {"alpha": terms.alpha, "delta": terms.delta, "min_examples": terms.min_examples}
-        Guarantee(epsilon=epsilon, per_class=classes is not None, split="even", **levels)
+        Guarantee(
+            epsilon=epsilon,
+            alpha=terms.alpha,
+            delta=terms.delta,
+            split="even",
+            per_class=classes is not None,
+            min_examples=terms.min_examples,
+        )
         as_probability("false_alarm", terms.false_alarm)
         return terms
 

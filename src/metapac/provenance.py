@@ -167,8 +167,8 @@ def _read_document(path: PathLike) -> dict[str, Any] | None:
     if _KEY not in metadata:
         return None
     try:
-        document = json.loads(metadata[_KEY])
-    except ValueError as error:
+        document = artefact.parse(metadata[_KEY])
+    except (ValueError, RecursionError) as error:
         raise artefact.inconsistent(path, FORMAT, "its metadata is not JSON") from error
     return artefact.verify(path, document, FORMAT)
 

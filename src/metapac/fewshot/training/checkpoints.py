@@ -26,21 +26,27 @@ from metapac.fewshot.tensors import read_tensors, write_tensors
 _Size = Annotated[int, lambda size: 1 <= size <= 1 << 16]
 _Seed = Annotated[int, lambda seed: seed >= 0]
 _Large = Annotated[int, lambda size: 0 <= size <= 1 << 31]
-_NETWORK = {
-    **dict.fromkeys(("channels", "size", "width", "inputs", "depth"), _Size),
-    **dict.fromkeys(("tokens", "positions", "maps"), _Size),
-    **dict.fromkeys(("mean", "std"), list[float]),
-    "dropout": artefact.Share,
-    "words": Annotated[list[Annotated[_Large, bool]], lambda sizes: len(sizes) == 2],
-    "frozen": bool,
-    "padding": _Large,
-    "is": str,
-}
 _Network = TypedDict(
     "_Network",
     {
         "class": Annotated[str, lambda name: name != "Sphere"],
-        **{name: NotRequired[hint] for name, hint in _NETWORK.items()},
+        "channels": NotRequired[_Size],
+        "size": NotRequired[_Size],
+        "width": NotRequired[_Size],
+        "inputs": NotRequired[_Size],
+        "depth": NotRequired[_Size],
+        "tokens": NotRequired[_Size],
+        "positions": NotRequired[_Size],
+        "maps": NotRequired[_Size],
+        "mean": NotRequired[list[float]],
+        "std": NotRequired[list[float]],
+        "dropout": NotRequired[artefact.Share],
+        "words": NotRequired[
+            Annotated[list[Annotated[_Large, bool]], lambda sizes: len(sizes) == 2]
+        ],
+        "frozen": NotRequired[bool],
+        "padding": NotRequired[_Large],
+        "is": NotRequired[str],
     },
 )
 _Sphere = TypedDict("_Sphere", {"class": Literal["Sphere"], "backbone": _Network})
