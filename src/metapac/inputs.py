@@ -205,7 +205,7 @@ def is_representable(values: ArrayLike, precision: np.dtype[Any]) -> NDArray[np.
     """Return which numbers a score of this precision can be."""
     exact = np.asarray(values, dtype=np.float64)
     with np.errstate(over="ignore"):  # overflow to inf is another number
-        return np.equal(exact.astype(precision), exact)
+        return np.asarray(exact.astype(precision) == exact)
 
 
 def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
