@@ -449,6 +449,7 @@ def top(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda document: document | changes
 
 
+SETS = {"rows": 9, "sampled": False, "sizes": [9], "classes": [9, 0]}
 NAMES = [f"task {i}" for i in range(40)]
 FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "another precision": ("MetaPS", top(precision="int8"), "precision"),
@@ -466,7 +467,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]
     "a task twice in MetaCP": ("MetaCP", evidence(tasks=["a"] * 40), "more than once"),
     "tasks of two kinds": ("MetaPS", evidence(tasks=[1, *NAMES[1:]]), "type"),
     "thresholds as text": ("MetaPS", evidence(thresholds=[["5"] * 13] * 40), "evidence"),
-    "thresholds beyond floats": ("MetaPS", evidence(thresholds=[[10**400] * 13] * 40), "large"),
+    "thresholds beyond floats": ("MetaPS", evidence(thresholds=[[10**400] * 13] * 40), "thresholds"),
     "falling thresholds": ("MetaPS", evidence(thresholds=[[*[0.5] * 12, 0.4]] * 40), "falls"),
     "outside the scores": ("MetaPS", evidence(lowest=[0.9]), "range"),
     "more evidence": ("MetaPS", evidence(weight=1), "evidence"),
@@ -484,6 +485,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]
     "one column twice": ("MetaPS", top(columns={"task": "a", "score": "a"}), "two columns"),
     "other classes": ("per class", top(columns={"classes": ["dog", "cat"]}), "classes"),
     "trained on": ("MetaPS", top(context={"trained_on": ["task 3"]}), "share 1 task"),
+    "more counts of sets": ("MetaPS", top(sets=SETS | {"more": 1}), "sets"),
     "counts of sets as text": ("MetaPS", top(sets={"rows": "9"}), "sets"),
     "too few for a threshold": ("PS", evidence(examples=5), "too few"),
     "a threshold of nan": ("PS", top(threshold="nan"), "threshold"),
@@ -501,6 +503,49 @@ def test_a_forgery_is_refused_in_one_line(folder: Path, name: str) -> None:
         load(path)
     assert str(caught.value).startswith(str(path))
     assert len(str(caught.value).splitlines()) == 1
+
+
+FORGED_SITES: dict[str, dict[str, Any]] = {
+    "examples as text": {"examples": ["100"]},
+    "examples are true": {"examples": [True]},
+    "thresholds as text": {"thresholds": [["0.25"] * 13]},
+    "a threshold is true": {"thresholds": [[False] * 12 + [0.25]]},
+    "no model": {"model": None},
+    "no range": {"range": []},
+    "no columns": {"columns": None},
+    "levels as text": {"levels": "0.1"},
+    "classes of none": {"classes": []},
+}
+
+
+@pytest.mark.parametrize("name", FORGED_SITES)
+def test_a_forged_site_is_refused(folder: Path, name: str) -> None:
+    path = folder / "forged site.json"
+    path.write_text(sign(json.loads((folder / "site.json").read_text()) | FORGED_SITES[name]))
+    with pytest.raises(BadArtefact, match="forged site.json"):
+        read_site(path)
+
+
+FORGED_PILOTS: dict[str, dict[str, Any]] = {
+    "no tasks": {"tasks": []},
+    "a task twice": {"tasks": ["a", "a"]},
+    "delta 2": {"delta": 2.0},
+    "split 0.9": {"split": 0.9},
+    "examples as text": {"examples": "9"},
+    "examples below 0": {"examples": -1},
+    "a share of 2": {"prevalence": [["cat", 2.0], ["dog", 0.5]]},
+    "a class of null": {"prevalence": [[None, 0.5], ["dog", 0.5]]},
+    "a cell of nothing": {"cells": [{}]},
+}
+
+
+@pytest.mark.parametrize("name", FORGED_PILOTS)
+def test_a_forged_pilot_is_refused(folder: Path, name: str) -> None:
+    path = folder / "forged pilot.json"
+    document = json.loads((folder / "explored.json").read_text())
+    path.write_text(sign(document | FORGED_PILOTS[name]))
+    with pytest.raises(BadArtefact, match="forged pilot.json"):
+        read_pilot(path)
 
 
 def test_the_forger_changes_nothing_else(folder: Path) -> None:

@@ -547,8 +547,9 @@ def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: An
     """Return numbers, infinities among them as strings, that must have a shape."""
     try:
         array = np.array(body[name], dtype=dtype)
-    except ValueError:  # rows of unequal length
-        raise InvalidInput(f"evidence.{name} holds lists of unequal length.") from None
+    except (ValueError, OverflowError):
+        message = f"evidence.{name} holds lists of unequal length, or no numbers."
+        raise InvalidInput(message) from None
     if array.shape != shape:
         raise InvalidInput(
             f"evidence.{name} must have shape {shape}, by the number of tasks, classes and levels, "
