@@ -467,7 +467,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]
     "a task twice in MetaCP": ("MetaCP", evidence(tasks=["a"] * 40), "more than once"),
     "tasks of two kinds": ("MetaPS", evidence(tasks=[1, *NAMES[1:]]), "type"),
     "thresholds as text": ("MetaPS", evidence(thresholds=[["5"] * 13] * 40), "evidence"),
-    "thresholds beyond floats": ("MetaPS", evidence(thresholds=[[10**400] * 13] * 40), "thresholds"),
+    "huge thresholds": ("MetaPS", evidence(thresholds=[[10**400] * 13] * 40), "thresholds"),
     "falling thresholds": ("MetaPS", evidence(thresholds=[[*[0.5] * 12, 0.4]] * 40), "falls"),
     "outside the scores": ("MetaPS", evidence(lowest=[0.9]), "range"),
     "more evidence": ("MetaPS", evidence(weight=1), "evidence"),
