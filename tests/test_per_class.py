@@ -229,7 +229,7 @@ def test_a_saved_threshold_that_contradicts_its_evidence_is_refused(tmp_path: Pa
     del document["checksum"]
     document["checksum"] = artefact.checksum(document)
     path.write_text(json.dumps(document))
-    with pytest.raises(BadArtefact, match="states thresholds .* but its evidence gives"):
+    with pytest.raises(BadArtefact, match="thresholds .* but the evidence gives"):
         load(path)
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +45,7 @@ from metapac.data_checks import (
     warn_of_scale,
     warn_of_sets,
 )
-from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, NotCalibrated
+from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
     UNKNOWN,
     Evidence,
@@ -72,6 +72,7 @@ from metapac.inputs import (
     find_names,
     get_precisions,
     is_at_least,
+    is_representable,
     keep_tasks,
     match_names,
 )
@@ -90,11 +91,27 @@ from metapac.words import (
 if TYPE_CHECKING:
     from metapac.score_functions import ScoreFunction
 
+
+class _Sets(TypedDict):
+    rows: Annotated[artefact.Count, bool]
+    sampled: bool
+    sizes: list[artefact.Count]
+    classes: list[artefact.Count]
+    spread: NotRequired[list[float] | None]
+
+
+class _Document(TypedDict):
+    promise: artefact.Name
+    columns: NotRequired[dict[str, Any] | None]
+    context: NotRequired[dict[str, Any] | None]
+    sets: NotRequired[_Sets]
+
+
 FORMAT = artefact.Format(
     "metapac promise",
     written_by=".save() or by 'metapac calibrate -o'",
     remedy="Calibrate again, or restore it from a backup.",
-    shape="promise",
+    shape=_Document,
 )
 
 
@@ -153,8 +170,12 @@ class Calibrated(ABC):
             File to write. It is replaced atomically.
         """
         self.check_calibrated()
+        artefact.write(path, self._to_json(), FORMAT)
+
+    def _to_json(self) -> dict[str, Any]:
+        """Return what a promise file holds."""
         name, result = self._encoded_result()
-        body = {
+        return {
             "kind": self._kind,
             "parameters": artefact.encode_parameters(self.get_params()),
             "promise": self.promise_,
@@ -163,7 +184,6 @@ class Calibrated(ABC):
             "context": self._about().to_json(),
             **self._body(),
         }
-        artefact.write(path, body, FORMAT)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's parameters, as scikit-learn expects.
@@ -1157,6 +1177,8 @@ class MetaPS(ThresholdSets):
         precision = as_precision(body["precision"])
         guarantee = self._make_guarantee()
         stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
+        if (stored.classes is not None) != guarantee.per_class:
+            raise InvalidInput(f"evidence.classes must be there if per_class, {self.per_class}.")
         stored.check_certified(guarantee, "evidence.thresholds")
         stored = stored._replace(columns=body.get("columns"))
         outcomes = [part.second_step() for part in stored.parts(guarantee)]
@@ -1340,14 +1362,16 @@ class PS(ThresholdSets):
     def _restore(self, body: dict[str, Any]) -> None:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         n = as_whole_number("examples", body["evidence"]["examples"])
-        cut_off = float(body["threshold"])
+        cut_off, precision = float(body["threshold"]), as_precision(body["precision"])
+        if not is_representable(cut_off, precision):
+            raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")
         if cut_off > -math.inf and self._is_infeasible(n):
             raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
         self.n_examples_ = n
         self.columns_ = body.get("columns")
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
         self._set_threshold(cut_off)
-        self._mark_calibrated(as_precision(body["precision"]))
+        self._mark_calibrated(precision)
 
 
 def check_predictor(promise: Any) -> None:
@@ -1397,7 +1421,7 @@ def load(path: PathLike) -> Any:
     0.5
     """
     body = artefact.read(path, FORMAT)
-    try:
+    with artefact.decoding(path, FORMAT):
         parameters = artefact.decode_parameters(body["parameters"])
         predictor: Any = getattr(import_module(_KINDS[body["kind"]]), body["kind"])(**parameters)
         predictor._restore(body)
@@ -1406,11 +1430,8 @@ def load(path: PathLike) -> Any:
         tasks = getattr(predictor, "tasks_", ())
         predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
         name, evident = predictor._encoded_result()
-        stated = body[name]
-    except InvalidInput as error:
-        raise artefact.inconsistent(path, FORMAT, error) from error
-    if stated != evident:
-        raise BadArtefact(
-            f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
-        )
+        if body[name] != evident:
+            raise InvalidInput(f"{name} is {body[name]}, but the evidence gives {evident}.")
+        others = {"promise": body["promise"], "context": body.get("context")}
+        artefact.check_written(body, predictor._to_json() | others)
     return predictor

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -24,12 +24,36 @@ from metapac._common import PathLike, require
 from metapac._text import name_score
 from metapac.errors import BadArtefact, InvalidInput
 
+
+class _Columns(TypedDict, total=False):
+    task: str
+    label: str
+    score: str
+    columns: str
+    classes_column: str
+    classes: list[str | int]
+    id: str
+
+
+class _Content(TypedDict):
+    rows: Annotated[int, lambda rows: rows >= 0]
+    checksums: dict[str, artefact.Sha256]
+
+
+class _Document(TypedDict):
+    model: Annotated[str, len]
+    score: Annotated[str, len]
+    columns: _Columns
+    details: dict[str, Any]
+    content: NotRequired[_Content]
+
+
 FORMAT = artefact.Format(
     "metapac provenance",
     written_by="'metapac score'",
     remedy="Score the tasks again. If you changed the table on purpose, write it with "
     "metapac.write_scores, or without its metadata.",
-    shape="provenance",
+    shape=_Document,
 )
 _KEY = b"metapac"
 # The options of 'metapac score' in the name of a model, such as ", 5 ways" and "ridge (penalty 1)".
@@ -143,8 +167,8 @@ def _read_document(path: PathLike) -> dict[str, Any] | None:
     if _KEY not in metadata:
         return None
     try:
-        document = json.loads(metadata[_KEY])
-    except ValueError as error:
+        document = artefact.parse(metadata[_KEY])
+    except (ValueError, RecursionError) as error:
         raise artefact.inconsistent(path, FORMAT, "its metadata is not JSON") from error
     return artefact.verify(path, document, FORMAT)
 

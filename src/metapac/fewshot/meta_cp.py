@@ -36,6 +36,7 @@ from metapac.inputs import (
     as_precision,
     as_task_names,
     as_task_quantiles,
+    check_distinct,
     is_at_least,
 )
 from metapac.predictors import ON_INFEASIBLE, Calibrated
@@ -445,6 +446,7 @@ class MetaCP(Calibrated):
     def _restore(self, body: dict[str, Any]) -> None:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         evidence, levels = body["evidence"], self._checked_levels()
+        check_distinct(evidence["tasks"])
         self.tasks_ = as_task_names(evidence["tasks"])
         self.task_sizes_ = as_whole_numbers("sizes", evidence["sizes"], minimum=1)
         check_same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)
