@@ -13,13 +13,13 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from metapac.tables.exploration import explore_table
 from pyarrow import parquet
 
 from metapac import PS, Context, Guarantee, MetaPS, Monitor, Site
 from metapac.fewshot import MAML, MLP, MetaCP, ProtoNet, save_weights
 from metapac.fewshot.scoring import Stored
 from metapac.provenance import Provenance, write_scores
+from tests.helpers.tables import explore_table
 
 FOLDER = Path(str(resources.files("metapac").joinpath("schemas")))
 SCHEMAS = {path.stem: json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")}

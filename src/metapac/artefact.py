@@ -329,6 +329,7 @@ Share = Annotated[float, lambda share: 0 <= share <= 1]
 Interval = Annotated[list[Share], lambda ends: len(ends) == 2]
 Seconds = Annotated[float, lambda seconds: seconds >= 0]
 Sha256 = Annotated[str, re.compile(r"sha256:[0-9a-f]{64}").fullmatch]
+_INFINITIES = (float("inf"), float("-inf"))
 LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it
 
 
@@ -557,8 +558,11 @@ def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def encode_floats(values: Any) -> Any:
     """Return a float, or nested lists of floats, as JSON can hold them: infinities as strings."""
     if isinstance(values, list):
+        is_plain = values and not isinstance(values[0], list)
+        if is_plain and not any(infinity in values for infinity in _INFINITIES):
+            return values
         return [encode_floats(value) for value in values]
-    return values if values not in (float("inf"), float("-inf")) else str(values)
+    return values if values not in _INFINITIES else str(values)
 
 
 def _plain(value: Any) -> Any:
