@@ -175,22 +175,6 @@ def test_columns_are_in_the_order_of_classes() -> None:
     assert flipped.thresholds_.tolist() == [yes, no]
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (4, 1), (4, 3), (2, 4)])
-def test_another_number_of_columns_is_refused(shape: tuple[int, ...]) -> None:
-    result = per_class().calibrate(*examples())
-    message = r"scores must have a column for each of the 2 classes 'no', 'yes', in this order, got"
-    with pytest.raises(ValueError, match=message):
-        result.predict_set(np.zeros(shape))
-
-
-def test_there_is_no_single_interval() -> None:
-    result = per_class().calibrate(*examples())
-    with pytest.raises(ValueError, match="predict_interval needs one threshold, and per_class=Tru"):
-        result.predict_interval([0.5])
-    with pytest.raises(ValueError, match="label must be one of the classes 'no', 'yes', got 'x'"):
-        result.threshold_of("x")
-
-
 # Files, new tasks, sites.
 
 
@@ -229,7 +213,7 @@ def test_a_saved_threshold_that_contradicts_its_evidence_is_refused(tmp_path: Pa
     del document["checksum"]
     document["checksum"] = artefact.checksum(document)
     path.write_text(json.dumps(document))
-    with pytest.raises(BadArtefact, match="states thresholds .* but its evidence gives"):
+    with pytest.raises(BadArtefact, match="thresholds .* but the evidence gives"):
         load(path)
 
 
@@ -261,59 +245,6 @@ def test_new_tasks_may_lack_a_class() -> None:
     assert grown.task_sizes_[-1].tolist() == [0, 50]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda it: it.combine([[0.5]]),
-            "combine supports a single guarantee, and per_class=True has one for each class. "
-            "Use metapac.tables.site_table and metapac.combine_sites.",
-        ),
-        (lambda it: it.task_threshold([0.5]), "task_threshold supports a single guarantee"),
-        (lambda it: it.calibrate([0.5], ["a"]), "labels must hold the true label of each example"),
-        (
-            lambda it: it.calibrate([0.5], ["a"], ["x", "y"]),
-            "scores and labels must have the same length, got 1 and 2",
-        ),
-        (
-            lambda it: it.calibrate([0.5, 0.5], ["a", "a"], ["x", None]),
-            "labels must hold strings, integers or booleans of one type, none missing, got 1 miss",
-        ),
-        (
-            lambda it: it.calibrate([0.5, 0.5], ["a", "a"], np.array(["x", 3], dtype=object)),
-            "none missing, got int and str. Convert them",
-        ),
-        (lambda it: it.calibrate([0.5], ["a"], [0.25]), "none missing, got float. Convert them"),
-        (
-            lambda it: it.calibrate([0.5], ["a"], np.array([[1]])),
-            r"labels must be one-dimensional, .* \(1, 1",
-        ),
-        (
-            lambda it: it.calibrate([0.5, math.nan], ["a", "b"], ["x", "y"]),
-            r"scores holds 1 NaN out of 2 values \(first in task 'b', class 'y'\)",
-        ),
-        (
-            lambda it: it.set_params(epsilon={"x": 0.1}).calibrate([0.5], ["a"], ["y"]),
-            "epsilon has no value for class 'y', only for 'x'. Give every class a value.",
-        ),
-        (
-            lambda it: it.set_params(delta=5e-324, split="tight").calibrate(
-                [0.5, 0.5], ["a", "a"], ["x", "y"]
-            ),
-            "delta=5e-324 cannot be divided among 2 classes: the share underflows to 0",
-        ),
-    ],
-)
-def test_bad_input_is_named(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(per_class())
-
-
-def test_labels_need_per_class() -> None:
-    with pytest.raises(ValueError, match="labels must not be passed"):
-        MetaPS(**LOOSE).calibrate([0.5], ["a"], ["x"])
-
-
 def test_scikit_learns_contract() -> None:
     method = per_class(epsilon={"no": 0.1, "yes": 0.2})
     copy = clone(method)
@@ -334,13 +265,11 @@ def test_infeasible_classes_are_named_with_what_they_lack() -> None:
         "alpha=0.3, delta=0.1 cannot be guaranteed with split='joint' for 1 of 2 classes: class "
         "'yes' (epsilon=0.2): "
     )
-    (examples_needed,) = re.findall(r"have fewer than (\d+) examples of class 'yes' \(", text)
+    (examples_needed,) = re.findall(r"have fewer than (\d+) examples of class 'yes',", text)
     small = sum(size < int(examples_needed) for size in sizes)
     assert (
         f"(epsilon=0.2): {small} of the 40 tasks have fewer than {examples_needed} examples" in text
     )
-    assert f"(the smallest has {min(sizes)}), but at most" in text
-    assert "merge" not in text  # of two classes, one would be left
     trivial = per_class(on_infeasible="trivial").calibrate(scores, tasks, labels)
     assert np.isfinite(trivial.thresholds_).tolist() == [True, False]
     assert trivial.remarks_ == ["Class 'yes' is always kept, so its guarantee holds trivially."]

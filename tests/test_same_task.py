@@ -179,6 +179,13 @@ def test_all_tasks_counted_several_times(digits: int, times: int) -> None:
         assert judge_copies(Contents(names, sizes, ranges)) is not None
 
 
+def test_tasks_of_a_single_score_have_no_range_to_compare() -> None:
+    low = np.repeat(np.random.default_rng(0).random(10), 2)
+    sizes, names = np.full(20, 50), np.arange(20)
+    assert judge_copies(Contents(names, sizes, np.column_stack([low, low]))) is None
+    assert judge_copies(Contents(names, sizes, np.column_stack([low, low + 1]))) is not None
+
+
 def test_commands_speak_of_names(tmp_path: Path) -> None:
     known = draw([float(i) for i in range(78)])
     known.to_csv(tmp_path / "known.csv", index=False)

@@ -221,6 +221,10 @@ class Scored(Data):
         Class of each column of ``scores``; by default those of the calibration, or 0, 1, ...
     clusters : array_like, shape (n,), or mapping from task, optional
         Cluster of each example or task. Needed if the promise was calibrated with clusters.
+    columns : dict, optional
+        Columns that a promise file names, if the scores are those of predicted numbers.
+    known : sequence, optional
+        Classes that were calibrated, in their order, if ``scores`` are those of true labels.
 
     Examples
     --------

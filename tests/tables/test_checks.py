@@ -19,12 +19,12 @@ PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 def test_columns_that_differ_only_in_case_are_rejected(tmp_path: Path) -> None:
     frame = pd.DataFrame({"S": [0.5], "s": [0.25], "task": ["a"]})
     with pytest.raises(
-        ValueError, match="the pandas frame has columns 'S' and 's', which differ only"
+        ValueError, match="the pandas frame has columns 'S' and 's', which differ at most"
     ):
         calibrate_table(frame, task="task", score="s", **PROMISE)
     frame.to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(
-        ValueError, match="a.csv has columns 'S' and 's', which differ only in case"
+        ValueError, match="a.csv has columns 'S' and 's', which differ at most in case"
     ):
         calibrate_table(tmp_path / "a.csv", task="task", score="s", **PROMISE)
 

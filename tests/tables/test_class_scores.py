@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import find_class_scores
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac import MetaPS, label_lists
-from metapac.tables.columns import Columns, resolve_columns
+from metapac.columns import Columns, resolve_columns
 from metapac.tables.scores import FEW_CLASSES, find_class_scores, true_scores
 from metapac.tables.sets import KeptLabels, row_outcomes
 from metapac.tables.sources import open_source

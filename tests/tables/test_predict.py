@@ -138,7 +138,7 @@ def test_a_trivial_predictor_keeps_everything(frame: pd.DataFrame) -> None:
             {"l": pa.array([[], []], pa.list_(pa.float64()))}, {"columns": "l"},
             "one score for each of 0 classes, got length 0",
         ),
-        ({"p_a": [1.0]}, {"classes": ["a", "a"]}, "classes must name each class once, got 'a' tw"),
+        ({"p_a": [1.0]}, {"classes": ["a", "a"]}, "classes must name each class once, got a, a"),
         ({"p_a": [1.0]}, {"classes": []}, "classes must name each class once, got none"),
         ({"p_a": [1.0]}, {"output": "x.txt"}, "output must end in .parquet or .csv, got 'x.txt'"),
     ],

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from metapac import InvalidInput, MetaPS, load
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.data_checks import check_rare_classes
 from metapac.tables.sources import open_source
 from tests.helpers import engines

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import true_scores
 from metapac.tables.search import Census, take_census
 from metapac.tables.sources import open_source

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.search import (
     Bounds,
