@@ -222,15 +222,6 @@ def test_a_table_that_changes_between_passes_is_noticed() -> None:
         )
 
 
-def test_parameters_are_checked_before_the_table_is_opened() -> None:
-    with pytest.raises(ValueError, match="epsilon must be a number strictly between 0 and 1"):
-        calibrate_table("nowhere", task="t", score="s", epsilon=2, alpha=0.1, delta=0.1)
-    with pytest.raises(ValueError, match="on_infeasible must be 'raise' or 'trivial', got 'x'"):
-        calibrate_table("nowhere", task="t", score="s", **LOOSE, on_infeasible="x")
-    with pytest.raises(TypeError, match="unknown parameter .confidence_level.; use epsilon = 1 - "):
-        calibrate_table("nowhere", task="t", score="s", confidence_level=0.9)  # type: ignore[call-arg]
-
-
 @pytest.mark.parametrize("engine", ["postgres", "sqlite", "duckdb"])
 @pytest.mark.parametrize("kind", ["softmax", "tiny", "large", "denormal"])
 def test_scores_whose_squares_overflow_or_underflow(engine: str, kind: str) -> None:

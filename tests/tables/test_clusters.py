@@ -6,14 +6,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from metapac import Context, InvalidInput, MetaPS, evaluate, load
 from tests.helpers import engines
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
-from tests.test_clusters import PROMISE, made
 
+PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
 COLUMNS: dict[str, Any] = {"task": "task", "score": "score", "cluster": "alphabet"}
+
+
+def made(clusters: int = 40, tasks: int = 5, examples: int = 20, rng: int = 0) -> pd.DataFrame:
+    """Return examples of tasks in clusters whose scores have a level of their own."""
+    generator = np.random.default_rng(rng)
+    level = generator.random(clusters).repeat(tasks * examples)
+    task = np.arange(clusters * tasks).repeat(examples)
+    return pd.DataFrame(
+        {
+            "alphabet": [f"a{i}" for i in range(clusters) for _ in range(tasks * examples)],
+            "task": [f"t{i}" for i in task],
+            "score": level + generator.random(len(task)),
+        }
+    )
 
 
 @pytest.mark.parametrize("engine", engines.ENGINES)

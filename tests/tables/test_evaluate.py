@@ -321,5 +321,5 @@ def test_the_model_is_compared(frame: pd.DataFrame) -> None:
 
 def test_a_table_without_labels_is_for_prediction(promise: MetaPS) -> None:
     table = pa.table({"site": ["a", "b"], "p_cat": [0.5, 0.5], "p_dog": [0.5, 0.5]})
-    with pytest.raises(InvalidInput, match="no column 'truth'.* Evaluation needs labels; for sets"):
+    with pytest.raises(InvalidInput, match="no column 'truth'.* Misses need labels"):
         evaluate_table(promise, table, task="site", label="truth")

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InvalidInput, MetaPS, inputs
+from metapac import Columns, InvalidInput, MetaPS, inputs, open_table
 from metapac.tables.columns import get_id_column
-from metapac.tables.scores import count_by_class, count_examples
 from metapac.tables.sources import open_source
 from tests.helpers import engines
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
@@ -145,5 +144,6 @@ def test_a_boolean_promise_of_either_route_serves_the_other(tmp_path: Path) -> N
 
 def test_columns_are_counted_by_the_same_names() -> None:
     frame = make_examples()
-    assert count_examples(frame, task="day").tolist() == [20] * 60
-    assert list(count_by_class(frame, task="day", label="sick")) == ["False", "True"]
+    table = open_table(frame, Columns(task="day", label="sick"))
+    assert table.sizes()[None].tolist() == [20] * 60
+    assert list(table.sizes(by_class=True)) == ["False", "True"]

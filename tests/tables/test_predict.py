@@ -16,9 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac import MetaPS, label_lists, load
-from metapac.tables.prediction import write_sets
 from tests.helpers.engines import ENGINES, put
-from tests.helpers.tables import predict_table
+from tests.helpers.tables import open_scores, predict_table
 
 TWO = {"p_a": [1.0], "p_b": [1.0]}
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
@@ -253,7 +252,8 @@ def test_sets_are_written_to_an_open_file(
     calls: list[tuple[str, int, int | None]] = []
     file = io.StringIO(newline="")
     table = put(engine, frame)
-    sets = write_sets(promise, table, file, progress=lambda *call: calls.append(call))
+    tell = lambda *call: calls.append(call)  # noqa: E731
+    sets = open_scores(table, {}).add_sets(promise, file, progress=tell)
     assert (sets.rows, sets.classes) == (50, CLASSES)
     assert calls == [("checking the scores", 0, None), ("writing 50 sets", 0, None)]
     rows = list(csv.DictReader(file.getvalue().splitlines(keepends=True)))
@@ -266,13 +266,8 @@ def test_other_inputs_are_not_overwritten(promise: MetaPS, tmp_path: Path) -> No
     path = tmp_path / "promise.csv"
     path.write_text("keep me")
     with pytest.raises(ValueError, match="promise.csv is also the input. Write to another file."):
-        write_sets(promise, pa.table({"p_a": [1.0]}), path, inputs=[path])
+        open_scores(pa.table({"p_a": [1.0]}), {}).add_sets(promise, path, inputs=[path])
     assert path.read_text() == "keep me"
-
-
-def test_the_predictor_is_checked_before_the_table_is_opened() -> None:
-    with pytest.raises(ValueError, match="promise must be a calibrated predictor, got the path"):
-        predict_table("promise.json", "nowhere.csv")  # type: ignore[arg-type]
 
 
 def test_lists_of_texts_are_json_in_csv(promise: MetaPS, tmp_path: Path) -> None:

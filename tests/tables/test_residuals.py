@@ -180,7 +180,7 @@ def test_prediction_needs_no_true_values() -> None:
     unlabelled = frame[["guess", "sd"]].rename(columns={"guess": "mu"})
     result = predict_table(promise, unlabelled, prediction="mu").to_pandas()
     assert list(result) == ["mu", "sd", "lower", "upper"]
-    with pytest.raises(InvalidInput, match="gives intervals, not sets. Use predict_table"):
+    with pytest.raises(InvalidInput, match="gives intervals, not sets"):
         summarise_sets(promise, frame)
     with pytest.raises(InvalidInput, match="booleans=True is for classes, and prediction for num"):
         predict_table(promise, frame, booleans=True)

@@ -12,10 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac import InvalidInput, MetaPS, load
-from metapac.tables.columns import Columns
-from metapac.tables.data_checks import check_rare_classes
-from metapac.tables.sources import open_source
+from metapac import Columns, InvalidInput, MetaPS, load, open_table
 from tests.helpers import engines
 from tests.helpers.tables import (
     calibrate_table,
@@ -205,7 +202,7 @@ def test_rows_that_do_not_fit_are_counted(change: dict[str, Any], message: str) 
         ),
         (
             lambda frame: explore_table(frame, **BY_LABEL),
-            "differ in length, and exploring needs the same classes in every row",
+            "must be the same in every row",
         ),
         (
             lambda frame: predict_table(
@@ -229,10 +226,8 @@ def test_scores_of_the_wrong_direction_are_seen() -> None:
 
 def test_a_position_is_not_a_rare_class() -> None:
     frame = make_tasks()
-    used = Columns("task", None, "label", "scores")
-    with open_source(frame) as source:
-        check_rare_classes(source, used, 0.15)  # positions 4 to 7 are rarer: no warning
+    open_table(frame, Columns(**BY_LABEL)).check_rare_classes(0.15, ())  # positions 4 to 7: no
     short = frame.assign(scores=[row[:3] for row in frame.scores])
     rare = short.assign(label=np.where(np.arange(len(short)) % 40 == 0, 1, 0))
-    with open_source(rare) as source, pytest.warns(UserWarning, match="'1' is 2.5% of the ex"):
-        check_rare_classes(source, used, 0.15)
+    with pytest.warns(UserWarning, match="'1' is 2.5% of the ex"):
+        open_table(rare, Columns(**BY_LABEL)).check_rare_classes(0.15, ())

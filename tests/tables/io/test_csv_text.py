@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.csv_text import check_rows, read_common_header, read_header
 from metapac.tables.engines import Reading
 from metapac.tables.scores import true_scores
@@ -116,5 +116,5 @@ def test_an_engine_reads_what_python_reads(
     writer.writerows([("task", "score"), *rows])
     path.write_text(buffer.getvalue(), encoding="utf-8", newline="")
     source = open_source(path, connection=connection("duckdb"))
-    result = source.run(true_scores(source, Columns("task", "score")).table).to_pylist()
+    result = source.run(true_scores(source, Columns(task="task", score="score")).table).to_pylist()
     assert [(row["task"], row["score"]) for row in result] == [(t, float(s)) for t, s in rows]

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from metapac import EngineError
 from metapac.tables import errors
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
@@ -104,4 +104,4 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(whole[:-20])
     source = opened(tmp_path / "a.csv.gz")
     with pytest.raises(ValueError, match="a.csv.gz"), source.reading(["score"], "task"):
-        source.run(true_scores(source, Columns("task", "score")).table)
+        source.run(true_scores(source, Columns(task="task", score="score")).table)

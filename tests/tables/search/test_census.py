@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import true_scores
 from metapac.tables.search import Census, take_census
 from metapac.tables.sources import open_source
@@ -19,7 +19,7 @@ from tests.helpers.engines import ENGINES, connection, put, put_with_nan
 
 def census(table: Any, bounds: Any = None) -> Census:
     source = open_source(table, connection=connection("duckdb"))
-    return take_census(true_scores(source, Columns("task", "score")), bounds)
+    return take_census(true_scores(source, Columns(task="task", score="score")), bounds)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

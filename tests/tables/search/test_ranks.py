@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from metapac._common import ignore_progress
 from metapac.tables import search as ranks
 from metapac.tables import search as slivers
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.search import averaging_bounds, order_statistics, take_census, take_sample
 from metapac.tables.sources import Source, open_source
@@ -22,7 +22,7 @@ from tests.helpers.engines import as_if_large, connection
 def rows_of(scores: NDArray[Any], tasks: Any) -> Rows:
     table = pa.table({"task": tasks, "score": scores})
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Columns("task", "score"))
+    return true_scores(source, Columns(task="task", score="score"))
 
 
 def search(scores: NDArray[Any], tasks: Any, places: list[int], worth: int = 12) -> list[str]:

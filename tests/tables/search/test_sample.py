@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.search import (
     Bounds,
@@ -32,7 +32,7 @@ EVERYTHING = (-math.inf, math.inf)
 
 def rows_of(table: Any) -> Rows:
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Columns("task", "score"))
+    return true_scores(source, Columns(task="task", score="score"))
 
 
 def bounds_of(rows: Rows) -> Bounds | None:

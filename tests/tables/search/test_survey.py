@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from metapac._common import ignore_progress
 from metapac.data_checks import count_repeats
 from metapac.tables import search
-from metapac.tables.columns import Columns
+from metapac.columns import Columns
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.search import Sample, Slivers, take_survey
 from metapac.tables.sources import Source, open_source
@@ -24,7 +24,7 @@ from tests.helpers.engines import ENGINES, as_if_large, connection, put
 
 def rows_of(table: Any) -> Rows:
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Columns("task", "score"))
+    return true_scores(source, Columns(task="task", score="score"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
