@@ -11,23 +11,10 @@ import numpy as np
 import pyarrow as pa
 from ibis import _
 
+from metapac import data_checks as checks
 from metapac._common import Counts, Floats
 from metapac.columns import Columns
-from metapac.data_checks import (
-    MAX_ROWS,
-    Facts,
-    Finding,
-    Repeats,
-    Sample,
-    count_matrix,
-    count_repeats,
-    judge_duplicates,
-    judge_percentages,
-    judge_rare_classes,
-    number_tasks,
-    report,
-    sums_to,
-)
+from metapac.data_checks import MAX_ROWS, Facts, Repeats, Sample
 from metapac.tables.columns import as_written, count_rows, get_id_column
 from metapac.tables.expressions import add_up, upload
 from metapac.tables.scores import (
@@ -57,7 +44,11 @@ def find_facts(
     source, columns, total = rows.source, rows.columns, int(sizes.sum())
     found: dict[str, Any] = {"columns": rows.score_columns}
     search = columns.id is None and "duplicates" not in skipped
-    if columns.score is not None and repeats is not None and judge_duplicates(repeats) is None:
+    if (
+        columns.score is not None
+        and repeats is not None
+        and checks.judge_duplicates(repeats) is None
+    ):
         search = False
     with source.reading(rows.score_columns, columns.task):
         if "score-column" not in skipped:
@@ -74,9 +65,9 @@ def find_facts(
     return Facts([] if columns.task is None else names, total, **found)
 
 
-def judge_sums(source: Source, of_classes: ClassScores) -> Finding | None:
+def judge_sums(source: Source, of_classes: ClassScores) -> checks.Finding | None:
     """Object to rows that sum to 1 beside rows that sum to 100."""
-    return judge_percentages(*count_rows(source, **_near_sums(of_classes)))
+    return checks.judge_percentages(*count_rows(source, **_near_sums(of_classes)))
 
 
 def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
@@ -85,7 +76,7 @@ def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
         total = of_classes.lists.sums()
     else:
         total = add_up([score.cast("float64") for score in of_classes.scores])
-    return {f"near{number}": sums_to(total, number) for number in (1, 100)}
+    return {f"near{number}": checks.sums_to(total, number) for number in (1, 100)}
 
 
 def check_rare_classes(rows: Rows, epsilon: float, *, allow: Iterable[str] = ()) -> None:
@@ -99,7 +90,7 @@ def check_rare_classes(rows: Rows, epsilon: float, *, allow: Iterable[str] = ())
     counts = count_values(rows.source, labels=label)
     found = {str(name): count for (name,), count in counts.items()}
     known = dict(sorted(found.items())) | {n: 0 for n in map(str, rows.names) if n not in found}
-    report([judge_rare_classes(known, epsilon)], where=rows.source.name)
+    checks.report([checks.judge_rare_classes(known, epsilon)], where=rows.source.name)
 
 
 def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
@@ -140,10 +131,10 @@ def _count_at_once(rows: Rows, sample: Sample, search: bool) -> dict[str, Any]:
     """Count what the class scores of a small table show, once they are fetched."""
     tasks, labels, scores, names, _is_part = sample
     has_true = ~np.isnan(scores[np.arange(len(labels)), labels])  # otherwise, see the census
-    found = count_matrix(scores, names, has_true)
+    found = checks.count_matrix(scores, names, has_true)
     if found["affected"]:
         rows.source.check_text(rows.score_columns, rows.columns.task)
-    return found | ({"repeats": count_repeats(tasks, labels, scores)} if search else {})
+    return found | ({"repeats": checks.count_repeats(tasks, labels, scores)} if search else {})
 
 
 def _survey(rows: Rows) -> dict[str, Any]:
@@ -182,7 +173,7 @@ def _sample(rows: Rows, count: int) -> Sample:
     matrix = np.stack([_as_floats(result[name]) for name in scores], axis=1)
     matrix = matrix.reshape(len(labels), len(classes))
     is_known = labels >= 0
-    tasks = number_tasks(result["task"].to_pylist())
+    tasks = checks.number_tasks(result["task"].to_pylist())
     some = tasks[is_known], labels[is_known], matrix[is_known]
     return Sample(*some, of_classes.names, count > wanted)
 
@@ -203,7 +194,7 @@ def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> Sample:
         task=_task(rows), label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
     )
     result = rows.source.run(table).to_pydict()
-    tasks = number_tasks(result["task"])
+    tasks = checks.number_tasks(result["task"])
     index: dict[tuple[int, str], int] = {}
     sizes: Counter[int] = Counter()
     columns = []

@@ -32,9 +32,8 @@ class Sets(NamedTuple):
     table: Table
     classes: list[Any]
     summary: SetSummary | IntervalSummary
-    calibrated: tuple[float, float] | None
+    warnings: list[str]
     epsilon: float
-    skipped: frozenset[str] = frozenset()
     is_compared: bool = False
     is_suspect: bool = False
 
@@ -42,12 +41,6 @@ class Sets(NamedTuple):
     def rows(self) -> int:
         """Number of rows."""
         return self.summary.rows
-
-    @property
-    def warnings(self) -> list[str]:
-        """What looks wrong with the sets."""
-        epsilon = None if "sets" in self.skipped else self.epsilon
-        return self.summary.warnings(self.calibrated, epsilon)
 
 
 def add_sets(
@@ -80,10 +73,11 @@ def add_sets(
         finding = judge_sets(then, summary.rows, summary.mean_size, summary.by_class)
     report_findings([finding], skipped, where=source.name)
     epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
-    is_empty = 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
     is_suspect = finding is not None and finding.check not in skipped
-    is_suspect |= is_empty and "sets" not in skipped
-    return Sets(table, names, summary, calibrated, epsilon, skipped, then is not None, is_suspect)
+    if "sets" not in skipped:
+        is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+    warnings = summary.warnings(calibrated, None if "sets" in skipped else epsilon)
+    return Sets(table, names, summary, warnings, epsilon, then is not None, is_suspect)
 
 
 def _make_columns(
@@ -113,7 +107,7 @@ def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> S
     _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)
     table = source.table.mutate(lower=lower, upper=upper)
-    return Sets(table, [], summary, None, _largest_epsilon(promise))
+    return Sets(table, [], summary, summary.warnings(), _largest_epsilon(promise))
 
 
 def _largest_epsilon(promise: ThresholdSets) -> float:

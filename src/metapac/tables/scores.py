@@ -89,8 +89,7 @@ def find_class_scores(source: Source, columns: Columns, by_class: bool = False) 
     use_lists = source.traits.has_lists and (source.traits.has_positions or not by_class)
     if by_class and columns.classes_column is not None:
         raise InvalidInput(
-            "classes_column cannot be combined with per_class=True, which needs one fixed list of "
-            "classes, the same in every task."
+            "classes_column gives no fixed list of classes, as per_class=True needs."
         )
     if isinstance(pattern, str) and "*" not in pattern:
         found = _read_lists(source, columns, pattern, by_class)
@@ -114,26 +113,20 @@ def _choose_columns(source: Source, columns: Columns) -> tuple[list[Any], list[s
     for name in pattern:
         errors.get_column(source, name)
         if name in columns.not_classes:
-            raise InvalidInput(
-                f"columns must name columns with scores, got {name!r}, which names tasks or true "
-                "labels.",
-                parameter="columns",
-            )
+            text = f"columns must name scores, got {name!r}, which names tasks or true labels."
+            raise InvalidInput(text, parameter="columns")
     if named is not None and len(named) != len(pattern):
-        raise InvalidInput(
-            f"classes must name the class of each of the {len(pattern)} columns "
-            f"{listed([*map(repr, pattern)])}, in this order, got {len(named)} names.",
-            parameter="classes",
-        )
+        shown = f"the {len(pattern)} columns {listed([*map(repr, pattern)])}"
+        text = f"classes must name the class of each of {shown}, got {len(named)} names."
+        raise InvalidInput(text, parameter="classes")
     return [*pattern] if named is None else named, [*pattern]
 
 
 def match_columns(source: Source, pattern: str) -> dict[str, str]:
     """Return the columns that a pattern with a star matches, by what the star stands for."""
     if pattern.count("*") != 1:
-        raise InvalidInput(
-            f"columns must contain one star, such as 'p_*', got {pattern!r}.", parameter="columns"
-        )
+        text = f"columns must contain one star, such as 'p_*', got {pattern!r}."
+        raise InvalidInput(text, parameter="columns")
     head, tail = pattern.split("*")
     return {
         name[len(head) : len(name) - len(tail)]: name
@@ -155,11 +148,10 @@ def _match_classes(source: Source, columns: Columns, pattern: str) -> dict[str, 
         for name, column in suspects.items():
             _check_true_score(source, name, column, [*matches.values()])
     if not matches:
-        raise InvalidInput(
-            f"{source.name} has no column like {pattern!r}; it has: {errors.list_columns(source)}. "
-            "Pass the columns with a score for each class as columns, with a star for the class.",
-            parameter="columns",
+        text = (
+            f"{source.name} has no column like {pattern!r}; it has: {errors.list_columns(source)}."
         )
+        raise InvalidInput(f"{text} Pass columns, with a star for the class.", parameter="columns")
     return matches
 
 
@@ -173,8 +165,7 @@ def _check_true_score(source: Source, name: str, column: str, others: list[str])
     if not others or rows != equal:
         raise InvalidInput(
             f"{source.name}: column {column!r} was named as the score of the true label, but holds "
-            f"the scores of class {name!r}. Calibrate with label instead of score; if {name!r} is "
-            "not a class, pass all classes as classes.",
+            f"those of class {name!r}. Calibrate with label, not score; or pass all classes.",
             parameter=("label", "score", "classes"),
         )
 
@@ -190,7 +181,7 @@ def _check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
     if len(names) == 1:
         raise InvalidInput(
             f"{source.name}: {pattern!r} gives scores of one class only, {names[0]!r}, and a set "
-            "needs a choice of at least two. Add a column for each other class, such as 1 - p."
+            "needs a choice of two. Add the scores of the other classes, such as 1 - p."
         )
 
 
@@ -200,10 +191,8 @@ def _get_numbers(source: Source, names: Sequence[str]) -> list[Any]:
     for name, column in zip(names, columns, strict=True):
         kind = column.type()
         if not (source.is_text or kind.is_floating() or kind.is_integer() or kind.is_decimal()):
-            raise InvalidInput(
-                f"{source.name}: column {name!r} must hold numbers, got {errors.name_type(kind)}. "
-                "Pass a column of probabilities, log-probabilities or negative distances."
-            )
+            text = f"column {name!r} must hold numbers, got {errors.name_type(kind)}"
+            raise InvalidInput(f"{source.name}: {text}.")
     return columns
 
 
@@ -255,11 +244,8 @@ def _read_lists(source: Source, columns: Columns, column: str, by_class: bool) -
     lists = errors.get_column(source, column)
     kind = lists.type()
     if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
-        raise InvalidInput(
-            "columns must contain one star, such as 'p_*', or name a column of lists of numbers, "
-            f"got {column!r}, which is {kind} in {source.name}.",
-            parameter="columns",
-        )
+        text = "columns must contain one star, such as 'p_*', or name a column of lists of numbers"
+        raise InvalidInput(f"{text}, got {column!r}, which is {kind}.", parameter="columns")
     names = None if columns.classes is None else errors.class_names(columns.classes)
     row_names = None
     with source.reading():
@@ -284,10 +270,8 @@ def _find_lengths(source: Source, lists: Any, column: str) -> tuple[int, int]:
     absent = table.count(where=table.size.isnull())
     found = source.run(table.agg(**ends, absent=absent)).to_pylist()[0]
     if found["absent"]:
-        raise InvalidInput(
-            f"{source.name}: column {column!r} must hold a list of scores in every row, and holds "
-            f"none in {errors.pluralize(found['absent'], 'row')}. Drop those rows."
-        )
+        rows = errors.pluralize(found["absent"], "row")
+        raise InvalidInput(f"{source.name}: column {column!r} holds no list of scores in {rows}.")
     return found["low"] or 0, found["high"] or 0
 
 
@@ -298,17 +282,13 @@ def _check_lengths(
     shortest, longest = lengths
     lists = f"{source.name}: the lists of column {column!r}"
     if names is None and by_class:
-        raise InvalidInput(
-            f"{lists} differ in length, and per_class=True needs one fixed list of classes."
-        )
+        raise InvalidInput(f"{lists} differ in length, and per_class=True needs one length.")
     if names is None and shortest < 2:
-        raise InvalidInput(
-            f"{lists} must hold at least two scores, since a set needs a choice, got {shortest}."
-        )
+        raise InvalidInput(f"{lists} must hold at least two scores, got {shortest}.")
     if names is not None and not shortest == longest == len(names) > 0:
+        got = f"{shortest} to {longest}" if shortest < longest else longest
         raise InvalidInput(
-            f"{lists} must have one score for each of {len(names)} classes, got length "
-            f"{longest if shortest == longest else f'{shortest} to {longest}'}."
+            f"{lists} must have one score for each of {len(names)} classes, got length {got}."
         )
     _check_several(source, column, names or ())
 
@@ -341,11 +321,9 @@ def _read_row_names(source: Source, column: str, names_column: str) -> Any:
     names, lists = errors.get_column(source, names_column), source.table[column]
     kind = names.type()
     if not (kind.is_array() and (kind.value_type.is_string() or kind.value_type.is_integer())):
-        raise InvalidInput(
-            "classes_column must name a column of lists of strings or integers, got "
-            f"{names_column!r}, which is {kind} in {source.name}.",
-            parameter="classes_column",
-        )
+        text = "classes_column must name a column of lists of strings or integers"
+        text = f"{text}, got {names_column!r}, which is {kind}."
+        raise InvalidInput(text, parameter="classes_column")
     fits = {
         "no list, or no class": (lists.length() > 0) & (names.length() > 0),
         "lists of different lengths": lists.length() == names.length(),
@@ -379,10 +357,8 @@ class Residuals(NamedTuple):
 def find_residuals(source: Source, columns: Columns, *, needs_y: bool) -> Residuals:
     """Return predictions, scales and true values; raise for values that cannot be used."""
     if needs_y and columns.y is None:
-        raise InvalidInput(
-            "y must name the column with the true value, beside prediction.",
-            parameter=("y", "prediction"),
-        )
+        text = "y must name the column with the true value, beside prediction."
+        raise InvalidInput(text, parameter=("y", "prediction"))
     roles = ("prediction", "y", "scale") if needs_y else ("prediction", "scale")
     used = {role: name for role in roles if (name := getattr(columns, role)) is not None}
     names = tuple(used.values())
@@ -474,16 +450,12 @@ def _check_score_or_label(columns: Columns, by_class: bool) -> None:
         if by_class:
             raise InvalidInput("prediction is for numbers. Leave out per_class=True.")
     elif by_class and columns.label is None:
-        raise InvalidInput(
-            "label must name the column with the true label: each class has its own guarantee.",
-            parameter="label",
-        )
+        text = "label must name the column with the true label: each class has its own guarantee."
+        raise InvalidInput(text, parameter="label")
     elif (columns.score is None) == (columns.label is None) and not by_class:
         raise InvalidInput(
             "pass either score, the column with the score of the true label, or label, the column "
-            "with the true label beside a score for each class, got "
-            f"{'neither' if columns.score is None else 'both'}. For regression, pass prediction "
-            "and y.",
+            "with the true label beside a score for each class; for regression, prediction and y.",
             parameter=("score", "prediction", "y"),
         )
 
@@ -507,19 +479,15 @@ def _find_classes(source: Source, label: str, classes: Sequence[Any] | None) -> 
     names = [name for name in labels if name is not None]
     if not 0 < len(names) <= _MAX_CLASSES:
         problem = f"more than {_MAX_CLASSES} different" if names else "no"
-        raise InvalidInput(
-            f"{source.name}: column {label!r} holds {problem} labels. Pass the column with the "
-            "true label."
-        )
+        raise InvalidInput(f"{source.name}: column {label!r} holds {problem} labels.")
     return sorted(names)
 
 
 def check_guessed_classes(rows: Rows) -> None:
     """Raise InvalidInput if a class guessed from a column name is not the label of any row."""
     source, columns, of_classes = rows.source, rows.columns, rows.class_scores
-    if of_classes is None or columns.label is None or columns.classes is not None:
-        return
-    if "*" not in columns.pattern:
+    is_guessed = columns.classes is None and "*" in columns.pattern
+    if of_classes is None or columns.label is None or not is_guessed:
         return
     label = get_id_column(source, columns.label, "labels").cast("string")
     known = {*source.run(source.table.select(label=label).distinct())["label"].to_pylist()}
@@ -530,9 +498,8 @@ def check_guessed_classes(rows: Rows) -> None:
     if absent and known <= {*classes}:  # labels that are not classes are reported elsewhere
         raise InvalidInput(
             f"{source.name}: column {columns.label!r} never holds {listed(absent)}, though columns "
-            "look like scores of such classes. If it is a class, pass all of them as classes: "
-            f"{', '.join(classes)}; if not, pass the others: "
-            f"{', '.join(name for name in classes if name in known)}.",
+            f"look like scores of such classes. Pass all classes as classes: {', '.join(classes)}, "
+            f"or only {', '.join(name for name in classes if name in known)}.",
             parameter="classes",
         )
 
@@ -604,11 +571,8 @@ def count_values(source: Source, **columns: str) -> dict[tuple[Any, ...], int]:
             missing = sum(size for key, size in zip(keys, sizes, strict=True) if key is None)
             if missing:
                 source.check_text((), task)
-                raise InvalidInput(
-                    f"{source.name}: column {columns[meaning]!r} is missing in "
-                    f"{errors.pluralize(missing, 'row')}; it must name the {meaning} of all "
-                    "examples. Drop those rows."
-                )
+                text = f"column {columns[meaning]!r}, which names {meaning}, is missing in"
+                raise InvalidInput(f"{source.name}: {text} {errors.pluralize(missing, 'row')}.")
     if not sizes:
         raise errors.no_rows(source.name)
     return dict(zip(zip(*counts.values(), strict=True), sizes, strict=True))

@@ -162,11 +162,6 @@ class Brackets(NamedTuple):
         """Number of scores in brackets that are not solved."""
         return int(Spans.of_brackets(self.take(np.flatnonzero(~self.solved))).inside.sum())
 
-    def clip(self, low: Array, high: Array) -> Brackets:
-        """Return the brackets limited to the lowest and the highest score of their tasks."""
-        low, high = np.maximum(self.low, low[self.task]), np.minimum(self.high, high[self.task])
-        return self._replace(low=low, high=high)
-
     def after_scan(
         self, spans: Spans, floor: Array, ceiling: Array, less: Counts, seen: Counts, score: Array
     ) -> Brackets | None:
@@ -491,12 +486,16 @@ MAX_GROUPED = 1 << 20  # rows, of whole tasks, in which copies are sought at mos
 
 
 def order_statistics(
-    rows: Rows, census: Census, ranks: Counts, progress: Progress, sample: Sample | None = None
+    rows: Rows, census: Census, found: Slivers | Sample | None, ranks: Counts, progress: Progress
 ) -> tuple[Array, Repeats | None]:
-    """Return the scores of some ranks in each task."""
-    scores = np.full(ranks.shape, -np.inf)
+    """Return the scores of some ranks in each task, and how often scores near them repeat."""
     wanted = ranks >= 0
-    search = _Search(rows, census, progress, sample)
+    if isinstance(found, Slivers):
+        place = found.starts[:, None] + ranks
+        scores = np.where(wanted, found.scores[place], -np.inf).astype(np.float64)
+        return scores, found.count_repeats(census.sizes, MAX_GROUPED)
+    scores = np.full(ranks.shape, -np.inf)
+    search = _Search(rows, census, progress, found)
     if wanted.any():
         base = int(ranks.max()) + 1
         codes, target = np.unique(np.nonzero(wanted)[0] * base + ranks[wanted], return_inverse=True)
@@ -529,7 +528,9 @@ class _Search:
                     ranks = np.count_nonzero(~brackets.solved)
                     self.progress(f"searching {ranks} ranks where they are expected", 0, None)
                     brackets = self._guess(brackets, shape)
-        brackets = brackets.clip(self.census.low, self.census.high)
+        low = np.maximum(brackets.low, self.census.low[brackets.task])
+        high = np.minimum(brackets.high, self.census.high[brackets.task])
+        brackets = brackets._replace(low=low, high=high)
         while brackets.remaining > few:
             self.progress(f"counting, with {brackets.remaining} scores left", 0, None)
             brackets = self._count(brackets, np.flatnonzero(~brackets.solved))
@@ -567,7 +568,7 @@ class _Search:
         score = slivers.pick(spans.of, unsolved.rank - unsolved.below).astype(floor.dtype)
         after = unsolved.after_scan(spans, floor, ceiling, slivers.less, slivers.seen, score)
         if after is None:
-            raise _changed(self.rows)
+            raise self._changed()
         return brackets.put(which, after)
 
     def _count(self, brackets: Brackets, which: Counts, cuts: Array | None = None) -> Brackets:
@@ -582,10 +583,14 @@ class _Search:
         query = near.group_by("span").agg(seen=_.count(), **less)
         result = self.rows.source.run(query).sort_by("span")
         if len(result) != len(cuts) or (result["seen"].to_numpy() != spans.inside).any():
-            raise _changed(self.rows)
+            raise self._changed()
         counts = np.column_stack([result[name].to_numpy() for name in names])
         less_than_cuts = (spans.below[:, None] + counts)[spans.of]
         return brackets.put(which, narrow(unsolved, cuts[spans.of], less_than_cuts))
+
+    def _changed(self) -> InvalidInput:
+        problem = "changed while it was being read: two passes over it do not agree"
+        return InvalidInput(f"{self.rows.source.name} {problem}.")
 
     def _scores_in_spans(self, spans: Spans, ceiling: Array, **columns: Array) -> Table:
         """Return the scores of each span up to a ceiling, with further columns of the span."""
@@ -611,49 +616,26 @@ class _Search:
         return near.select("span", "score", *columns)
 
 
-def _changed(rows: Rows) -> InvalidInput:
-    return InvalidInput(
-        f"{rows.source.name} changed while it was being read: two passes over it do not agree."
-    )
-
-
 # Up to so many rows, one query that collects all scores is faster than several that collect few.
 _FETCH_ALL = 1 << 20
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What is known of the scores of a table before their ranks are."""
+def take_survey(rows: Rows) -> tuple[Census, Slivers | Sample]:
+    """Return the tasks with their sizes, and all scores of a small table, or some of a large one.
 
-    rows: Rows
-    census: Census
-    found: Slivers | Sample
-
-    def order_statistics(self, ranks: Counts, progress: Progress) -> tuple[Array, Repeats | None]:
-        """Return the scores of some ranks in each task."""
-        if isinstance(self.found, Sample):
-            return order_statistics(self.rows, self.census, ranks, progress, self.found)
-        place = self.found.starts[:, None] + ranks
-        scores = np.where(ranks >= 0, self.found.scores[place], -np.inf).astype(np.float64)
-        return scores, self.found.count_repeats(self.census.sizes, MAX_GROUPED)
-
-
-def take_survey(rows: Rows) -> Survey:
-    """Return the tasks with their sizes; raise for missing tasks, nulls and NaN."""
+    Raise for missing tasks, nulls and NaN.
+    """
     traits = rows.source.traits
-    if traits.in_process and traits.has_lists and _is_small(rows):
-        return _fetch(rows)
+    if traits.in_process and traits.has_lists:
+        some = rows.source.table.limit(_FETCH_ALL + 1)
+        count = rows.source.run(some.agg(rows=some.count()))["rows"][0].as_py()
+        if count <= _FETCH_ALL:
+            return _fetch(rows)
     sample = take_sample(rows)
-    return Survey(rows, take_census(rows, averaging_bounds(sample, traits)), sample)
+    return take_census(rows, averaging_bounds(sample, traits)), sample
 
 
-def _is_small(rows: Rows) -> bool:
-    some = rows.source.table.limit(_FETCH_ALL + 1)
-    count = rows.source.run(some.agg(rows=some.count()))["rows"][0].as_py()
-    return bool(count <= _FETCH_ALL)
-
-
-def _fetch(rows: Rows) -> Survey:
+def _fetch(rows: Rows) -> tuple[Census, Slivers]:
     """Fetch all scores, and sort them task by task."""
     query = rows.table.group_by("task").agg(size=_.count(), scores=_.score.collect())
     result = rows.source.run(query).sort_by("task")
@@ -667,4 +649,4 @@ def _fetch(rows: Rows) -> Survey:
     starts = _sort_groups(scores, sizes)
     unknown = np.full(len(names), np.nan)
     census = Census(names, sizes, scores[starts], scores[starts + sizes - 1], unknown, unknown)
-    return Survey(rows, census, Slivers(sizes, sizes, starts, scores))
+    return census, Slivers(sizes, sizes, starts, scores)

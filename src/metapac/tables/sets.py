@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -83,17 +83,11 @@ class IntervalSummary:
     mean_width: float | None
     median_width: float | None
 
-    def warnings(
-        self, calibrated: tuple[float, float] | None = None, epsilon: float | None = None
-    ) -> list[str]:
+    def warnings(self) -> list[str]:
         """Return what looks wrong."""
-        if not self.infinite:
-            return []
         which = "All" if self.infinite == self.rows else f"{self.infinite} of {self.rows}"
-        return [
-            f"{which} intervals are infinite: the calibration tasks were too few or too small for "
-            "a finite threshold."
-        ]
+        text = "intervals are infinite: the calibration tasks were too few or too small"
+        return [f"{which} {text}."] if self.infinite else []
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
@@ -116,11 +110,11 @@ def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> t
 def summarise_intervals(source: Source, lower: Any, upper: Any) -> IntervalSummary:
     """Return how wide intervals are, counted inside the engine."""
     table = source.table.select(width=upper - lower)
-    finite = table.filter(table.width <= exact(LARGEST))
+    is_finite = table.width <= exact(LARGEST)
+    mean, finite = table.width.mean(where=is_finite), table.filter(is_finite)
     with source.reading():
-        rows = source.run(table.agg(rows=table.count()))["rows"][0].as_py()
-        found = source.run(finite.agg(rows=finite.count(), mean=finite.width.mean()))
-        count, mean = (column[0].as_py() for column in found.columns)
+        found = source.run(table.agg(all=_.count(), finite=_.count(where=is_finite), mean=mean))
+        rows, count, mean = (column[0].as_py() for column in found.columns)
         if not count:
             return IntervalSummary(rows, rows, None, None)
         if source.traits.has_median:
@@ -141,14 +135,6 @@ class KeptLabels:
 
     of_classes: ClassScores
     cuts: Sequence[Any]  # the smallest score that is kept: of all classes, or of each
-
-    @classmethod
-    def from_thresholds(
-        cls, of_classes: ClassScores, thresholds: Array, precision: Precision
-    ) -> KeptLabels:
-        """Return the labels that thresholds keep, calibrated at a precision."""
-        cuts = smallest_kept_scores(np.ravel(thresholds), precision, of_classes.precision)
-        return cls(of_classes, cuts.tolist())
 
     @cached_property
     def each(self) -> list[Any]:
@@ -271,8 +257,8 @@ _SHOWN = 1000  # classes whose missing scores are counted one by one
 
 def count_trials(
     rows: Rows, thresholds: Array, precision: Precision, tasks: Array | None
-) -> tuple[list[Any], list[Any] | None, list[dict[str, Array]]]:
-    """Return task and label of each group, and its counts for each trial.
+) -> Iterator[dict[str, list[Any]]]:
+    """Yield for each trial the task and the label of each group, and its counts.
 
     ``thresholds`` has shape (trials, tasks or 1, classes or 1); its tasks are named by ``tasks``.
     """
@@ -280,25 +266,13 @@ def count_trials(
     cuts = flat.reshape(thresholds.shape)
     width = 1 if rows.class_scores is None else max(len(rows.class_scores.names), 1)
     step = max(1, _COMPARISONS // width)
-    found = [
-        _count_some(rows, cuts[i : i + step], thresholds[i : i + step], precision, tasks)
-        for i in range(0, len(cuts), step)
-    ]
-    first = found[0]
-    order = {key: i for i, key in enumerate(_keys(first))}
-    counts = []
-    for part in found:
-        place = np.argsort([order[key] for key in _keys(part)])  # engines return them in any order
-        columns = {name: np.array(column)[place] for name, column in part.items()}
-        for i in range(sum(name.startswith("missed@") for name in part)):
-            own = {k.partition("@")[0]: v for k, v in columns.items() if k.endswith(f"@{i}")}
-            counts.append({"examples": columns["examples"], **own})
-    return first["task"], first.get("label"), counts
-
-
-def _keys(counts: dict[str, list[Any]]) -> list[Any]:
-    """Return task and label of each group."""
-    return [*zip(*(counts[name] for name in ("task", "label") if name in counts), strict=True)]
+    for first in range(0, len(cuts), step):
+        some = slice(first, first + step)
+        found = _count_some(rows, cuts[some], thresholds[some], precision, tasks)
+        shared = {name: column for name, column in found.items() if "@" not in name}
+        for i in range(len(cuts[some])):
+            own = {k.partition("@")[0]: v for k, v in found.items() if k.endswith(f"@{i}")}
+            yield shared | own
 
 
 def _count_some(
@@ -329,7 +303,8 @@ def _count_some(
         for name, size in _KINDS.items():
             wanted = table.classes if size is None else size
             sums[f"{name}@{i}"] = table.count(where=table[f"labels@{i}"] == wanted)
-    result = source.run(table.group_by([*by]).agg(examples=_.count(), **sums)).to_pydict()
+    counts = source.run(table.group_by([*by]).agg(examples=_.count(), **sums))
+    result = counts.sort_by([(name, "ascending") for name in by]).to_pydict()
     if any(result.pop("unusable", ())):
         assert rows.class_scores is not None
         check_class_scores(source, rows.class_scores)

@@ -42,8 +42,14 @@ from metapac.tables.scores import (
     find_residuals,
     true_scores,
 )
-from metapac.tables.search import take_census, take_survey
-from metapac.tables.sets import KeptLabels, count_sets, count_trials, find_ends
+from metapac.tables.search import order_statistics, take_census, take_survey
+from metapac.tables.sets import (
+    KeptLabels,
+    count_sets,
+    count_trials,
+    find_ends,
+    smallest_kept_scores,
+)
 from metapac.tables.sources import Source
 
 _MOST = 5_000  # rows of a task that a report looks at
@@ -182,11 +188,10 @@ class Table(Data):
             if self.columns.task is not None:  # a site, which is a single task, may lack a class
                 check_guessed_classes(rows)
             progress("counting the scores of each task", 0, None)
-            survey = take_survey(rows)
-            census = survey.census
+            census, found = take_survey(rows)
             names, task, label = _find_groups(rows, census.names)
             ranks = rank(census.sizes, label)
-            thresholds, repeats = survey.order_statistics(ranks, progress)
+            thresholds, repeats = order_statistics(rows, census, found, ranks, progress)
         low, high = census.low.astype(np.float64), census.high.astype(np.float64)
         return Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
 
@@ -195,26 +200,23 @@ class Table(Data):
     ) -> list[Tally]:
         rows = self.labelled if tasks is None else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
-            keys, labels, trials = count_trials(rows, thresholds, precision, tasks)
+            trials = [*count_trials(rows, thresholds, precision, tasks)]
             census = None if tasks is not None else take_census(rows)  # raises if one is missing
-        names, task, _label = _find_groups(rows, np.array(keys, dtype=object))
-        ranges = np.full((len(names), 2), np.nan)
+        names, task, _label = _find_groups(rows, np.array(trials[0]["task"], dtype=object))
+        ranges, classes, label = np.full((len(names), 2), np.nan), None, None
         if census is not None:
             _names, place, _label = _find_groups(rows, census.names)
             ranges = find_ranges(place, census.low, census.high, len(names))
-        classes = label = None
-        if labels is not None and rows.names is not None:
+        if "label" in trials[0] and rows.names is not None:
             index = {str(name): i for i, name in enumerate(rows.names)}
-            classes, label = rows.names, np.array([index[text] for text in labels], np.int64)
+            classes, label = rows.names, np.array([index[x] for x in trials[0]["label"]], np.int64)
         tallies = []
         for trial in trials:
-            widths = np.array(trial.pop("width"), np.float64) if "width" in trial else None
-            numbers = {name: np.asarray(values, np.int64) for name, values in trial.items()}
-            sets = None
-            if "labels" in numbers:
-                sets = SetCounts(*(numbers[name] for name in SetCounts._fields))
-            counted = names, task, numbers["examples"], numbers["missed"], ranges, classes, label
-            tallies.append(Tally(*counted, sets, widths))
+            widths = np.array(trial["width"], np.float64) if "width" in trial else None
+            kinds = ("examples", "missed", *(SetCounts._fields if "labels" in trial else ()))
+            examples, missed, *sizes = (np.array(trial[kind], np.int64) for kind in kinds)
+            groups = names, task, examples, missed, ranges, classes, label
+            tallies.append(Tally(*groups, SetCounts(*sizes) if sizes else None, widths))
         return tallies
 
     def facts(
@@ -236,8 +238,7 @@ class Table(Data):
         allow : iterable of str
             Checks to skip.
         """
-        if self.columns.label is not None and self.columns.classes_column is None:
-            data_checks.check_rare_classes(self.labelled, epsilon, allow=allow)
+        data_checks.check_rare_classes(self.labelled, epsilon, allow=allow)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         task, cluster = self.columns.task, self.columns.cluster
@@ -271,8 +272,9 @@ class Table(Data):
     def _kept(self, predictor: Any) -> KeptLabels:
         by_class = predictor.classes_ is not None
         of_classes = find_class_scores(self.source, self.columns, by_class)
-        thresholds = predictor._thresholds_of(of_classes.names)
-        return KeptLabels.from_thresholds(of_classes, thresholds, predictor.precision_)
+        thresholds = np.ravel(predictor._thresholds_of(of_classes.names))
+        cuts = smallest_kept_scores(thresholds, predictor.precision_, of_classes.precision)
+        return KeptLabels(of_classes, cuts.tolist())
 
     def add_sets(
         self,
