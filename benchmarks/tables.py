@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from metapac import MetaPS
+from metapac import Columns, MetaPS, Reading, open_table
 from metapac.evidence import ranks_within
-from metapac.tables import calibrate_table, connect
+from metapac.tables import connect
 
 PROMISE: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
-COLUMNS: dict[str, Any] = {"task": "task", "score": "score"}
+COLUMNS = Columns(task="task", score="score")
 ROUNDS = 7
 SPARK_ROWS = 10_000_000
 
@@ -54,9 +54,13 @@ def seconds(call: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - start, time.process_time() - used
 
 
+def calibrate(connection: Any, path: Path) -> MetaPS:
+    return MetaPS(**PROMISE).calibrate(open_table(path, COLUMNS, Reading(connection=connection)))
+
+
 def check(connection: Any, path: Path, rows: int) -> MetaPS:
     """Compare with arrays: all tasks, or a hundred of them if the file is large."""
-    result = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    result = calibrate(connection, path)
     if rows <= SPARK_ROWS:
         frame = pd.read_parquet(path)
         plain = MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task)
@@ -77,7 +81,7 @@ def check(connection: Any, path: Path, rows: int) -> MetaPS:
 
 def peak(connection: Any, path: Path) -> float:
     """Return the peak memory of this process in GiB, after calibrating."""
-    calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    calibrate(connection, path)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -86,7 +90,7 @@ def measure(connection: Any, path: Path) -> list[tuple[float, float, float]]:
     query = f"SELECT task, count(*), min(score), max(score) FROM '{path}' GROUP BY task"
     calls = (
         lambda: connection.con.sql(query).to_arrow_table(),
-        lambda: calibrate_table(path, **COLUMNS, **PROMISE, connection=connection),
+        lambda: calibrate(connection, path),
         lambda: pd.read_parquet(path),
     )
     rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
@@ -97,10 +101,10 @@ def measure(connection: Any, path: Path) -> list[tuple[float, float, float]]:
 def with_spark(path: Path, expected: MetaPS) -> float:
     """Return the time of Spark on all cores of this machine, without its start."""
     connection = connect("spark")
-    result = calibrate_table(path, **COLUMNS, **PROMISE, connection=connection)
+    result = calibrate(connection, path)
     np.testing.assert_array_equal(result._evidence.thresholds, expected._evidence.thresholds)
     assert result.threshold_ == expected.threshold_
-    return seconds(lambda: calibrate_table(path, **COLUMNS, **PROMISE, connection=connection))[0]
+    return seconds(lambda: calibrate(connection, path))[0]
 
 
 def main(folder: Path, sizes: list[int]) -> None:

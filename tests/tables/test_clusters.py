@@ -74,20 +74,6 @@ def test_the_cluster_is_no_class() -> None:
     assert predict_table(promise, table).to_pandas()["set_size"].max() == 2
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    frame = made()
-    with pytest.raises(InvalidInput, match="no column 'alfabet'.*Did you mean 'alphabet'"):
-        calibrate_table(frame, task="task", score="score", cluster="alfabet", **PROMISE)
-    frame.loc[3, "alphabet"] = None
-    with pytest.raises(InvalidInput, match="'alphabet' must name the cluster .* empty in 1 row"):
-        calibrate_table(frame, **COLUMNS, **PROMISE)
-    frame.loc[3, "alphabet"] = "a9"
-    with pytest.raises(InvalidInput, match="task 't0' is in the clusters 'a0' and 'a9', and must"):
-        calibrate_table(frame, **COLUMNS, **PROMISE)
-    with pytest.raises(InvalidInput, match="cluster must be the name of a column as a string"):
-        calibrate_table(made(), task="task", score="score", cluster=3, **PROMISE)  # type: ignore[arg-type]
-
-
 def test_no_task_of_a_cluster_may_be_trained_on() -> None:
     frame = made()
     drawn = calibrate_table(frame, **COLUMNS, **PROMISE).tasks_.tolist()

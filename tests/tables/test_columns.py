@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import Columns, InvalidInput, MetaPS, load
+from metapac import Columns, InvalidInput, load
 from metapac.fewshot import MetaCP
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
@@ -154,14 +154,6 @@ def test_a_promise_file_names_what_was_used(
     assert Columns(**columns).to_json(classes) == expected
 
 
-def test_after_calibration_on_arrays_the_task_must_be_passed(frame: pd.DataFrame) -> None:
-    promise = MetaPS(**LEVELS, split="tight").combine(np.linspace(0, 1, 50))
-    with pytest.raises(
-        ValueError, match="task must name the column"
-    ):
-        evaluate_table(promise, frame, score="p_true")
-
-
 def test_other_predictors_are_rejected(frame: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="must be a calibrated MetaPS or PS, got MetaCP"):
         evaluate_table(MetaCP(epsilon=0.1, delta=0.1), frame, task="site", score="p_true")
@@ -219,37 +211,3 @@ def test_many_columns_can_be_listed() -> None:
     promise = calibrate_table(frame, columns=names, **chosen)
     sizes = predict_table(promise, frame.drop(columns="y")).to_pandas()["set_size"]
     np.testing.assert_array_equal(sizes, promise.predict_set(scores).sum(axis=1))
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (["p_cat", "p_cat"], "columns must name each column once"),
-        (["p_cat", "p_owl"], "has no column 'p_owl'; it has: site, p_truth"),
-        (["p_cat", "site"], "columns must name columns with scores, got 'site', which names tasks"),
-        (["p_cat", "p_truth"], "got 'p_truth', which names tasks or true labels"),
-        (["p_cat"], "'p_cat' gives scores of one class only, 'p_cat'"),
-        ([], "or a list of names of columns, got an empty list"),
-        (["p_cat", 3], "or a list of names of columns, got int"),
-        (3, "or a list of names of columns, got int"),
-    ],
-)
-def test_lists_of_columns_are_checked(frame: pd.DataFrame, columns: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        calibrate_table(frame, task="site", label="p_truth", columns=columns, **LEVELS)
-
-
-def test_classes_name_each_listed_column(frame: pd.DataFrame) -> None:
-    with pytest.raises(InvalidInput, match="the class of each of the 2 columns 'p_cat', 'p_dog', "):
-        calibrate_table(
-            frame,
-            task="site",
-            label="p_truth",
-            columns=["p_cat", "p_dog"],
-            classes=["cat"],
-            **LEVELS,
-        )
-    with pytest.raises(
-        InvalidInput, match="'p_truth' must hold one of the classes 'p_cat', 'p_dog'"
-    ):
-        calibrate_table(frame, task="site", label="p_truth", columns=["p_cat", "p_dog"], **LEVELS)

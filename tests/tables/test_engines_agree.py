@@ -80,7 +80,8 @@ def add_lists(frame: pd.DataFrame) -> pd.DataFrame:
     scores = frame[COLUMNS].to_numpy()
     rng = np.random.default_rng(0)
     order = [[int(i) for i in rng.permutation(3)] for _ in range(len(frame))]
-    keep = [[i for i in one if i < 2 or CLASSES[i] == y] or [0, 1] for one, y in zip(order, frame.y, strict=True)]  # fmt: skip
+    pairs = zip(order, frame.y, strict=True)
+    keep = [[i for i in one if i < 2 or CLASSES[i] == label] for one, label in pairs]
     some = frame[["task", "y", "true", "id"]]
     return some.assign(
         scores=scores.tolist(),
@@ -142,10 +143,10 @@ def arrays(frame: pd.DataFrame, method: MetaPS = BASE, **more: Any) -> Any:
                     classes=CLASSES, **more)  # fmt: skip
 
 
-def shares(found: Any) -> Any:
+def estimates(found: Any) -> list[list[float]]:
     return [
-        (cell.tasks, cell.thresholds, pytest.approx([cell.size.value, cell.empty.value]))
-        + tuple(pytest.approx([each.low, each.value, each.high]) for each in cell.missed.values())
+        [cell.tasks, *cell.thresholds, cell.size.value, cell.empty.value, cell.full.value]
+        + [value for each in cell.missed.values() for value in (each.low, each.value, each.high)]
         for cell in found.cells
     ]
 
@@ -314,13 +315,13 @@ QUESTIONS: dict[str, Question] = {
     ),
     "explore": (
         NEW,
-        lambda t: shares(explore_table(t, **BY_LABEL, **LEVELS_TRIED)),
-        lambda: shares(
-            explore(
-                NEW[COLUMNS].to_numpy(), NEW.task.to_numpy(), NEW.y.to_numpy(), classes=CLASSES,
-                **LEVELS_TRIED,
+        lambda t: estimates(explore_table(t, **BY_LABEL, **LEVELS_TRIED)),
+        lambda: [
+            pytest.approx(cell)
+            for cell in estimates(
+                explore(NEW[COLUMNS].to_numpy(), NEW.task, NEW.y, classes=CLASSES, **LEVELS_TRIED)
             )
-        ),
+        ],
     ),
     "monitor": (
         NEW,
@@ -346,8 +347,8 @@ def _watch(add: Callable[[Monitor], Any]) -> Any:
     return monitor.course, monitor.status
 
 
-def _shifts(found: Any) -> Any:
-    return [(shift.task, shift.examples, pytest.approx(shift.higher, abs=0.005)) for shift in found.shifts]  # fmt: skip
+def _shifts(found: Any) -> list[Any]:
+    return [(one.task, one.examples, pytest.approx(one.higher, abs=0.005)) for one in found.shifts]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -371,7 +372,7 @@ CASES = [(name, "small") for name in QUESTIONS] + [(name, "large") for name in S
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the data are odd on purpose
-@pytest.mark.parametrize(("question", "size"), CASES, ids=": ".join)
+@pytest.mark.parametrize(("question", "size"), CASES)
 def test_the_answer_is_that_of_the_arrays(tables: Any, question: str, size: str) -> None:
     frame, ask, expected = QUESTIONS[question]
     table = tables(frame)

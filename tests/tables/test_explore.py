@@ -126,38 +126,6 @@ def test_by_default_as_many_tasks_as_the_pilot_or_the_fewest_that_work(frame: pd
     assert [cell.tasks for cell in found.cells[:2]] == [60, 25]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"epsilon": []}, "epsilon must be a sequence of numbers between 0 and 1"),
-        ({"alpha": ".1"}, "alpha must be a sequence of numbers between 0 and 1"),
-        ({"epsilon": [1.5]}, "epsilon must be a number strictly between 0 and 1, got 1.5"),
-        ({"epsilon": None}, "epsilon must be a number strictly between 0 and 1, got None"),
-        ({"alpha": ["a"]}, "alpha must be a number strictly between 0 and 1, got 'a'"),
-        ({"epsilon": [0.1, 0.95]}, r"Did you mean epsilon=0.05\? To go on, pass allow=\('levels',"),
-        ({"alpha": [0.1, 0.9]}, "Did you mean alpha=0.1?"),
-        ({"delta": 0.95}, "Did you mean delta=0.05?"),
-        ({"allow": ["dupes"]}, "allow must name checks to skip"),
-        ({"id": "y"}, "id occurs twice within a task"),
-        ({"min_examples": -1}, "min_examples must be a whole number from 0"),
-        ({"min_examples": 61}, "at least 2 tasks with at least 61 examples"),
-        ({"n_tasks": 0}, "n_tasks must be"),
-        ({"label": None}, "label"),
-        ({"label": "z"}, "has no column 'z'"),
-        ({"task": "z"}, "has no column 'z'"),
-        ({"columns": "q_*"}, "has no column like 'q_\\*'"),
-    ],
-)
-def test_bad_input(frame: pd.DataFrame, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        explore_table(frame, **({"task": "site", "label": "y"} | changes))
-
-
-def test_a_single_task_is_refused(frame: pd.DataFrame) -> None:
-    with pytest.raises(InvalidInput, match="at least 2 tasks"):
-        explore_table(frame[frame.site == 3], task="site", label="y")
-
-
 def test_what_the_data_mean_is_checked(frame: pd.DataFrame) -> None:
     swapped = frame.rename(columns={"p_no": "p_yes", "p_yes": "p_no"})
     asked: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS
@@ -183,9 +151,3 @@ def test_names_of_any_script() -> None:
     found = explore_table(table, task="site", label="y", epsilon=[0.1], alpha=[0.2])
     assert {*found.prevalence} == {*names}
     assert set(found.tasks) == {f"Ü {i}" for i in range(20)}
-
-
-def test_missing_scores_are_refused(frame: pd.DataFrame) -> None:
-    bad = frame.assign(p_yes=frame.p_yes.where(frame.index > 2))
-    with pytest.raises(InvalidInput, match="NaN"):
-        explore_table(bad, task="site", label="y")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from metapac import PS, InvalidInput, MetaPS
+from metapac import PS, InvalidInput
 from metapac.tables.sets import IntervalSummary, summarise_intervals
 from metapac.tables.sources import open_source
 from tests.helpers import engines
@@ -101,12 +101,3 @@ def test_columns_that_exist_are_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     predict_table(calibrate_to(-1.0), make_sites(), prediction="guess", output=path)
     assert pd.read_csv(path).columns.tolist() == ["site", "guess", "sd", "truth", "lower", "upper"]
-
-
-def test_a_guarantee_per_class_has_no_intervals() -> None:
-    labels = np.tile(["a", "b"], 600)
-    promise = MetaPS(per_class=True, **PROMISE).calibrate(
-        np.linspace(-2, -1, 1200), np.repeat(np.arange(30), 40), labels
-    )
-    with pytest.raises(InvalidInput, match="intervals need one threshold"):
-        predict_table(promise, make_sites(), prediction="guess")

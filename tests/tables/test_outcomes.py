@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from metapac import InvalidInput, MetaPS, label_lists
+from metapac import InvalidInput, MetaPS
 from metapac.tables.scores import FEW_CLASSES
 from tests.helpers.engines import put
 from tests.helpers.tables import calibrate_table, evaluate_table, open_scores, predict_table
@@ -90,28 +90,6 @@ def test_sets_sizes_and_misses(engine: str, count: int, per_class: bool, kind: A
     assert judged.missed.sum() == np.sum(~kept[np.arange(12), true])
     assert judged.sets is not None
     assert judged.sets.labels.sum() == kept.sum()
-
-
-@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "sqlite"])
-@pytest.mark.parametrize("per_class", [False, True])
-def test_columns_of_lists(engine: str, per_class: bool) -> None:
-    promise = predictor(4, per_class=per_class)
-    frame, scores = examples(promise, 4, np.float64)
-    place = in_order(promise, 4)
-    names = [names_of(4)[j] for j in place]
-    lists = frame[["id", "site", "y"]].assign(l=scores[:, place].tolist())
-    kept = promise.predict_set(scores[:, place])
-    missed = ~kept[np.arange(12), [names.index(label) for label in frame.y]]
-    table = put(engine, lists)
-    result = predict_table(promise, table, columns="l", classes=names).to_pandas()
-    sets = result.sort_values("id")["set"]
-    assert [list(each) for each in sets] == label_lists(kept, names)
-    judged = evaluate_table(promise, table, task="site", label="y", columns="l", classes=names)
-    assert judged.missed.sum() == missed.sum()
-    assert judged.sets is not None
-    assert judged.sets.labels.sum() == kept.sum()
-    assert judged.sets.empty.sum() == np.sum(~kept.any(axis=1))
-    assert judged.sets.full.sum() == np.sum(kept.all(axis=1))
 
 
 @pytest.mark.parametrize("count", [3, MANY])

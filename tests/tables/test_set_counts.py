@@ -58,13 +58,6 @@ def test_an_empty_table_has_an_empty_summary() -> None:
     assert not summary.warnings()
 
 
-def test_sets_of_one_class_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="gives scores of one class only, '0', and a set needs"):
-        summarise_table(PROMISE, table_of(np.full((3, 1), 0.5)))
-    with pytest.raises(InvalidInput, match="one class only, 0, and"):
-        summarise_table(PROMISE, pd.DataFrame({"l": [[0.5]]}), columns="l")
-
-
 def test_a_table_warns_of_sets_that_are_all_alike() -> None:
     scores = np.tile([0.9, 0.0], (200, 1))
     with pytest.warns(UserWarning, match="All 200 sets are alike: each contains '0' and nothing"):

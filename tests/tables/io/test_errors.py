@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from metapac import EngineError
-from metapac.tables import errors
 from metapac.columns import Columns
+from metapac.tables import errors
 from metapac.tables.scores import true_scores
 from metapac.tables.sources import open_source
 from tests.helpers.engines import connection
