@@ -109,7 +109,8 @@ class Columns:
         if self.prediction is None:
             for name in ("y", "scale"):
                 if getattr(self, name) is not None:
-                    yield f"{name} needs prediction. For classes, pass label.", (name, "label")
+                    text = f"{name} needs prediction, the column with the predicted number."
+                    yield f"{text} For classes, pass label.", (name, "label")
             return
         for name in ("score", "label", "classes", "classes_column"):
             if getattr(self, name) is not None:

@@ -238,7 +238,7 @@ def test_predict_with_the_wrong_promise() -> None:
     check(lambda: predict_table(each, table, classes=["a", "c"]), "no column 'p_c'")
     check(lambda: predict_table(each, table, columns="l", classes=["a", "c"]), ("classes",))
     check(lambda: predict_table(each, table, prediction="guess"), "one threshold")
-    check(lambda: promise().predict(TABLE), ("table",))
+    check(lambda: promise().predict(TABLE), ("table",))  # type: ignore[arg-type]
     residuals = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
     residuals.calibrate(-np.random.default_rng(0).random(800), np.repeat(np.arange(20), 40))
     call = lambda: summarise_table(residuals, table, prediction="guess")  # noqa: E731
@@ -337,11 +337,11 @@ def test_sizes_of_rows_without_names(tmp_path: Path) -> None:
 )
 def test_explore(options: dict[str, Any], expected: Any) -> None:
     rows = {name: column * 20 for name, column in TABLE.items()} | {"g": np.repeat([*"uvw"], 20)}
-    more = {name: rng_like(rows[name]) for name in ("p_a", "p_b")}
+    more = {name: shift(rows[name]) for name in ("p_a", "p_b")}
     check(lambda: explore_table(pa.table(rows | more), **LABEL | options), expected)
 
 
-def rng_like(values: list[float]) -> list[float]:
+def shift(values: list[float]) -> Any:
     """Return values that are hardly changed, and all different."""
     return (np.array(values) + 1e-6 * np.arange(len(values))).tolist()
 

@@ -523,8 +523,8 @@ class _Search:
         few = max(_FEW_SCORES, min(MOST, int(self.census.sizes.sum()) // _WORTH_SORTING))
         if self.sample is not None and brackets.remaining > few:
             shape = estimate_shape(self.rows, self.census, self.sample)
-            for _attempt in range(_GUESSES if shape is not None else 0):
-                if brackets.remaining > few:
+            for _attempt in range(_GUESSES):
+                if shape is not None and brackets.remaining > few:
                     ranks = np.count_nonzero(~brackets.solved)
                     self.progress(f"searching {ranks} ranks where they are expected", 0, None)
                     brackets = self._guess(brackets, shape)

@@ -165,12 +165,16 @@ class KeptLabels:
         return self._map(lambda position: self.of_classes.row_names[position])
 
     @property
-    def literals(self) -> list[Any]:
-        """The names of the classes: numbers if all of them are, otherwise text."""
-        names = self.of_classes.names
-        if all(isinstance(name, int) for name in names):
-            return [ibis.literal(name, "int64") for name in names]
-        return [ibis.literal(str(name), "string") for name in names]
+    def kind(self) -> str:
+        """Type of the labels: numbers if all of them are, otherwise text."""
+        are_numbers = all(isinstance(name, int) for name in self.of_classes.names)
+        return "int64" if are_numbers else "string"
+
+    def _label_each(self) -> list[tuple[Any, Any]]:
+        """Return for each class whether it is in the set, and its label."""
+        as_kind = int if self.kind == "int64" else str
+        labels = [ibis.literal(as_kind(name), self.kind) for name in self.of_classes.names]
+        return [*zip(self.each, labels, strict=True)]
 
     @cached_property
     def size(self) -> Any:
@@ -185,7 +189,7 @@ class KeptLabels:
     def answer(self) -> Any:
         """The label of a set of one, otherwise null."""
         if self.of_classes.lists is None or 0 < len(self.of_classes.names) <= FEW_CLASSES:
-            label = ibis.cases(*zip(self.each, self.literals, strict=True))
+            label = ibis.cases(*self._label_each())
         else:
             label = self.as_list()[0]
         return (self.size == 1).ifelse(label, ibis.null(label.type()))
@@ -194,13 +198,11 @@ class KeptLabels:
         """Return the labels as a list, on an engine that has lists."""
         if self.of_classes.row_names is not None:
             return self.row_labels
-        names = self.literals
-        kind = names[0].type()
         if self.of_classes.lists is not None:
             texts = constant_list([str(name) for name in self.of_classes.names])
-            return self.positions.map(lambda i: texts[i].cast(kind))
-        pairs = zip(self.each, names, strict=True)
-        each = [is_in_set.ifelse(name, ibis.null(kind)) for is_in_set, name in pairs]
+            return self.positions.map(lambda i: texts[i].cast(self.kind))
+        pairs = self._label_each()
+        each = [is_in_set.ifelse(label, ibis.null(self.kind)) for is_in_set, label in pairs]
         return ibis.array(each).filter(lambda label: label.notnull())
 
     def as_text(self) -> Any:

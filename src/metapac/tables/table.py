@@ -295,7 +295,7 @@ class Table(Data):
             check_output(self.source, output, inputs)
             as_text = output_kind(output) == "csv"
         tell("checking the scores", 0, None)
-        form = {"booleans": booleans, "answer": answer}
+        form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         if new.columns.prediction is not None:
             _check_no_classes(**form)
             sets = add_intervals(predictor, self.source, new.columns)
