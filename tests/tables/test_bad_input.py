@@ -238,6 +238,10 @@ def test_predict_with_the_wrong_promise() -> None:
     check(lambda: predict_table(each, table, classes=["a", "c"]), "no column 'p_c'")
     check(lambda: predict_table(each, table, columns="l", classes=["a", "c"]), ("classes",))
     check(lambda: predict_table(each, table, prediction="guess"), "one threshold")
+    of_class = promise()
+    of_class.columns_ = {"task": "g", "score": "p_b"}  # which is not that of the true label
+    more = pa.table(TABLE | {"p_c": [0.5, 0.5, 0.5]})
+    check(lambda: predict_table(of_class, more), ("label", "score", "classes"))
     check(lambda: promise().predict(TABLE), ("table",))  # type: ignore[arg-type]
     residuals = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
     residuals.calibrate(-np.random.default_rng(0).random(800), np.repeat(np.arange(20), 40))
