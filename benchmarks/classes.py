@@ -23,8 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from metapac import MetaPS, label_lists
-from metapac.tables import calibrate_table, evaluate_table, predict_table
+from metapac import Columns, MetaPS, evaluate, label_lists, open_table
 
 ROWS = 300
 CASES = [("columns", 100), ("columns", 1000), ("lists", 1000), ("lists", 5000), ("lists", 20_000)]
@@ -53,13 +52,12 @@ def measure(kind: str, count: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
         table, sets = Path(folder, "table.parquet"), Path(folder, "sets.parquet")
         parquet.write_table(pa.table({"task": tasks, "y": labels, **columns}), table)
-        options: dict[str, Any] = {"task": "task", "label": "y", "columns": pattern}
-        options |= {"classes": names, **LEVELS}
-        promise = calibrate_table(table, **options)
+        used = Columns(task="task", label="y", columns=pattern, classes=names)
+        promise = MetaPS(**LEVELS).calibrate(open_table(table, used))
         times = [
-            seconds(lambda: calibrate_table(table, **options)),
-            seconds(lambda: predict_table(promise, table, output=sets)),
-            seconds(lambda: evaluate_table(promise, table, allow=("overlap",))),
+            seconds(lambda: MetaPS(**LEVELS).calibrate(open_table(table, used))),
+            seconds(lambda: promise.predict(open_table(table), sets)),
+            seconds(lambda: evaluate(promise, open_table(table), allow=("overlap",))),
         ]
         kept = promise.predict_set(scores)
         assert parquet.read_table(sets)["set"].to_pylist() == label_lists(kept, names)

@@ -144,10 +144,41 @@ def _write_table(folder: Path) -> Path:
     return folder / "scores.parquet"
 
 
+def _table_verbs() -> tuple[Any, ...]:
+    """Return calibrate, predict, evaluate and site for tables, in versions before and after 0.3."""
+    import metapac
+
+    if not hasattr(metapac, "open_table"):
+        from metapac import tables
+
+        names = ("calibrate_table", "predict_table", "evaluate_table", "site_table")
+        return tuple(getattr(tables, name) for name in names)
+    names = {"task", "score", "label"}
+
+    def open_(source: str, options: dict[str, Any]) -> Any:
+        named = {name: options.pop(name) for name in [*options] if name in names}
+        return metapac.open_table(source, metapac.Columns(**named))
+
+    def calibrate(source: str, **options: Any) -> Any:
+        table = open_(source, options)
+        return metapac.MetaPS(**options).calibrate(table)
+
+    def predict(fitted: Any, source: str, **options: Any) -> Any:
+        return fitted.predict(open_(source, options), **options)
+
+    def evaluate(fitted: Any, source: str, **options: Any) -> Any:
+        return metapac.evaluate(fitted, open_(source, options), **options)
+
+    def site(source: str, *, name: str, **options: Any) -> Any:
+        table = open_(source, options)
+        return metapac.make_site(metapac.MetaPS(**options), table, name=name)
+
+    return calibrate, predict, evaluate, site
+
+
 def sites(folder: Path, _: Path) -> Iterator[Result]:
     """Yield the files of sites, and what is found from them together."""
-    from metapac.tables import site_table
-
+    site_table = _table_verbs()[3]
     combine_sites = find("combine_sites")
     _write_table(folder)
     guarantee: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.5, "delta": 0.5}
@@ -163,8 +194,7 @@ def sites(folder: Path, _: Path) -> Iterator[Result]:
 
 def tables(folder: Path, _: Path) -> Iterator[Result]:
     """Yield what tables give: thresholds, sets and evaluations."""
-    from metapac.tables import calibrate_table, evaluate_table, predict_table
-
+    calibrate_table, predict_table, evaluate_table, _site_table = _table_verbs()
     guarantee: dict[str, Any] = {"epsilon": EPSILON, "alpha": ALPHA, "delta": DELTA}
     for kind in ("parquet", "csv"):
         source = str(folder / f"scores.{kind}")

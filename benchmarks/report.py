@@ -13,16 +13,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from metapac import MetaPS
+from metapac import Columns, MetaPS, evaluate, open_table
 from metapac.report import report
-from metapac.tables import calibrate_table, evaluate_table
 
 SIZE = 100
 
@@ -52,12 +50,12 @@ def measure(tasks: int, folder: Path, promise: MetaPS) -> str:
     """Return a row of the table."""
     table, page = folder / "new.parquet", folder / "report.html"
     missed = int((write(table, tasks, "new ") < promise.threshold_).sum())
-    evaluate = seconds(lambda: evaluate_table(promise, table))
-    whole = seconds(lambda: report(promise, table, output=page))
-    evaluation = evaluate_table(promise, table)
+    evaluated = seconds(lambda: evaluate(promise, open_table(table)))
+    whole = seconds(lambda: report(promise, open_table(table), output=page))
+    evaluation = evaluate(promise, open_table(table))
     assert evaluation.missed.sum() == missed
     assert evaluation.worst(1)[0]["task"] in page.read_text(encoding="utf-8")
-    return f"| {tasks:,} | {evaluate:.1f} s | {whole:.1f} s | {whole / evaluate:.1f} |"
+    return f"| {tasks:,} | {evaluated:.1f} s | {whole:.1f} s | {whole / evaluated:.1f} |"
 
 
 def main() -> None:
@@ -66,9 +64,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "known.parquet", 200, "known ")
-        options: dict[str, Any] = {"task": "site", "label": "y"}
-        options |= {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
-        promise = calibrate_table(folder / "known.parquet", **options)
+        known = open_table(folder / "known.parquet", Columns(task="site", label="y"))
+        promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate(known)
         for tasks in counts:
             print(measure(tasks, folder, promise))
 

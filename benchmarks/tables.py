@@ -54,13 +54,14 @@ def seconds(call: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - start, time.process_time() - used
 
 
-def calibrate(connection: Any, path: Path) -> MetaPS:
+def calibrate(path: Path, connection: Any) -> MetaPS:
+    """Return what metapac finds in a file."""
     return MetaPS(**PROMISE).calibrate(open_table(path, COLUMNS, Reading(connection=connection)))
 
 
 def check(connection: Any, path: Path, rows: int) -> MetaPS:
     """Compare with arrays: all tasks, or a hundred of them if the file is large."""
-    result = calibrate(connection, path)
+    result = calibrate(path, connection)
     if rows <= SPARK_ROWS:
         frame = pd.read_parquet(path)
         plain = MetaPS(**PROMISE).calibrate(frame.score.to_numpy(), frame.task)
@@ -81,7 +82,7 @@ def check(connection: Any, path: Path, rows: int) -> MetaPS:
 
 def peak(connection: Any, path: Path) -> float:
     """Return the peak memory of this process in GiB, after calibrating."""
-    calibrate(connection, path)
+    calibrate(path, connection)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -90,7 +91,7 @@ def measure(connection: Any, path: Path) -> list[tuple[float, float, float]]:
     query = f"SELECT task, count(*), min(score), max(score) FROM '{path}' GROUP BY task"
     calls = (
         lambda: connection.con.sql(query).to_arrow_table(),
-        lambda: calibrate(connection, path),
+        lambda: calibrate(path, connection),
         lambda: pd.read_parquet(path),
     )
     rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
@@ -101,10 +102,10 @@ def measure(connection: Any, path: Path) -> list[tuple[float, float, float]]:
 def with_spark(path: Path, expected: MetaPS) -> float:
     """Return the time of Spark on all cores of this machine, without its start."""
     connection = connect("spark")
-    result = calibrate(connection, path)
+    result = calibrate(path, connection)
     np.testing.assert_array_equal(result._evidence.thresholds, expected._evidence.thresholds)
     assert result.threshold_ == expected.threshold_
-    return seconds(lambda: calibrate(connection, path))[0]
+    return seconds(lambda: calibrate(path, connection))[0]
 
 
 def main(folder: Path, sizes: list[int]) -> None:

@@ -452,7 +452,7 @@ def test_too_few_scores_keep_every_label() -> None:
         (lambda: clopper_pearson_upper(0, 0, 0.1), "n must hold whole numbers from 1"),
         (
             lambda: clopper_pearson_upper([1, 2], [3, 4, 5], 0.1),
-            r"k and n must have matching shapes, got \(2,\) and \(3,\). Pass one of each",
+            r"k and n must have matching shapes, got \(2,\) and \(3,\)",
         ),
         (lambda: allowed_errors([[1], [1, 2]], 0.1, 0.1), "n must hold whole numbers from 0"),
         (lambda: allowed_errors_in_task(-1, 0.1, 0.1), "n must hold whole numbers from 0"),

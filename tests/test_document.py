@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 import metapac
 from metapac import BadArtefact, InvalidInput, MissingExtra, artefact
 from metapac.artefact import Format
+from metapac.fewshot import tensors
+from metapac.fewshot.tensors import data_checksum, read_tensors, write_tensors
 
 PLAIN = Format("metapac example", written_by="'metapac example'")
 NEWER = Format("metapac example", written_by="'metapac example'", schema=3, oldest=2)
@@ -73,13 +75,13 @@ def test_the_checksum_is_that_of_canonical_json() -> None:
 
 def test_the_checksum_of_arrays_covers_types_and_shapes() -> None:
     x = np.arange(6.0)
-    assert artefact.data_checksum(x) == artefact.data_checksum(x.tolist())
-    assert artefact.data_checksum(x[::2]) == artefact.data_checksum(x[::2].copy())
+    assert data_checksum(x) == data_checksum(x.tolist())
+    assert data_checksum(x[::2]) == data_checksum(x[::2].copy())
     others = [x.reshape(2, 3), x.astype(np.float32), x[:5], -x, np.empty((0, 6)), np.array("a")]
-    assert len({artefact.data_checksum(other) for other in [x, *others]}) == 7
-    assert artefact.data_checksum(x, x) != artefact.data_checksum(x)
+    assert len({data_checksum(other) for other in [x, *others]}) == 7
+    assert data_checksum(x, x) != data_checksum(x)
     with pytest.raises(InvalidInput, match="arrays must hold numbers or text, got object. Conv"):
-        artefact.data_checksum(np.array(["a", 1], dtype=object))
+        data_checksum(np.array(["a", 1], dtype=object))
 
 
 def test_every_changed_character_is_noticed(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     artefact.write(path, BODY, PLAIN)
     path.write_text(path.read_text().replace("{\n", '{\n"metapac": "another",\n', 1))
-    with pytest.raises(BadArtefact, match="a.json is not a valid .* file: key 'metapac' occurs tw"):
+    with pytest.raises(BadArtefact, match="a.json is not a valid .* file: a key occurs twice"):
         artefact.read(path, PLAIN)
 
 
@@ -108,14 +110,14 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     text = path.read_text().rstrip()
     for end in range(1, len(text)):
         path.write_text(text[:end])
-        with pytest.raises(BadArtefact, match="is not complete JSON .* it may be truncated. Write"):
+        with pytest.raises(BadArtefact, match="is not complete JSON .* truncated. Write"):
             artefact.read(path, PLAIN)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is not a metapac example file. Pass a file written by 'metapac example'"),
+        (b"", "is not a metapac example file. Pass one written by 'metapac example'"),
         (b"site,p_cat\n", "is not a metapac example file"),
         (b"[]", "is not a metapac example file"),
         (b"null", "is not a metapac example file"),
@@ -142,11 +144,11 @@ def test_a_bad_document_is_refused(tmp_path: Path, content: bytes, message: str)
 def test_schemas_out_of_range_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     artefact.write(path, BODY, NEWER)
-    with pytest.raises(BadArtefact, match=r"has schema 3, .* reads schemas up to 1. Upgrade metap"):
+    with pytest.raises(BadArtefact, match=r"has schema 3, .* Upgrade metap"):
         artefact.read(path, PLAIN)
     assert artefact.read(path, NEWER)["schema"] == 3
     artefact.write(path, BODY, PLAIN)
-    with pytest.raises(BadArtefact, match="has schema 1, .* reads schemas from 2 on. Write it aga"):
+    with pytest.raises(BadArtefact, match="has schema 1, .* Write it aga"):
         artefact.read(path, NEWER)
 
 
@@ -154,7 +156,7 @@ def test_a_missing_file_is_not_a_bad_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         artefact.read(tmp_path / "a.json", PLAIN)
     with pytest.raises(FileNotFoundError):
-        artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)
+        read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 
 def test_files_without_a_checksum_are_read_with_a_warning(tmp_path: Path) -> None:
@@ -187,15 +189,15 @@ def pack(header: Any, data: bytes = b"") -> bytes:
 
 def forge(header: dict[str, Any], data: bytes) -> bytes:
     """Return a tensor file whose checksums are right for any header."""
-    digest = artefact._tensor_checksum(header, memoryview(data))
+    digest = tensors._checksum(header, memoryview(data))
     document = json.dumps(signed({"tensors_sha256": digest}))
     return pack({"__metadata__": {"metapac": document}, **header}, data)
 
 
 def test_tensors_come_back_with_their_document(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    artefact.write_tensors(path, ARRAYS, BODY, PLAIN)
-    document, arrays = artefact.read_tensors(path, PLAIN)
+    write_tensors(path, ARRAYS, BODY, PLAIN)
+    document, arrays = read_tensors(path, PLAIN)
     assert (
         document
         == {"format": "metapac example", "schema": 1, "metapac": metapac.__version__} | BODY
@@ -214,19 +216,19 @@ def test_torch_tensors_come_back(tmp_path: Path) -> None:
         "empty": torch.empty(0, 2),
         "steps": torch.tensor(3),
     }
-    artefact.write_tensors(path, tensors, {}, PLAIN, framework="torch")
-    _, result = artefact.read_tensors(path, PLAIN, framework="torch")
+    write_tensors(path, tensors, {}, PLAIN, framework="torch")
+    _, result = read_tensors(path, PLAIN, framework="torch")
     assert result.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert result[name].dtype == tensor.dtype
         assert torch.equal(result[name], tensor)
-    with pytest.raises(BadArtefact, match="does not hold valid tensors"):  # NumPy has no bfloat16
-        artefact.read_tensors(path, PLAIN)
+    with pytest.raises(BadArtefact, match="no valid tensors"):  # NumPy has no bfloat16
+        read_tensors(path, PLAIN)
 
 
 def test_no_tensors_at_all(tmp_path: Path) -> None:
-    artefact.write_tensors(tmp_path / "a.safetensors", {}, BODY, PLAIN)
-    assert artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)[1] == {}
+    write_tensors(tmp_path / "a.safetensors", {}, BODY, PLAIN)
+    assert read_tensors(tmp_path / "a.safetensors", PLAIN)[1] == {}
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_no_tensors_at_all(tmp_path: Path) -> None:
 )
 def test_the_safetensors_library_reads_the_file_itself(tmp_path: Path, name: str) -> None:
     path, array = tmp_path / "a.safetensors", np.linspace(0, 1, 5)
-    artefact.write_tensors(path, {name: array}, BODY, PLAIN)
+    write_tensors(path, {name: array}, BODY, PLAIN)
     np.testing.assert_array_equal(safetensors.numpy.load_file(path)[name], array)
     assert safetensors.torch.load_file(path)[name].tolist() == array.tolist()
     with safetensors.safe_open(path, framework="np") as file:
@@ -245,21 +247,21 @@ def test_the_safetensors_library_reads_the_file_itself(tmp_path: Path, name: str
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
-    artefact.write_tensors(first, ARRAYS, BODY, PLAIN)
-    artefact.write_tensors(second, dict(reversed(ARRAYS.items())), BODY, PLAIN)
+    write_tensors(first, ARRAYS, BODY, PLAIN)
+    write_tensors(second, dict(reversed(ARRAYS.items())), BODY, PLAIN)
     assert first.read_bytes() == second.read_bytes()
 
 
 def test_every_changed_byte_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    artefact.write_tensors(path, {"x": np.arange(3.0)}, {"rng": 1}, PLAIN)
+    write_tensors(path, {"x": np.arange(3.0)}, {"rng": 1}, PLAIN)
     content = path.read_bytes()
-    before = artefact.read_tensors(path, PLAIN)
+    before = read_tensors(path, PLAIN)
     for i in range(len(content)):
         changed = bytes([content[i] ^ 1])
         path.write_bytes(content[:i] + changed + content[i + 1 :])
         try:
-            document, arrays = artefact.read_tensors(path, PLAIN)
+            document, arrays = read_tensors(path, PLAIN)
         except BadArtefact:
             continue
         # Nothing but blanks can change unnoticed.
@@ -269,15 +271,15 @@ def test_every_changed_byte_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
 
 def test_every_truncation_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    artefact.write_tensors(path, {"x": np.arange(3.0)}, {}, PLAIN)
+    write_tensors(path, {"x": np.arange(3.0)}, {}, PLAIN)
     content = path.read_bytes()
     for end in range(len(content)):
         path.write_bytes(content[:end])
         with pytest.raises(BadArtefact):
-            artefact.read_tensors(path, PLAIN)
+            read_tensors(path, PLAIN)
     path.write_bytes(content + b"\0")
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        artefact.read_tensors(path, PLAIN)
+        read_tensors(path, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ def test_every_truncation_of_a_tensor_file_is_noticed(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(BadArtefact, match="is not a metapac example file"):
-        artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)
+        read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 
 TENSOR: dict[str, Any] = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
@@ -327,24 +329,24 @@ TENSOR: dict[str, Any] = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
 )
 def test_forged_headers_are_refused(tmp_path: Path, header: dict[str, Any]) -> None:
     (tmp_path / "a.safetensors").write_bytes(forge(header, bytes(16)))
-    with pytest.raises(BadArtefact, match="does not hold valid tensors .* Write it again"):
-        artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)
+    with pytest.raises(BadArtefact, match="no valid tensors .* Write it again"):
+        read_tensors(tmp_path / "a.safetensors", PLAIN)
 
 
 def test_the_forgery_is_otherwise_accepted(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(forge({"x": TENSOR}, bytes(16)))
-    assert artefact.read_tensors(tmp_path / "a.safetensors", PLAIN)[1]["x"].tolist() == [0, 0]
+    assert read_tensors(tmp_path / "a.safetensors", PLAIN)[1]["x"].tolist() == [0, 0]
 
 
 def test_a_document_moved_to_other_tensors_is_refused(tmp_path: Path) -> None:
     first, second = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    artefact.write_tensors(first, {"x": np.zeros(2)}, {}, PLAIN)
-    artefact.write_tensors(second, {"x": np.ones(2)}, {}, PLAIN)
+    write_tensors(first, {"x": np.zeros(2)}, {}, PLAIN)
+    write_tensors(second, {"x": np.ones(2)}, {}, PLAIN)
     one, other = first.read_bytes(), second.read_bytes()
     assert len(one) == len(other)
     first.write_bytes(one[:-16] + other[-16:])
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        artefact.read_tensors(first, PLAIN)
+        read_tensors(first, PLAIN)
 
 
 def test_tensors_without_a_checksum(tmp_path: Path) -> None:
@@ -352,27 +354,27 @@ def test_tensors_without_a_checksum(tmp_path: Path) -> None:
     unsigned = json.dumps({"format": "metapac example", "schema": 1, "metapac": "0.0"})
     path.write_bytes(safetensors.numpy.save({"x": np.ones(2)}, metadata={"metapac": unsigned}))
     with pytest.raises(BadArtefact, match="was edited or damaged"):
-        artefact.read_tensors(path, PLAIN)
+        read_tensors(path, PLAIN)
     with pytest.warns(UserWarning, match="has no checksum"):
-        assert artefact.read_tensors(path, UNSIGNED)[1]["x"].tolist() == [1, 1]
-    artefact.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
+        assert read_tensors(path, UNSIGNED)[1]["x"].tolist() == [1, 1]
+    write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with warnings.catch_warnings(), pytest.raises(BadArtefact, match="was edited or damaged"):
-        artefact.read_tensors(path, UNSIGNED)
+        read_tensors(path, UNSIGNED)
 
 
 def test_a_failed_write_leaves_the_old_tensors(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    artefact.write_tensors(path, {"x": np.ones(2)}, {}, PLAIN)
+    write_tensors(path, {"x": np.ones(2)}, {}, PLAIN)
     before = path.read_bytes()
     with pytest.raises(TypeError, match="not JSON serializable"):
-        artefact.write_tensors(path, {"x": np.zeros(2)}, {"rng": object()}, PLAIN)
+        write_tensors(path, {"x": np.zeros(2)}, {"rng": object()}, PLAIN)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
-    call: Callable[..., Any] = artefact.read_tensors
+    call: Callable[..., Any] = read_tensors
     message = r"a metapac example file needs safetensors. Install it .* 'metapac\[torch\]'"
     with pytest.raises(MissingExtra, match=message):
         call(tmp_path / "a.safetensors", PLAIN, framework="nothing")
@@ -421,7 +423,7 @@ def test_infinities_are_encoded_as_strings() -> None:
 
 def test_a_file_that_has_lost_its_checksum_alone_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    artefact.write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
+    write_tensors(path, {"x": np.ones(2)}, {}, UNSIGNED)
     content = bytearray(path.read_bytes())
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
@@ -436,4 +438,4 @@ def test_a_file_that_has_lost_its_checksum_alone_is_damaged(tmp_path: Path) -> N
         pytest.warns(UserWarning, match="has no checksum"),
         pytest.raises(BadArtefact, match="was edited or damaged"),
     ):
-        artefact.read_tensors(path, UNSIGNED)
+        read_tensors(path, UNSIGNED)

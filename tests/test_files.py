@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all."""
+"""Files and folders appear complete or not at all, locks end with their process, no bombs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metapac import InvalidInput, MetapacError, artefact
+from metapac import InvalidInput, MetapacError, artefact, unpacking
 from metapac.errors import BadArchive
 from metapac.fewshot import load_pools, read_samples
 from metapac.fewshot.cli.vectors import read_examples
 from metapac.fewshot.datasets.downloads import unpack
 from metapac.fewshot.study.rows import read_table
-from metapac.tables import open_table
+from tests.helpers.tables import open_source
 
-posix = pytest.mark.skipif(not artefact.AVAILABLE, reason="needs locks")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs locks")
+MONITOR = partial(artefact.lock_file, purpose="metapac monitor", wait=0)
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -55,23 +59,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
-    def interrupt() -> None:
-        with artefact.replacing(tmp_path / "a.txt") as file:
-            file.write("half a f")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_path_that_was_not_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), artefact.replacing_path(tmp_path / "a.txt"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_temporary_file_is_hidden_and_beside_the_target(tmp_path: Path) -> None:
     name = 60 * "\N{SNOWMAN}" + 70 * "a"  # 250 bytes; a temporary name must not be too long either
     with artefact.replacing_path(tmp_path / name) as temporary:
@@ -93,33 +80,14 @@ def test_links_are_followed_and_modes_preserved(tmp_path: Path) -> None:
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
-def test_a_link_to_a_missing_file_creates_it(tmp_path: Path) -> None:
-    target, link = tmp_path / "real.txt", tmp_path / "link.txt"
-    link.symlink_to(target)
-    with artefact.replacing(link) as file:
-        file.write("new")
-    assert link.is_symlink()
-    assert target.read_text() == "new"
-
-
 def test_devices_and_pipes_are_written_directly() -> None:
     with artefact.replacing(os.devnull) as file:
         file.write("anything")
     assert not Path(os.devnull).is_file()
 
 
-def test_new_files_are_readable_by_others(tmp_path: Path) -> None:
-    mask = os.umask(0o022)
-    try:
-        with artefact.replacing(tmp_path / "a.txt") as file:
-            file.write("new")
-    finally:
-        os.umask(mask)
-    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o644
-
-
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    message = "folder does not exist; create it .*nowhere"
+    message = "folder does not exist.*nowhere"
     with (
         pytest.raises(FileNotFoundError, match=message),
         artefact.replacing(tmp_path / "nowhere" / "a.txt"),
@@ -139,24 +107,6 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_the_caller_creates(tmp_path: Path) -> None:
-    with artefact.new_folder(tmp_path / "folder", create=False) as temporary:
-        assert not temporary.exists()
-        temporary.mkdir()
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
-def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    def fail() -> None:
-        with artefact.new_folder(tmp_path / "folder") as temporary:
-            (temporary / "a.txt").write_text("one")
-            raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError, match="power cut"):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("exist_ok", [False, True])
 def test_the_folder_of_a_faster_process_stays(tmp_path: Path, exist_ok: bool) -> None:
     path = tmp_path / "folder"
@@ -174,22 +124,6 @@ def test_the_folder_of_a_faster_process_stays(tmp_path: Path, exist_ok: bool) ->
             write()
     assert (path / "a.txt").read_text() == "fast"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "folder"
-    path.write_text("a file")
-    with pytest.raises(OSError, match="folder"), artefact.new_folder(path):
-        pass
-    assert list(tmp_path.iterdir()) == [path]
-    assert path.read_text() == "a file"
-
-
-def test_temporary_names_are_hidden_and_differ(tmp_path: Path) -> None:
-    paths = {artefact.temporary_name(tmp_path / "a.txt") for _ in range(10)}
-    assert len(paths) == 10
-    assert {path.parent for path in paths} == {tmp_path}
-    assert all(path.match(".*.partial") for path in paths)
 
 
 def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
@@ -228,13 +162,6 @@ def test_the_next_write_clears_what_a_killed_one_left(tmp_path: Path, name: str)
     with pytest.raises(RuntimeError), artefact.replacing(tmp_path / name):
         raise RuntimeError("an attempt is enough")
     assert list(tmp_path.iterdir()) == []
-
-
-@posix
-def test_the_next_folder_clears_what_a_killed_one_left(tmp_path: Path) -> None:
-    left = killed_writer(tmp_path / "folder")
-    with artefact.new_folder(tmp_path / "folder"):
-        assert not left.exists()
 
 
 def test_living_writers_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -299,14 +226,19 @@ def test_folders_of_other_users_are_not_cleared(
     assert left.exists()
 
 
+def refuse_lock(descriptor: int, operation: int) -> None:
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+@posix
 @pytest.mark.parametrize("locks", ["none", "refused"])
 def test_without_locks_only_old_leftovers_are_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: str
 ) -> None:
     if locks == "none":
-        monkeypatch.setattr(artefact, "AVAILABLE", False)
+        monkeypatch.setattr(artefact, "fcntl", None)
     else:
-        monkeypatch.setattr(artefact, "try_lock", lambda descriptor, wait=False: None)
+        monkeypatch.setattr("fcntl.flock", refuse_lock)
     old, new, half_old = (artefact.temporary_name(tmp_path / "a.txt") for _ in range(3))
     for folder in (old, new, half_old):
         folder.mkdir()
@@ -397,6 +329,17 @@ def test_a_full_device_is_named() -> None:
 
 
 @posix
+@pytest.mark.parametrize("write", [artefact.replacing, MONITOR])
+def test_a_link_to_itself_is_refused_by_name(tmp_path: Path, write: Any) -> None:
+    path = tmp_path / "loop.json"
+    path.symlink_to(path)
+    with pytest.raises(OSError, match="loop.json") as caught, write(path):
+        pass
+    assert caught.value.errno == errno.ELOOP
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@posix
 def test_the_folder_is_synced_after_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,6 +383,171 @@ def test_private_folders_of_killed_processes_are_cleared(tmp_path: Path) -> None
         assert not left.exists()
 
 
+HOLDER = """
+import sys
+from metapac.artefact import lock_file, lock_folder
+lock = lock_folder(sys.argv[1], "metapac train")
+if len(sys.argv) > 2:
+    lock = lock_file(sys.argv[1], "metapac monitor", wait=0)
+with lock:
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(path: Path, *kind: str) -> Iterator[subprocess.Popen[str]]:
+    """Let another process hold the lock of a folder, or of a file."""
+    command = [sys.executable, "-c", HOLDER, str(path), *kind]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    try:
+        yield process
+    finally:
+        process.communicate()
+
+
+def lock(folder: Path) -> None:
+    with artefact.lock_folder(folder, "metapac test"):
+        pass
+
+
+@posix
+def test_a_folder_is_used_by_one_process_which_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one"
+    with holding(folder) as process:
+        who = rf"one is in use by process {process.pid} on \S+ since .*\(metapac train\)"
+        with pytest.raises(InvalidInput, match=who):
+            lock(folder)
+        for note in (b"", b"\xff", b"process \x1b[2J", b"process " + 300 * b"1"):
+            (folder / artefact.LOCK).write_bytes(note)
+            with pytest.raises(InvalidInput, match="in use by another process"):
+                lock(folder)
+    lock(folder)
+    assert list(folder.iterdir()) == []
+
+
+@posix
+@pytest.mark.parametrize("kind", [(), ("file",)])
+def test_a_killed_holder_holds_nothing(tmp_path: Path, kind: tuple[str, ...]) -> None:
+    path = tmp_path / "a.json" if kind else tmp_path
+    with holding(path, *kind) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert len([*tmp_path.iterdir()]) == 1
+        with MONITOR(path) if kind else artefact.lock_folder(path, "metapac test"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_who_updates_a_file_waits_for_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with holding(path, "file") as process:
+        message = f"a.json is in use by process {process.pid}"
+        with pytest.raises(InvalidInput, match=message), MONITOR(path):
+            pass
+        with artefact.lock_file(tmp_path / "b.json", "metapac monitor", wait=0):
+            pass
+        assert process.stdin is not None
+        threading.Timer(0.3, process.stdin.close).start()
+        with artefact.lock_file(path, "metapac monitor", wait=60):
+            pass
+        process.stdin = None
+    assert list(tmp_path.iterdir()) == []
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from metapac.artefact import lock_file
+path = Path(sys.argv[1])
+for _ in range(25):
+    with lock_file(path, "a test", wait=60):
+        path.write_text(str(int(path.read_text()) + 1))
+"""
+
+
+@posix
+def test_no_update_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("0")
+    command = [sys.executable, "-c", COUNT, str(path)]
+    counters = [subprocess.Popen(command) for _ in range(8)]
+    assert [counter.wait() for counter in counters] == [0] * 8
+    assert path.read_text() == "200"
+
+
+@posix
+def test_a_thread_may_lock_again_and_another_may_not(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def try_it() -> None:
+        try:
+            lock(tmp_path)
+        except InvalidInput as error:
+            refused.append(str(error))
+
+    with artefact.lock_folder(tmp_path, "metapac test"):
+        lock(tmp_path)
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+        assert (tmp_path / artefact.LOCK).exists()
+    assert f"in use by process {os.getpid()} " in refused[0]
+    assert not (tmp_path / artefact.LOCK).exists()
+
+
+@posix
+def test_errors_of_a_lock_name_what_it_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious, run = tmp_path / "precious", tmp_path / "run"
+    precious.write_text("all of it")
+    run.mkdir()
+    (run / artefact.LOCK).symlink_to(precious)
+    with pytest.raises(OSError, match=r"run'$"):
+        lock(run)
+    assert precious.read_text() == "all of it"
+    (run / artefact.LOCK).unlink()
+
+    def full(*values: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*run'$"):
+        lock(run)
+    with (
+        pytest.raises(OSError, match=r"No space left on device: .*a.json'$"),
+        MONITOR(run / "a.json"),
+    ):
+        pass
+    assert list(run.iterdir()) == []
+
+
+@posix
+def test_leftovers_of_killed_runs_are_cleared(tmp_path: Path) -> None:
+    left = [artefact.temporary_name(tmp_path / name) for name in ("a.json", "draws/1.csv")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    (tmp_path / ".thesis.partial").mkdir()
+    with artefact.new_folder(tmp_path / "living") as living:
+        lock(tmp_path)
+        assert living.exists()
+    assert not any(folder.exists() for folder in left)
+    assert (tmp_path / ".thesis.partial").exists()
+
+
+@posix
+def test_without_locks_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with holding(tmp_path):
+        monkeypatch.setattr("fcntl.flock", refuse_lock)
+        lock(tmp_path)
+        monkeypatch.setattr(artefact, "fcntl", None)
+        lock(tmp_path)
+
+
 ROW = b"ohio,cat,resnet,1.0,1.0\n"  # repeated, it shrinks to 1/400
 
 
@@ -454,11 +562,11 @@ def pack(path: Path, content: bytes, member: str = "x") -> Path:
 
 
 BOMBS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
-    "a.csv.gz": (b"site,score\n" + b"a,1\n" * (3 << 18), open_table),
-    "a.jsonl.gz": (b'{"site": 1}\n' + b" " * (3 << 20), open_table),
+    "a.csv.gz": (b"site,score\n" + b"a,1\n" * (3 << 18), open_source),
+    "a.jsonl.gz": (b'{"site": 1}\n' + b" " * (3 << 20), open_source),
     "samples_a.jsonl.gz": (b"\n" * (3 << 20), read_samples),
     "rows.csv.gz": (b"\n" * (3 << 20), read_table),
-    "a.xlsx": (b"<sst>" + b"<si/>" * (1 << 20), open_table),
+    "a.xlsx": (b"<sst>" + b"<si/>" * (1 << 20), open_source),
     "a.npz": (bytes(3 << 20), load_pools),
     "b.npz": (bytes(3 << 20), read_examples),
     "a.zip": (bytes(3 << 20), lambda path: unpack(path, path.parent / "new")),
@@ -471,7 +579,7 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
 ) -> None:
     content, read = BOMBS[name]
     path = pack(tmp_path / name, content, "x.npy")
-    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
+    monkeypatch.setattr(unpacking, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
     packed = f"{path.stat().st_size:,}"
     with pytest.raises(
         MetapacError, match=rf"{name} unpacks to more than [\d,]+ times its {packed}"
@@ -482,12 +590,12 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
 
 def test_repeated_rows_are_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = pack(tmp_path / "small.csv.gz", BOMBS["a.csv.gz"][0])
-    with open_table(small) as opened:  # up to 128 MiB, any ratio will do
+    with open_source(small) as opened:  # up to 128 MiB, any ratio will do
         assert opened.table.count().execute() == 3 << 18
     path = pack(tmp_path / "a.csv.gz", b"site,label,model,version,score\n" + ROW * (1 << 16))
-    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
+    monkeypatch.setattr(unpacking, "_ANY_RATIO", 1 << 20)
     assert path.stat().st_size * 300 < len(ROW) << 16
-    with open_table(path) as opened:
+    with open_source(path) as opened:
         assert opened.table.count().execute() == 1 << 16
 
 
@@ -496,6 +604,6 @@ def test_a_zip_file_that_understates_its_size_is_counted(
 ) -> None:
     path = pack(tmp_path / "a.xlsx", bytes(3 << 20))
     path.write_bytes(path.read_bytes().replace((3 << 20).to_bytes(4, "little"), b"\1\0\0\0"))
-    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
+    monkeypatch.setattr(unpacking, "_ANY_RATIO", 1 << 20)
     with pytest.raises(BadArchive, match="at most 200 times are read. If you trust it, unpack it"):
-        open_table(path)
+        open_source(path)

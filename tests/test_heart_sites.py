@@ -131,7 +131,7 @@ def test_a_split_is_a_function_of_the_seed() -> None:
     [
         ({"train": 0}, "train"),
         ({"calibration": 2.5}, "calibration"),
-        ({"train": 23, "calibration": 30}, "53 states; there are 53"),
+        ({"train": 23, "calibration": 30}, "leave one of 53 states new, got 53"),
     ],
 )
 def test_bad_splits_are_refused(bad: dict[str, Any], match: str) -> None:

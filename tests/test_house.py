@@ -60,15 +60,16 @@ def test_a_module_of_the_wing_would_be_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", [metapac, fewshot], ids=["core", "wing"])
 def test_public_names_are_those_that_type_checkers_see(package: ModuleType) -> None:
-    tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    declared = {
-        alias.asname: node.module
-        for node in block.body
-        if isinstance(node, ast.ImportFrom) and node.module != "typing"
-        for alias in node.names
-    }
+    stub = Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+    froms = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    declared = {alias.asname: node.module for node in froms for alias in node.names}
+    modules = {name for name, module in declared.items() if module == package.__name__}
+    for name in modules:
+        assert getattr(package, str(name)).__name__ == f"{package.__name__}.{name}"
+        del declared[name]
+    version = declared.pop("__version__", None)
     assert {*declared} == {*package.__all__} - {"__version__"}
+    assert version is None or package.__version__
     for name, module in declared.items():
         value = getattr(package, str(name))
         assert value is getattr(importlib.import_module(str(module)), str(name))

@@ -164,5 +164,4 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
     part.thresholds[2] = -math.inf  # too small for the only level, as far as can be seen
     demand = part.demand()
     sizes = dict(zip(demand.sizes.tolist(), demand.counts.tolist(), strict=True))
-    assert not demand.sizes_known
     assert sizes == {0: 1, 9: 1, 60: 2}  # 0.8 ** 9 is below 0.15, the level within tasks

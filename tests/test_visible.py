@@ -15,7 +15,7 @@ from metapac._text import visible, without_invisible
     ("text", "shown"),
     [
         ("\x1b]0;PWNED\x07\x1b[2J", r"\x1b]0;PWNED\x07\x1b[2J"),
-        ("a\nb\tc\rd", r"a\x0ab\x09c\x0dd"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
         ("\x7f\x80\x9b31m", r"\x7f\x80\x9b31m"),
         ("safe\u202egpj.exe", r"safe\u202egpj.exe"),
         ("\u2066\u2069\u200b\u2028\ufeff", r"\u2066\u2069\u200b\u2028\ufeff"),

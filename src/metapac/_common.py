@@ -59,11 +59,9 @@ def missing(error: ModuleNotFoundError, *, extra: str, purpose: str) -> ModuleNo
     package = (error.name or "metapac").partition(".")[0]
     if package == "metapac":
         return error
-    extra_error = MissingExtra(
-        f"{purpose} needs {package}. Install it with: {install_command(extra)}"
-    )
-    extra_error.name = error.name
-    return extra_error
+    result = MissingExtra(f"{purpose} needs {package}. Install it with: {install_command(extra)}")
+    result.name = error.name
+    return result
 
 
 def install_command(extra: str) -> str:
@@ -109,11 +107,8 @@ def as_probability(name: str, value: object, *, scope: str = "") -> float:
     """Return ``value`` as a float strictly between 0 and 1; messages show ``scope`` after name."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < 1:
         return float(value)
-    raise InvalidInput(
-        f"{name}{scope} must be a number strictly between 0 and 1, got {value!r}. Pass a small one "
-        f"such as {keyword(name, 0.1)}.",
-        parameter=name,
-    )
+    text = f"{name}{scope} must be a number strictly between 0 and 1, got {value!r}."
+    raise InvalidInput(f"{text} Pass a small one such as {keyword(name, 0.1)}.", parameter=name)
 
 
 def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -133,11 +128,8 @@ def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
     """Return ``value`` as int64 of any shape, with no element below ``minimum``."""
     array = _as_counts(value, minimum)
     if array is None:
-        raise InvalidInput(
-            f"{name} must hold whole numbers from {minimum} to 10**9, got {brief(value)}. Pass "
-            "counts, not fractions.",
-            parameter=name,
-        )
+        text = f"{name} must hold whole numbers from {minimum} to 10**9, got {brief(value)}."
+        raise InvalidInput(text, parameter=name)
     return array
 
 
@@ -145,10 +137,8 @@ def as_whole_number(name: str, value: object, *, minimum: int = 1) -> int:
     """Return ``value`` as one int, not below ``minimum``."""
     array = _as_counts(value, minimum)
     if array is None or array.ndim:
-        raise InvalidInput(
-            f"{name} must be a whole number from {minimum} to 10**9, got {brief(value)}.",
-            parameter=name,
-        )
+        text = f"{name} must be a whole number from {minimum} to 10**9, got {brief(value)}."
+        raise InvalidInput(text, parameter=name)
     return int(array)
 
 
@@ -176,19 +166,15 @@ def _as_counts(value: Any, minimum: int) -> Counts | None:
 def check_same_length(name: str, array: Array, other: str, reference: Array) -> None:
     """Raise if two arrays differ in length."""
     if len(array) != len(reference):
-        raise InvalidInput(
-            f"{name} and {other} must have the same length, got {len(array)} and "
-            f"{len(reference)}. Pass one of each for every example."
-        )
+        lengths = f"{len(array)} and {len(reference)}"
+        raise InvalidInput(f"{name} and {other} must have the same length, got {lengths}.")
 
 
 def check_same_shape(name: str, array: Array, other: str, reference: Array) -> None:
     """Raise if two arrays differ in shape."""
     if array.shape != reference.shape:
-        raise InvalidInput(
-            f"{name} and {other} must have the same shape, got {array.shape} and "
-            f"{reference.shape}. Pass one of each for every example."
-        )
+        shapes = f"{array.shape} and {reference.shape}"
+        raise InvalidInput(f"{name} and {other} must have the same shape, got {shapes}.")
 
 
 def check_same_index(name: str, column: Any, other: str, reference: Any) -> None:
@@ -206,10 +192,9 @@ def broadcast_pair(name: str, array: Array, other: str, reference: Array) -> tup
     try:
         first, second = np.broadcast_arrays(array, reference)
     except ValueError:
-        raise InvalidInput(
-            f"{name} and {other} must have matching shapes, got {array.shape} and "
-            f"{reference.shape}. Pass one of each, or one number for all."
-        ) from None
+        shapes = f"{array.shape} and {reference.shape}"
+        text = f"{name} and {other} must have matching shapes, got {shapes}."
+        raise InvalidInput(text) from None
     return first, second
 
 

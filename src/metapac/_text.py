@@ -23,18 +23,12 @@ def name_score(score: object) -> str:
 
 def visible(text: str) -> str:
     r"""Return text with control and invisible characters as escapes, such as ``\x1b``."""
-    return _UNSAFE.sub(lambda match: _escape(ord(match[0])), text)
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def without_invisible(text: str) -> str:
     """Return text without control and invisible characters, except those that count as blanks."""
     return _UNSAFE.sub(lambda match: match[0] if match[0].isspace() else "", text)
-
-
-def _escape(code: int) -> str:
-    if code > 0xFFFF:
-        return f"\\U{code:08x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 _NAME, _NOT_END = r"[a-zA-Z][\w+.-]{1,30}", r"[^\s\"'<>]"

@@ -1,21 +1,21 @@
-"""Files that the library writes: JSON and tensors with checksums, atomic replacement, locks.
-
-Work in progress lives in a hidden folder ``.NAME.HEX.partial`` beside its target. Only its owner
-can read that folder, and the process that writes there holds a lock on it. The lock ends with the
-process, so the next one that writes to the same folder can tell what killed ones left behind.
+"""Files that the library writes: JSON and tensors with checksums, atomic replacement, one lock.
 
 A document is JSON with one key per line. A tensor file is a safetensors file with a document in
-its metadata; the document's checksum covers the tensors too.
+its metadata; the document's checksum covers the tensors too. What reads a document decodes it
+within `decoding`, and either encodes the result again and compares (`check_written`), or names the
+type of each key in a TypedDict (`Format.shape`).
+
+Work in progress lives in a hidden folder ``.NAME.HEX.partial`` beside its target. Only its owner
+can read that folder, and the process that writes there holds a lock on it. A lock ends with its
+process, so the next one that writes to the same folder can tell what killed ones left behind.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
-import gzip
 import hashlib
 import json
-import math
 import numbers
 import os
 import platform
@@ -23,61 +23,30 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import threading
 import time
-import zipfile
-from collections import Counter
+import types
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from importlib import resources
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal, NotRequired
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from metapac._common import PathLike, brief, require, warn
+from metapac._common import LARGEST_COUNT, PathLike, brief, warn
 from metapac._version import __version__
-from metapac.errors import BadArchive, BadArtefact, EngineError, InvalidInput
+from metapac.errors import BadArtefact, InvalidInput
 
 try:
     import fcntl
 except ImportError:  # Windows has no such locks: nothing is kept apart there
     fcntl = None  # type: ignore[assignment]
 
-AVAILABLE = fcntl is not None
-
-
-def try_lock(descriptor: int, *, wait: bool = False) -> bool | None:
-    """Lock an open file or folder until it is closed.
-
-    Return False if another process holds the lock, and None if there are no locks here.
-    """
-    if not AVAILABLE:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError as error:
-        return False if error.errno in (errno.EAGAIN, errno.EACCES) else None
-    return True
-
-
-def is_same(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to an open file or folder."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
-    except FileNotFoundError:
-        return False
-
-
+LOCK = ".metapac.lock"
+_LEFTOVER = r"\..+\.[0-9a-f]{16}\.partial"  # any name that temporary_name returns
 _DAY = 24 * 3600  # seconds; where there are no locks, nobody works on what is older
-LEFTOVER = r"\..+\.[0-9a-f]{16}\.partial"  # any name that temporary_name returns
-# How much larger the content of a file may be. Deflate shrinks one row of text, repeated, to 1/400,
-# a sheet of constants to 1/13, and a bomb to 1/1032, its limit. Up to 128 MiB, anything goes.
-_GZIP_RATIO, _ZIP_RATIO, _DEFLATE_RATIO, _ANY_RATIO = 500, 200, 1032, 1 << 27
 _NAMELESS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -96,13 +65,13 @@ def replacing(path: PathLike, *, binary: bool = False) -> Iterator[IO[Any]]:
 @contextmanager
 def replacing_path(path: PathLike) -> Iterator[Path]:
     """Yield the name of a new file; what is written there takes the place of ``path``."""
-    if Path(path).exists() and not Path(path).is_file():
-        with _naming(path):
+    target = _follow(path)
+    if target.exists() and not target.is_file():
+        with _naming(path, target.with_name(_hidden(target))):
             yield Path(path)
         return
-    target = Path(path).resolve()
     check_folder(target.parent)
-    with _naming(path), _staging(target) as temporary:
+    with _naming(path, target.with_name(_hidden(target))), _staging(target) as temporary:
         yield temporary
         with temporary.open("rb+") as written:  # Windows syncs only what is open for writing
             os.fsync(written.fileno())
@@ -120,7 +89,7 @@ def new_folder(path: PathLike, *, create: bool = True, exist_ok: bool = False) -
     another process has put there in the meantime stays, and no error is raised.
     """
     target = Path(path)
-    with _naming(path), _staging(target) as temporary:
+    with _naming(path, target.with_name(_hidden(target))), _staging(target) as temporary:
         if create:
             temporary.mkdir()
         yield temporary
@@ -146,7 +115,7 @@ def private_folder(prefix: str, parent: PathLike | None = None) -> Iterator[Path
         yield folder
 
 
-def clear_leftovers(folder: Path, pattern: str) -> None:
+def clear_leftovers(folder: Path, pattern: str = _LEFTOVER) -> None:
     """Delete folders whose names match a pattern, and whose processes were killed.
 
     Files, links, and folders of other users or of living processes stay.
@@ -175,71 +144,60 @@ def check_not_input(path: PathLike, inputs: Iterable[PathLike]) -> None:
 
 def temporary_name(target: Path) -> Path:
     """Return a new name beside ``target``, for what is not yet, or no longer, complete."""
-    return target.with_name(f"{_start(target)}{secrets.token_hex(8)}.partial")
+    return target.with_name(f"{_hidden(target)}{secrets.token_hex(8)}.partial")
 
 
-def _start(target: Path) -> str:
+def file_version(path: PathLike) -> tuple[int, int, int]:
+    """Return a key for what was read from a file, never the same for one that was just written."""
+    status, now = Path(path).stat(), time.time_ns()
+    is_new = now - status.st_mtime_ns < 2 * 10**9  # the next write may have the same time
+    return status.st_size, status.st_mtime_ns, now if is_new else 0
+
+
+def _follow(path: PathLike) -> Path:
+    """Return what a path leads to, if it leads anywhere."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+    return target
+
+
+def _hidden(target: Path) -> str:
     return f".{target.name[:50]}."  # 50 characters of 4 bytes, and the rest, fit into 255 bytes
 
 
 @contextmanager
 def _staging(target: Path) -> Iterator[Path]:
     """Yield a name in a private folder beside ``target``, so that moving it there is a rename."""
-    clear_leftovers(target.parent, LEFTOVER)
-    with _locked_folder(target.parent, _start(target), ".partial") as folder:
+    clear_leftovers(target.parent)
+    with _locked_folder(target.parent, _hidden(target), ".partial") as folder:
         yield folder / target.name
 
 
 @contextmanager
 def _locked_folder(parent: Path, start: str, end: str = "") -> Iterator[Path]:
     """Yield a new private folder ``startHEXend``, which is deleted at the end."""
-    folder, lock = _create_locked(parent, start, end)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _close(lock)
-
-
-def _create_locked(parent: Path, start: str, end: str) -> tuple[Path, int | None]:
-    """Create a private folder and lock it; where there are no locks, return None for the lock."""
     while True:
-        path = parent / f"{start}{secrets.token_hex(8)}{end}"
-        path.mkdir(mode=0o700)
-        if not AVAILABLE:
-            return path, None
-        # Until it is locked, another process may take it for a leftover: then make a new one.
-        with suppress(FileNotFoundError):
-            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try_lock(lock, wait=True)
-            if is_same(lock, path):
-                return path, lock
-            os.close(lock)
-
-
-def _close(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)
+        folder = parent / f"{start}{secrets.token_hex(8)}{end}"
+        folder.mkdir(mode=0o700)
+        with _locked(folder) as locked:
+            if locked is False:  # another process has taken it for a leftover
+                continue
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
 
 
 def _delete_if_abandoned(path: Path) -> None:
     """Delete a folder of this user that no process has locked."""
     status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode):
+    if not stat.S_ISDIR(status.st_mode) or (fcntl and status.st_uid != os.geteuid()):
         return
-    if not AVAILABLE:
-        if _is_old(path):
-            shutil.rmtree(path, ignore_errors=True)
-        return
-    if status.st_uid != os.geteuid():
-        return
-    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        locked = try_lock(lock)
+    with _locked(path) as locked:
         if locked or (locked is None and _is_old(path)):
             shutil.rmtree(path, ignore_errors=True)
-    finally:
-        os.close(lock)
 
 
 def _is_old(path: Path) -> bool:
@@ -259,463 +217,120 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _naming(path: PathLike) -> Iterator[None]:
-    """Let errors of writing name ``path``, instead of a hidden temporary or nothing."""
-    hidden = str(Path(path).resolve().parent / _start(Path(path).resolve()))
+def _naming(path: PathLike, hidden: Path) -> Iterator[None]:
+    """Let errors of writing name ``path``, instead of nothing or what starts with ``hidden``."""
     try:
         yield
     except OSError as error:
         named = str(error.filename or "")
-        if named.startswith(hidden) or (not named and error.errno in _NAMELESS):
+        if named.startswith(str(hidden)) or (not named and error.errno in _NAMELESS):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
 
 
-def file_version(path: PathLike) -> tuple[int, int, int]:
-    """Return a key for what was read from a file, never the same for one that was just written."""
-    status, now = Path(path).stat(), time.time_ns()
-    is_new = now - status.st_mtime_ns < 2 * 10**9  # the next write may have the same time
-    return status.st_size, status.st_mtime_ns, now if is_new else 0
-
-
-def check_unpacked(path: Path) -> None:
-    """Raise BadArchive if a .gz file unpacks to far more than its size; other files are ignored."""
-    if path.suffix.lower() == ".gz" and path.stat().st_size * _DEFLATE_RATIO > _ANY_RATIO:
-        all(read_unpacked(path))  # every part is true: all are read
-
-
-def read_unpacked(path: PathLike) -> Iterator[tuple[str, bytes]]:
-    """Yield what is in a .gz or zip file, with the names of members; raise as `check_ratio`."""
-    done = 0
-    try:
-        for name, member in _open_members(Path(path)):
-            while chunk := member.read(1 << 20):
-                done += len(chunk)
-                check_ratio(path, done)
-                yield name, chunk
-    except BadArchive:
-        raise
-    except Exception as error:  # gzip and zipfile raise errors of many types
-        raise EngineError(f"{path} cannot be read ({error}). Copy or save it again.") from error
-
-
-def _open_members(path: Path) -> Iterator[tuple[str, Any]]:
-    if path.suffix.lower() == ".gz":
-        with gzip.open(path) as unzipped:
-            yield "", unzipped
-        return
-    with zipfile.ZipFile(path) as zipped:
-        for info in zipped.infolist():
-            info.file_size = 1 << 62  # otherwise zipfile hides bytes beyond the stated size
-            with zipped.open(info) as member:
-                yield info.filename, member
-
-
-def check_stated_size(path: PathLike) -> None:
-    """Raise BadArchive if a zip file states far more bytes than its size; zipfile reads no more."""
-    size = 0
-    with suppress(Exception), zipfile.ZipFile(path) as zipped:  # whoever reads it explains
-        size = sum(info.file_size for info in zipped.infolist())
-    check_ratio(path, size)
-
-
-def check_ratio(path: PathLike, unpacked: int) -> None:
-    """Raise BadArchive if so many bytes are far more than the size of the file that held them."""
-    packed = Path(path).stat().st_size
-    ratio = _GZIP_RATIO if Path(path).suffix.lower() == ".gz" else _ZIP_RATIO
-    if unpacked > max(_ANY_RATIO, ratio * packed):
-        raise BadArchive(
-            f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes; above "
-            f"{_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it, unpack it "
-            "yourself, or save a workbook as CSV."
-        )
-
-
-FILE = ".metapac.lock"
-_held: set[tuple[int, int, Path]] = set()  # process, thread and folder
+@contextmanager
+def lock_file(path: PathLike, purpose: str, *, wait: float) -> Iterator[None]:
+    """Keep other processes from updating a file; wait some seconds for one that does."""
+    target = _follow(path)
+    check_folder(target.parent)
+    with _locking(path, target.with_name(f"{_hidden(target)}lock"), purpose, wait):
+        yield
 
 
 @contextmanager
 def lock_folder(path: PathLike, purpose: str) -> Iterator[None]:
     """Keep other processes out of the folder of a run, which is created if necessary.
 
-    The same thread may lock a folder again. Where the file system has no locks, nothing is locked.
+    The same thread may lock a folder again.
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    holder = (os.getpid(), threading.get_ident(), folder.resolve())
-    if not AVAILABLE or holder in _held:
-        yield
-        return
-    descriptor = _open_locked(folder, purpose)
-    _held.add(holder)
-    try:
+    with _locking(path, folder.resolve() / LOCK, purpose):
         for place in (folder, *(path for path in folder.iterdir() if path.is_dir())):
-            clear_leftovers(place, LEFTOVER)
+            clear_leftovers(place)
         yield
-    finally:
-        _held.discard(holder)
-        (folder / FILE).unlink(missing_ok=True)
-        os.close(descriptor)
 
 
-def _open_locked(folder: Path, purpose: str) -> int:
-    """Return the open lock file of a folder, which says who holds it."""
-    path = folder / FILE
+_held: set[tuple[int, int, Path]] = set()  # process, thread and lock file
+
+
+@contextmanager
+def _locking(path: PathLike, file: Path, purpose: str, wait: float = 0.2) -> Iterator[None]:
+    """Hold a lock file, which says who holds it; where there are no locks, nothing is locked."""
+    holder = (os.getpid(), threading.get_ident(), file)
+    if fcntl is None or holder in _held:
+        yield
+        return
+    with _naming(path, file):
+        lock = _wait_for_lock(path, file, purpose, wait)
+    with lock:
+        _held.add(holder)
+        lock.callback(_held.discard, holder)
+        yield
+
+
+def _wait_for_lock(path: PathLike, file: Path, purpose: str, wait: float) -> ExitStack:
+    """Return the lock, which is released when it is closed."""
+    since, end = time.strftime("%Y-%m-%d %H:%M"), time.monotonic() + wait
     while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(path, flags, 0o644)
-        try:
-            if try_lock(descriptor) is False:
-                raise _in_use(folder, os.read(descriptor, 4096))
-            if is_same(descriptor, path):  # else its last holder has just deleted it
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, json.dumps(_describe_process(purpose)).encode())
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
+        with ExitStack() as stack:
+            if stack.enter_context(_locked(file, os.O_RDWR | os.O_CREAT)) is not False:
+                stack.callback(file.unlink, missing_ok=True)
+                who = f"process {os.getpid()} on {platform.node()} since {since} ({purpose})"
+                file.write_text(who, "utf-8")
+                return stack.pop_all()
+        if time.monotonic() > end:
+            raise InvalidInput(f"{path} is in use by {_read_holder(file)}. Wait for it to end.")
+        time.sleep(0.02)
+
+
+def _read_holder(file: Path) -> str:
+    with suppress(OSError, ValueError):
+        text = file.read_text("utf-8")
+        if text.startswith("process ") and text.isprintable() and len(text) < 200:
+            return text
+    return "another process"
+
+
+@contextmanager
+def _locked(path: Path, flags: int = os.O_RDONLY) -> Iterator[bool | None]:
+    """Lock a file or folder until the block, or the process, ends.
+
+    Yield False if another process has locked or deleted it, and None if there are no locks here.
+    """
+    if fcntl is None:
+        yield None
+        return
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _try_lock(descriptor, path)
+    finally:
         os.close(descriptor)
 
 
-def _describe_process(purpose: str) -> dict[str, Any]:
-    return {
-        "process": os.getpid(),
-        "host": platform.node(),
-        "since": time.time(),
-        "command": purpose,
-    }
-
-
-def _in_use(folder: Path, description: bytes) -> InvalidInput:
-    remedy = "Wait for it, or use another folder."
+def _try_lock(descriptor: int, path: Path) -> bool | None:
     try:
-        holder = json.loads(description)
-        who = (
-            f"process {holder['process']:d} on {holder['host']} since "
-            f"{_format_time(holder['since'])} ({holder['command']})"
-        )
-    except (ValueError, TypeError, KeyError, OverflowError, OSError):  # not yet, or badly, written
-        who = "another process"
-    if not who.isprintable():
-        who = "another process"
-    return InvalidInput(f"{folder} is in use by {who}. {remedy}")
-
-
-def _format_time(seconds: float) -> str:
-    """Return the time of day, with the date if it is not today."""
-    then, now = time.localtime(seconds), time.localtime()
-    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
-
-
-_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "null": ("null", lambda value: value is None),
-    "boolean": ("true or false", lambda value: isinstance(value, bool)),
-    "string": ("a string", lambda value: isinstance(value, str)),
-    "integer": ("a whole number", lambda value: _is_number(value) and value % 1 == 0),
-    "number": ("a number", lambda value: _is_number(value)),
-    "array": ("a list", lambda value: isinstance(value, list)),
-    "object": ("an object", lambda value: isinstance(value, dict)),
-}
-_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "minimum": ("at least", lambda value, bound: value >= bound),
-    "maximum": ("at most", lambda value, bound: value <= bound),
-    "exclusiveMinimum": ("above", lambda value, bound: value > bound),
-    "exclusiveMaximum": ("below", lambda value, bound: value < bound),
-}
-
-
-class Node(dict[str, Any]):
-    """A part of a schema, with its rules in the order in which they are checked."""
-
-    @functools.cached_property
-    def rules(self) -> list[tuple[Callable[[Any, Any, Node], None], Any]]:
-        """The rules, and what each demands."""
-        return [(rule, self[keyword]) for keyword, rule in _RULES.items() if keyword in self]
-
-    @functools.cached_property
-    def words(self) -> set[str]:
-        """Strings that are allowed beside numbers, such as "inf"."""
-        return {word for branch in self.get("anyOf", ()) for word in branch.get("enum", ())}
-
-    @functools.cached_property
-    def plain(self) -> dict[str, dict[str, Any]]:
-        """For each type that is allowed, what else is demanded of its values."""
-        demands: dict[str, dict[str, Any]] = {}
-        for branch in self.get("anyOf", [self]):
-            allowed = branch.get("type", [])
-            rest = {k: v for k, v in branch.items() if k in _RULES and k != "type"}
-            demands |= dict.fromkeys([allowed] if isinstance(allowed, str) else allowed, rest)
-        return demands
-
-
-class Fault(ValueError):
-    """A value breaks its schema: where it is, and which rule it breaks."""
-
-    def __init__(self, rule: str) -> None:
-        super().__init__(rule)
-        self.rule = rule
-        self.path = ""
-
-    def inside(self, key: str | int) -> Fault:
-        """Return the fault as the value that holds it under ``key`` sees it."""
-        joint = "" if self.path.startswith("[") or not self.path else "."
-        self.path = f"{f'[{key}]' if isinstance(key, int) else key}{joint}{self.path}"
-        return self
-
-    def __str__(self) -> str:
-        return f"{self.path or 'the document'} {self.rule}"
-
-
-@functools.cache
-def load_schema(name: str) -> Node:
-    """Return a schema by the name of its file."""
-    text = resources.files("metapac").joinpath("schemas", f"{name}.json").read_text("utf-8")
-    return parse(json.loads(text))
-
-
-def parse(schema: Mapping[str, Any]) -> Node:
-    """Return a schema with every reference replaced by its definition."""
-    resolved: Node = _resolve(schema, schema.get("$defs", {}))
-    return resolved
-
-
-def check(value: Any, node: Node) -> None:
-    """Raise the first `Fault` of a value that JSON can hold."""
-    for rule, demand in node.rules:
-        rule(value, demand, node)
-
-
-def _resolve(node: Any, definitions: Mapping[str, Any]) -> Any:
-    if isinstance(node, list):
-        return [_resolve(child, definitions) for child in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        return _resolve(definitions[node["$ref"].removeprefix("#/$defs/")], definitions)
-    return Node({k: _resolve(child, definitions) for k, child in node.items() if k != "$defs"})
-
-
-def _check_type(value: Any, allowed: str | list[str], node: Node) -> None:
-    names = [allowed] if isinstance(allowed, str) else allowed
-    if not any(_TYPES[name][1](value) for name in names):
-        raise _must_be(describe(node), value)
-
-
-def _check_const(value: Any, constant: Any, node: Node) -> None:
-    _check_enum(value, [constant], node)
-
-
-def _check_enum(value: Any, allowed: list[Any], node: Node) -> None:
-    if not any(_is_same(value, each) for each in allowed):
-        raise _must_be(describe(node), value)
-
-
-def _check_bounds(value: Any, _bound: Any, node: Node) -> None:
-    if _is_number(value):
-        for keyword, (_words, holds) in _BOUNDS.items():
-            if keyword in node and not holds(value, node[keyword]):
-                raise _must_be(describe(node), value)
-
-
-def _check_text(value: Any, _rule: Any, node: Node) -> None:
-    if isinstance(value, str):
-        short = len(value) < node.get("minLength", 0)
-        if short or not _compile(node.get("pattern", "")).search(value):
-            raise _must_be(describe(node), value)
-
-
-@functools.cache
-def _compile(pattern: str) -> re.Pattern[str]:
-    r"""Return a pattern of ECMAScript, whose ``$`` excludes a newline and whose ``\w`` is ASCII."""
-    end = r"\Z" if pattern.endswith("$") else ""
-    return re.compile(pattern.removesuffix("$") + end, re.ASCII)
-
-
-def _check_required(value: Any, keys: list[str], _node: Node) -> None:
-    missing = [key for key in keys if key not in value] if isinstance(value, dict) else []
-    if missing:
-        raise Fault("is missing").inside(missing[0])
-
-
-def _check_properties(value: Any, properties: dict[str, Node], _node: Node) -> None:
-    for key in properties if isinstance(value, dict) else ():
-        if key in value:
-            _check_inside(value[key], properties[key], key)
-
-
-def _check_others(value: Any, others: Any, node: Node) -> None:
-    for key in value if isinstance(value, dict) else ():
-        if key not in node.get("properties", {}):
-            if others is False:
-                raise Fault("is not a key that this format has").inside(key)
-            if others is not True:
-                _check_inside(value[key], others, key)
-
-
-def _check_names(value: Any, names: Node, _node: Node) -> None:
-    for key in value if isinstance(value, dict) else ():
-        if not _is_valid(key, names):
-            raise Fault("is not a name that this format allows").inside(brief(key))
-
-
-def _check_items(value: Any, items: Node, _node: Node) -> None:
-    if not isinstance(value, list) or _all_plain(value, items):
-        return
-    for index, item in enumerate(value):
-        _check_inside(item, items, index)
-
-
-def _check_first_items(value: Any, nodes: list[Node], _node: Node) -> None:
-    for index, node in enumerate(nodes if isinstance(value, list) else ()):
-        if index < len(value):
-            _check_inside(value[index], node, index)
-
-
-def _check_length(value: Any, _length: int, node: Node) -> None:
-    if isinstance(value, list):
-        least, most = node.get("minItems", 0), node.get("maxItems", math.inf)
-        if not least <= len(value) <= most:
-            count = f"{least}" if least == most else f"at least {least}"
-            raise Fault(f"must hold {count} values, got {len(value)}")
-
-
-def _check_unique(value: Any, unique: bool, _node: Node) -> None:
-    if not unique or not isinstance(value, list):
-        return
-    if set(map(type, value)) in ({str}, {int}) and len(set(value)) == len(value):
-        return
-    seen = set()
-    for index, item in enumerate(value):
-        key = (isinstance(item, bool), item)  # 1 and true are not the same
-        if key in seen:
-            raise Fault(f"repeats {brief(item)}").inside(index)
-        seen.add(key)
-
-
-def _check_any(value: Any, nodes: list[Node], node: Node) -> None:
-    if not any(_is_valid(value, each) for each in nodes):
-        raise _must_be(describe(node), value)
-
-
-def _check_all(value: Any, nodes: list[Node], _node: Node) -> None:
-    for node in nodes:
-        check(value, node)
-
-
-def _check_if(value: Any, condition: Node, node: Node) -> None:
-    check(value, node.get("then" if _is_valid(value, condition) else "else", Node()))
-
-
-# Types come first: the rules below rely on them, and name what is wrong best.
-_RULES: dict[str, Callable[[Any, Any, Node], None]] = {
-    "type": _check_type,
-    "const": _check_const,
-    "enum": _check_enum,
-    **dict.fromkeys(_BOUNDS, _check_bounds),
-    "minLength": _check_text,
-    "pattern": _check_text,
-    "required": _check_required,
-    "properties": _check_properties,
-    "propertyNames": _check_names,
-    "additionalProperties": _check_others,
-    "minItems": _check_length,
-    "maxItems": _check_length,
-    "prefixItems": _check_first_items,
-    "items": _check_items,
-    "uniqueItems": _check_unique,
-    "anyOf": _check_any,
-    "allOf": _check_all,
-    "if": _check_if,
-}
-_SILENT = {"$schema", "$id", "title", "description", "then", "else"}
-_OF_ROWS = {"description", "type", "minItems", "maxItems", "items"}
-
-
-def _check_inside(value: Any, node: Node, key: str | int) -> None:
-    try:
-        check(value, node)
-    except Fault as fault:
-        raise fault.inside(key) from None
-
-
-def _is_valid(value: Any, node: Node) -> bool:
-    try:
-        check(value, node)
-    except Fault:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), path.lstat())  # not one made since then
+    except FileNotFoundError:
         return False
-    return True
+    except OSError as error:
+        return False if error.errno in (errno.EAGAIN, errno.EACCES) else None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
-
-
-def _all_plain(values: list[Any], items: Node) -> bool:
-    """Return whether a list of numbers, strings or rows can be accepted at once.
-
-    Files hold millions. If not, the values are checked one by one.
-    """
-    types = set(map(type, values))
-    if types == {list} and items.keys() <= _OF_ROWS:
-        ends = min(values, key=len), max(values, key=len)
-        inner = list(chain.from_iterable(values))
-        return all(_is_valid(end, items) for end in ends) and _all_plain(inner, items["items"])
-    if str in types and items.words:
-        values = [value for value in values if type(value) is not str or value not in items.words]
-        types = set(map(type, values))
-    if types == {str}:
-        return items.plain.get("string") == {}
-    if types == {int}:
-        bounds = items.plain.get("integer", items.plain.get("number"))
-    else:
-        bounds = items.plain.get("number") if types and types <= {int, float} else None
-    if bounds is None or not bounds.keys() <= _BOUNDS.keys():
-        return False
-    ends = min(values), max(values)
-    return all(_BOUNDS[key][1](end, bound) for key, bound in bounds.items() for end in ends)
-
-
-def describe(node: Node) -> str:
-    """Return in words what a schema of a single value allows."""
-    return " or ".join(_describe_choices(node))
-
-
-def _describe_choices(node: Node) -> Iterator[str]:
-    if "title" in node:
-        yield node["title"]
-        return
-    if "anyOf" in node:
-        for branch in node["anyOf"]:
-            yield from _describe_choices(branch)
-        return
-    if "enum" in node or "const" in node:
-        yield from (json.dumps(each) for each in node.get("enum", [node.get("const")]))
-        return
-    bounds = " and ".join(
-        f"{words} {node[keyword]}" for keyword, (words, _) in _BOUNDS.items() if keyword in node
-    )
-    names = node.get("type", [])
-    for name in [names] if isinstance(names, str) else names:
-        words = _TYPES[name][0]
-        if name in ("number", "integer") and bounds:
-            words += f" {bounds}" if bounds.startswith(("above", "below")) else f" of {bounds}"
-        yield words
-
-
-def _must_be(words: str, value: Any) -> Fault:
-    return Fault(f"must be {words}, got {brief(value)}")
-
-
-_METADATA = "__metadata__"  # the key that safetensors reserves in its header
-_KEY = "metapac"
-_TENSORS = "tensors_sha256"
-_LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it
-_DEEPEST = 64  # lists and objects inside each other
+Count = Annotated[int, lambda count: 0 <= count <= LARGEST_COUNT]
+Size = Annotated[int, lambda size: 0 <= size <= 2**53]
+Name = Annotated[str, len]
+Share = Annotated[float, lambda share: 0 <= share <= 1]
+Interval = Annotated[list[Share], lambda ends: len(ends) == 2]
+Seconds = Annotated[float, lambda seconds: seconds >= 0]
+Sha256 = Annotated[str, re.compile(r"sha256:[0-9a-f]{64}").fullmatch]
+_INFINITIES = (float("inf"), float("-inf"))
+LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it
 
 
 @dataclass(frozen=True)
@@ -723,9 +338,8 @@ class Format:
     """A kind of file: its name, what writes it, and what to do if a file is bad.
 
     Schemas from ``oldest`` to ``schema`` are read, and ``schema`` is written. ``unsigned`` accepts
-    files without a checksum, with a warning. ``shape`` names the JSON Schema in
-    ``metapac/schemas`` that a document has to satisfy, once ``upgrade`` has given a document of an
-    older version its present form.
+    files without a checksum, with a warning. ``upgrade`` gives a document of an older version its
+    present form. ``shape`` is a TypedDict that documents have to fit; they may have other keys.
     """
 
     name: str
@@ -734,7 +348,7 @@ class Format:
     schema: int = 1
     oldest: int = 1
     unsigned: bool = False
-    shape: str | None = None
+    shape: Any = None
     upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document
 
 
@@ -753,71 +367,17 @@ def read(path: PathLike, kind: Format) -> dict[str, Any]:
         if text != b"{":
             swapped = "Were the promise and the table swapped?"
             raise _other_kind(path, kind, swapped if kind.name == "metapac promise" else "")
-        text += file.read(_LARGEST)
-    if len(text) > _LARGEST:
-        raise BadArtefact(f"{path} has more than {_LARGEST} bytes, which no {kind.name} file has.")
+        text += file.read(LARGEST)
+    if len(text) > LARGEST:
+        raise inconsistent(path, kind, f"it has more than {LARGEST} bytes")
     try:
-        document = _parse(text)
+        document = parse(text)
     except InvalidInput as error:
         raise inconsistent(path, kind, error) from error
     except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, or nested too deeply
-        raise BadArtefact(
-            f"{path} is not complete JSON ({_first_line(error)}); it may be truncated. "
-            f"{kind.remedy}"
-        ) from error
+        reason = f"it is not complete JSON ({first_line(error)}) and may be truncated"
+        raise inconsistent(path, kind, reason) from error
     return verify(path, document, kind)
-
-
-def write_tensors(
-    path: PathLike,
-    tensors: Mapping[str, Any],
-    body: Mapping[str, Any],
-    kind: Format,
-    *,
-    framework: str = "numpy",
-) -> None:
-    """Write tensors with a document in their metadata, replacing ``path`` atomically.
-
-    ``tensors`` are dense arrays of ``framework``, "numpy" or "torch".
-    """
-    header, data = _split(_safetensors(framework, kind).save(dict(tensors)))
-    document = sign({**body, _TENSORS: _tensor_checksum(header, data)}, kind)
-    # A single metadata key: safetensors does not preserve the order of several, and the same
-    # content should give the same bytes.
-    packed = json.dumps({_METADATA: {_KEY: json.dumps(document)}, **header}).encode()
-    packed += b" " * (-len(packed) % 8)  # tensor data start at a multiple of 8 bytes
-    with replacing(path, binary=True) as file:
-        file.write(len(packed).to_bytes(8, "little"))
-        file.write(packed)
-        file.write(data)
-
-
-def read_tensors(
-    path: PathLike, kind: Format, *, framework: str = "numpy"
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the document of a tensor file and its tensors, or raise ``BadArtefact``."""
-    module = _safetensors(framework, kind)
-    content = _read_tensor_file(path)
-    try:
-        header, data = _split(content)
-        document = _parse(header.pop(_METADATA)[_KEY])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadArtefact(
-            f"{path} is not a {kind.name} file, or is truncated. Pass a file written by "
-            f"{kind.written_by}. {kind.remedy}"
-        ) from error
-    # Only the oldest files have neither checksum; a file that has lost just one is damaged.
-    old = isinstance(document, dict) and not {"checksum", _TENSORS} & document.keys()
-    document = verify(path, document, kind)
-    if not old and document.pop(_TENSORS, None) != _tensor_checksum(header, data):
-        raise _damaged(path, kind)
-    try:
-        return document, module.load(content)
-    except Exception as error:  # safetensors raises errors of many types
-        raise BadArtefact(
-            f"{path} does not hold valid tensors ({type(error).__name__}: {_first_line(error)}). "
-            f"{kind.remedy}"
-        ) from error
 
 
 def sign(body: Mapping[str, Any], kind: Format) -> dict[str, Any]:
@@ -833,39 +393,119 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
         found = str(document.get("format")) if isinstance(document, dict) else ""
         is_ours = found.startswith("metapac ") and found.isprintable() and len(found) < 40
         raise _other_kind(path, kind, f"This is a {found} file." if is_ours else "")
-    if _is_deep(document):
-        raise BadArtefact(
-            f"{path} has more than {_DEEPEST} lists inside each other, which no {kind.name} file "
-            f"has. {kind.remedy}"
-        )
-    schema = document.get("schema")
+    schema, version = document.get("schema"), document.get("metapac")
     if type(schema) is not int or not kind.oldest <= schema <= kind.schema:
-        raise _other_schema(path, document, kind)
+        is_newer = type(schema) is int and schema > kind.schema
+        raise BadArtefact(
+            f"{path} has schema {brief(schema)}, written by metapac {brief(version)}; metapac "
+            f"{__version__} reads {kind.oldest} to {kind.schema}. "
+            f"{'Upgrade metapac.' if is_newer else kind.remedy}"
+        )
     if kind.unsigned and "checksum" not in document:
         warn(
             f"{path} has no checksum, so damage would go unnoticed: it was written by an early "
             "version of metapac. Write it again to add one."
         )
-        return _check_shape(path, document, kind)
+    elif not _is_intact(document):
+        raise damaged(path, kind)
+    with decoding(path, kind):
+        if not isinstance(version, str):
+            raise InvalidInput(f"metapac must be the version that wrote it, got {brief(version)}.")
+        present = kind.upgrade(document)
+        if kind.shape is not None:
+            check_shape(present, kind.shape)
+    return present
+
+
+def _is_intact(document: dict[str, Any]) -> bool:
+    """Take the checksum out of a document, and return whether it is right."""
     stated = document.pop("checksum", None)
     try:
-        intact = stated == checksum(document)
-    except ValueError:  # NaN or an infinity, which metapac never writes
-        intact = False
-    if not intact:
-        raise _damaged(path, kind)
-    return _check_shape(path, document, kind)
+        return bool(stated == checksum(document))
+    except (ValueError, RecursionError):  # NaN, an infinity or depths that metapac never writes
+        return False
 
 
-def _check_shape(path: PathLike, document: dict[str, Any], kind: Format) -> dict[str, Any]:
-    """Return a document in its present form, once it satisfies the JSON Schema of its format."""
-    document = kind.upgrade(document)
-    if kind.shape is not None:
-        try:
-            check(document, load_schema(kind.shape))
-        except Fault as fault:
-            raise inconsistent(path, kind, fault) from fault
-    return document
+@contextmanager
+def decoding(path: PathLike, kind: Format) -> Iterator[None]:
+    """Raise ``BadArtefact`` for whatever goes wrong when a document is decoded."""
+    try:
+        yield
+    except BadArtefact:
+        raise
+    except ValueError as error:  # InvalidInput among them
+        raise inconsistent(path, kind, first_line(error)) from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise inconsistent(path, kind, reason) from error
+
+
+def check_written(document: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if what was decoded would be written as another document.
+
+    Keys may be missing, which are optional then, and there may be other ones, but not further in.
+    """
+    for key, value in written.items():
+        if key in document and not _is_same(document[key], value):
+            raise InvalidInput(f"{key} is {brief(document[key])}, which means {brief(value)}.")
+
+
+def _is_same(found: Any, written: Any) -> bool:
+    """Whether two JSON values are the same; 1 and 1.0 are, 1 and true are not."""
+    if isinstance(found, dict) and isinstance(written, dict):
+        return found.keys() <= written.keys() and all(
+            _is_same(value, written[key]) for key, value in found.items()
+        )
+    if isinstance(found, list) and isinstance(written, list) and len(found) == len(written):
+        if {*map(type, found), *map(type, written)} <= {int, float, str}:  # often millions
+            return found == written
+        return all(map(_is_same, found, written))
+    return bool(found == written) and isinstance(found, bool) == isinstance(written, bool)
+
+
+def check_shape(document: Mapping[str, Any], shape: Any) -> None:
+    """Raise InvalidInput unless the keys of a TypedDict are there and have values of its types."""
+    hints, required = _hints(shape)
+    for key in sorted(required - document.keys()):
+        raise InvalidInput(f"{key} is missing.")
+    for key in hints.keys() & document.keys():
+        if not fits(document[key], hints[key]):
+            raise InvalidInput(f"{key} cannot be {brief(document[key])}.")
+
+
+@functools.cache
+def _hints(shape: Any) -> tuple[dict[str, Any], set[str]]:
+    """Return the types of the keys of a TypedDict, and the keys that must be there."""
+    hints = typing.get_type_hints(shape, include_extras=True)
+    optional = {key for key, hint in hints.items() if typing.get_origin(hint) is NotRequired}
+    return hints, (hints.keys() - optional if shape.__total__ else set())
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a JSON value is of a type; the other arguments of Annotated are conditions."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if typing.is_typeddict(hint):
+        hints, required = _hints(hint)
+        return (
+            isinstance(value, dict)
+            and required <= value.keys() <= hints.keys()
+            and all(fits(item, hints[key]) for key, item in value.items())
+        )
+    if origin in (Annotated, NotRequired):
+        return fits(value, arguments[0]) and all(holds(value) for holds in arguments[1:])
+    if origin in (types.UnionType, typing.Union):
+        return any(fits(value, argument) for argument in arguments)
+    if origin is Literal:
+        return type(value) is str and value in arguments
+    if origin is list:
+        return isinstance(value, list) and all(fits(item, arguments[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            fits(key, arguments[0]) and fits(item, arguments[1]) for key, item in value.items()
+        )
+    if hint is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    return hint is Any or type(value) is hint
 
 
 def inconsistent(path: PathLike, kind: Format, reason: object) -> BadArtefact:
@@ -883,20 +523,6 @@ def checksum(document: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def data_checksum(*arrays: ArrayLike) -> str:
-    """Return the SHA-256 of arrays: of their types, shapes and bytes."""
-    digest = hashlib.sha256()
-    for array in map(np.ascontiguousarray, arrays):
-        if array.dtype.hasobject:  # their bytes are addresses, different in every process
-            raise InvalidInput(
-                f"arrays must hold numbers or text, got {array.dtype}. Convert it, for example "
-                "with .astype(str)."
-            )
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(array.data)
-    return "sha256:" + digest.hexdigest()
-
-
 def as_json(name: str, value: Any) -> Any:
     """Return ``value`` as JSON reads it back: tuples become lists, keys become strings."""
     try:
@@ -910,49 +536,43 @@ def as_json(name: str, value: Any) -> Any:
 
 def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON can hold them: a mapping, whose keys may be numbers, as pairs."""
-    return {name: _encode_parameter(value) for name, value in parameters.items()}
-
-
-def _encode_parameter(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {"by_class": [[_python_scalar(k), float(x)] for k, x in value.items()]}
-    value = _python_scalar(value)
-    if isinstance(value, bool | int) or not isinstance(value, numbers.Real):
-        return value
-    return float(value)
-
-
-def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that ``encode_parameters`` prepared for JSON."""
     return {
-        name: _decode_by_class(name, value["by_class"]) if isinstance(value, dict) else value
+        name: {"by_class": [[_plain(label), float(rate)] for label, rate in value.items()]}
+        if isinstance(value, Mapping)
+        else _plain(value)
         for name, value in parameters.items()
     }
 
 
-def _decode_by_class(name: str, pairs: list[Any]) -> dict[Any, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise InvalidInput(f"{name} gives a class two values: {brief(pairs)}.", parameter=name)
-    return values
+def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that ``encode_parameters`` prepared for JSON."""
+    decoded = dict(parameters)
+    for name, value in parameters.items():
+        if isinstance(value, dict):
+            decoded[name] = dict(value["by_class"])
+            if len(decoded[name]) < len(value["by_class"]):
+                raise InvalidInput(f"{name} gives a class two values: {brief(value)}.")
+    return decoded
 
 
 def encode_floats(values: Any) -> Any:
     """Return a float, or nested lists of floats, as JSON can hold them: infinities as strings."""
     if isinstance(values, list):
+        is_plain = values and not isinstance(values[0], list)
+        if is_plain and not any(infinity in values for infinity in _INFINITIES):
+            return values
         return [encode_floats(value) for value in values]
-    return values if values not in (float("inf"), float("-inf")) else str(values)
+    return values if values not in _INFINITIES else str(values)
 
 
-def _python_scalar(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value  # NumPy scalars
+def _plain(value: Any) -> Any:
+    """Return a number of any type as Python's."""
+    value = value.item() if hasattr(value, "item") else value
+    is_other = isinstance(value, numbers.Real) and not isinstance(value, int | float)
+    return float(value) if is_other else value
 
 
-def _safetensors(framework: str, kind: Format) -> Any:
-    return require(f"safetensors.{framework}", extra="torch", purpose=f"a {kind.name} file")
-
-
-def _parse(text: str | bytes) -> Any:
+def parse(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_build_object)
 
 
@@ -960,65 +580,21 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; a key that occurs twice would mean one thing here and another elsewhere."""
     result = dict(pairs)
     if len(result) < len(pairs):
-        [(key, _count)] = Counter(key for key, _value in pairs).most_common(1)
-        raise InvalidInput(f"key {key!r} occurs twice.")
+        raise InvalidInput(f"a key occurs twice among {brief([key for key, _ in pairs])}.")
     return result
 
 
-def _is_deep(document: dict[str, Any]) -> bool:
-    layer: list[Any] = [document]
-    for _ in range(_DEEPEST):
-        children = [node.values() if isinstance(node, dict) else node for node in layer]
-        if not {dict, list} & set(map(type, chain.from_iterable(children))):
-            return False
-        layer = [each for each in chain.from_iterable(children) if isinstance(each, dict | list)]
-    return True
-
-
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-def _read_tensor_file(path: PathLike) -> bytes:
-    """Return the bytes of a safetensors file; only the size of the header if it cannot be one."""
-    with Path(path).open("rb") as file:
-        start = file.read(8)
-        size = int.from_bytes(start, "little")
-        return start if not 0 < size <= _LARGEST else start + file.read()
-
-
-def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Return the header and the data of a safetensors file."""
-    size = int.from_bytes(content[:8], "little")
-    header = _parse(content[8 : 8 + size])
-    return header, memoryview(content)[8 + size :]
-
-
-def _tensor_checksum(header: Mapping[str, Any], data: memoryview) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    digest.update(data)
-    return digest.hexdigest()
 
 
 def _other_kind(path: PathLike, kind: Format, hint: str = "") -> BadArtefact:
     return BadArtefact(
-        f"{path} is not a {kind.name} file. Pass a file written by {kind.written_by}."
-        f"{hint and f' {hint}'}"
+        f"{path} is not a {kind.name} file. Pass one written by {kind.written_by}. {hint}".rstrip()
     )
 
 
-def _other_schema(path: PathLike, document: Mapping[str, Any], kind: Format) -> BadArtefact:
-    schema, version = document.get("schema"), document.get("metapac")
-    is_older = type(schema) is int and schema < kind.oldest
-    bound = f"from {kind.oldest} on" if is_older else f"up to {kind.schema}"
-    return BadArtefact(
-        f"{path} has schema {schema!r}, written by metapac {version}; this is metapac "
-        f"{__version__}, which reads schemas {bound}. "
-        f"{kind.remedy if is_older else 'Upgrade metapac.'}"
-    )
-
-
-def _damaged(path: PathLike, kind: Format) -> BadArtefact:
+def damaged(path: PathLike, kind: Format) -> BadArtefact:
     return BadArtefact(
         f"{path} was edited or damaged: its checksum does not match its content. {kind.remedy}"
     )

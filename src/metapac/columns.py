@@ -1,13 +1,21 @@
-"""Which column of a table holds what."""
+"""Tables in words: which column holds what, and how to read it. No engine is imported here."""
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from metapac._common import check_one_of, require
 from metapac.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from metapac.tables.table import Table
+
+_SEPARATOR = r'(?![^\W_])[^"\r\n\0\ud800-\udfff]'  # neither a letter nor a digit
+_LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte order mark
 _NUMBERS = ("prediction", "y", "scale")
 _SCORES = ("score", "label", "columns", "classes", "classes_column")
 
@@ -221,3 +229,111 @@ def _check_listed(names: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
         yield f"{text}, got {others[0] if others else 'an empty list'}.", "columns"
     if len({*names}) < len(names):
         yield f"columns must name each column once, got {', '.join(names)}.", "columns"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a table that is not written as usual, and with which engine.
+
+    Parameters
+    ----------
+    table : str, optional
+        Table of a database, or sheet of a workbook.
+    separator : str, optional
+        Character between the columns of a CSV file; by default a tab in .tsv files and a comma in
+        all others.
+    decimal : {".", ","}, default "."
+        Decimal character of numbers in a CSV file.
+    encoding : str, default "utf-8"
+        Encoding of a CSV file, such as "latin-1", "windows-1252" or "utf-16".
+    views : bool, default False
+        Whether to read views of a DuckDB or SQLite file, and tables of a DuckDB file that have
+        generated columns. A view can read other files: pass True only if you trust the file.
+    connection : Ibis connection, optional
+        The engine that reads files and frames, from ``metapac.tables.connect``. By default DuckDB
+        in this process.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is not valid.
+
+    Examples
+    --------
+    >>> from metapac import Reading
+    >>> Reading(separator=";", decimal=",", encoding="Latin-1").encoding
+    'iso8859-1'
+    """
+
+    table: str | None = None
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+    views: bool = False
+    connection: Any = None
+
+    def __post_init__(self) -> None:
+        mark = ";" if self.separator is None else self.separator
+        if not (isinstance(mark, str) and re.fullmatch(_SEPARATOR, mark)):
+            text = f"separator must be one character such as ';', '|' or a tab, got {mark!r}."
+            raise InvalidInput(text, parameter="separator")
+        check_one_of("decimal", self.decimal, (".", ","))
+        try:
+            "".encode(self.encoding)
+            name = codecs.lookup(self.encoding).name  # one encoding has one name
+        except (LookupError, TypeError, ValueError):
+            text = f"encoding must be a text encoding such as 'utf-16', got {self.encoding!r}."
+            raise InvalidInput(text, parameter="encoding") from None
+        object.__setattr__(self, "encoding", "utf-8" if name in _LIKE_UTF8 else name)
+
+
+def open_table(
+    source: Any,
+    columns: Columns | None = None,
+    reading: Reading | None = None,
+) -> Table:
+    """Open a table of scores, for ``calibrate``, ``predict``, ``evaluate`` and the other verbs.
+
+    Parameters
+    ----------
+    source : path, list of paths, frame, Ibis table or Ibis connection
+        A path, glob or folder of Parquet, CSV, JSON lines or Arrow files, or a list of them; an
+        Excel workbook; a DuckDB or SQLite file, or the address of a database; a pandas, polars or
+        pyarrow frame; an Ibis table or connection.
+    columns : Columns, optional
+        Which column holds what. For new tasks, what is left out is as in calibration.
+    reading : Reading, optional
+        How to read a table that is not written as usual, and with which engine.
+
+    Returns
+    -------
+    Table
+        The open table. Used as a context manager, it closes a connection that it opened.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is not valid, or does not apply to such a source.
+    EngineError
+        If the engine cannot read the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import Columns, MetaPS, open_table
+    >>> frame = pd.DataFrame({"site": [i % 40 for i in range(2000)], "score": range(2000)})
+    >>> table = open_table(frame, Columns(task="site", score="score"))
+    >>> promise = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table)
+    >>> promise.threshold_
+    120.0
+    >>> promise.columns_
+    {'task': 'site', 'score': 'score'}
+    """
+    if not isinstance(columns, Columns | None):
+        raise InvalidInput(
+            "columns must be a metapac.Columns, such as Columns(task='site', label='outcome').",
+            parameter="columns",
+        )
+    tables = require("metapac.tables.table", extra="tables", purpose="reading tables")
+    opened: Table = tables.Table.open(source, columns or Columns(), reading or Reading())
+    return opened

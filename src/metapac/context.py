@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import dataclass
+from typing import Any
 
 from metapac._common import brief, listed, warn
 from metapac._text import name_score
 from metapac.data_checks import judge_near_names, report
 from metapac.errors import InvalidInput
 from metapac.inputs import as_plain_label, match_names
-
-if TYPE_CHECKING:
-    from metapac.score_functions import ScoreFunction
+from metapac.score_functions import ScoreFunction
 
 # Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
-_APART = {
-    "trained_on": "the model knows their labels",
-    "pilot": "the levels were chosen on them",
-}
+_APART = {"trained_on": "the model knows their labels", "pilot": "the levels were chosen on them"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +70,11 @@ class Context:
     cluster: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "score", _as_score_name(self.score))
-        for name in ("unit", "example"):
-            _check_name(name, getattr(self, name))
-        for name in ("model", "score", "training", "drawn_from", "cluster"):
-            _check_name(name, getattr(self, name), optional=True)
+        if isinstance(self.score, ScoreFunction):
+            object.__setattr__(self, "score", str(self.score))
+        for name in ("model", "score", "training", "drawn_from", "cluster", "unit", "example"):
+            if getattr(self, name) is not None or name in ("unit", "example"):
+                _check_name(name, getattr(self, name))
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
 
@@ -99,15 +92,11 @@ class Context:
         for name, reason in _APART.items():
             same, near = match_names(getattr(self, name) or (), calibrated)
             if same:
-                one = len(same) == 1
-                raise InvalidInput(
-                    f"{name} and the calibration tasks share "
-                    f"{'1 task' if one else f'{len(same)} tasks'}: {listed([*map(repr, same)])}. "
-                    "The guarantee does not hold if "
-                    f"{reason.replace('their', 'its').replace('them', 'it') if one else reason}. "
-                    f"Leave {'it' if one else 'them'} out of the calibration data.",
-                    parameter=name,
-                )
+                count, names = len(same), listed([*map(repr, same)])
+                shared = f"share {count} task{'s' * (count > 1)}: {names}"
+                remedy = f"Leave such tasks out of the calibration data: {reason}."
+                text = f"{name} and the calibration tasks {shared}. {remedy}"
+                raise InvalidInput(text, parameter=name)
             kind = "training" if name == "trained_on" else name
             report([judge_near_names(near, "calibration tasks", what=f"{kind} task")], allow)
 
@@ -119,20 +108,9 @@ class Context:
         model : str or None
             Name of the model that gave the scores; None if it is not known.
         """
-        if model is None:
-            return
-        _check_name("model", model)
-        if self.model is None:
-            warn(
-                f"The guarantee names no model, so it cannot be compared with {model!r}. Name it "
-                "when you calibrate."
-            )
-        elif model != self.model:
-            raise InvalidInput(
-                f"model must be {self.model!r}, the model that was calibrated, got {model!r}. A "
-                "guarantee holds for one model: calibrate the other one.",
-                parameter="model",
-            )
+        if model is not None:
+            _check_name("model", model)
+            _check_same("model", "model", model, self.model, parameter="model")
 
     def check_score(self, score: str | ScoreFunction | None) -> None:
         """Raise InvalidInput if scores are of another score function; warn if none is on record.
@@ -142,20 +120,10 @@ class Context:
         score : str, ScoreFunction or None
             Score function that gave the scores; None if it is not known.
         """
-        if score is None:
-            return
-        name = name_score(score)
-        _check_name("score", name)
-        if self.score is None:
-            warn(
-                f"The guarantee names no score function, so it cannot be compared with "
-                f"{name!r}. Name it when you calibrate: Context(score={name!r})."
-            )
-        elif name != name_score(self.score):
-            raise InvalidInput(
-                f"the score must be {name_score(self.score)!r}, the score function that was "
-                f"calibrated, got {name!r}. Score the examples with the calibrated one."
-            )
+        if score is not None:
+            _check_name("score", name_score(score))
+            known = None if self.score is None else name_score(self.score)
+            _check_same("the score", "score function", name_score(score), known)
 
     def to_json(self) -> dict[str, Any]:
         """Return the context as JSON can hold it.
@@ -165,12 +133,9 @@ class Context:
         dict
             What was given, without defaults.
         """
-        default = Context()
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-            if value != getattr(default, name)
-        }
+        default, values = vars(Context()), vars(self)
+        given = {name: value for name, value in values.items() if value != default[name]}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any] | None) -> Context:
@@ -187,8 +152,7 @@ class Context:
             The context.
         """
         names = cls.__dataclass_fields__
-        given = {} if body is None else {k: v for k, v in body.items() if k in names}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        return cls(**{k: v for k, v in (body or {}).items() if k in names and v is not None})
 
 
 def as_context(
@@ -198,25 +162,22 @@ def as_context(
     if context is None:
         return Context()
     if not isinstance(context, Context):
-        raise InvalidInput(
-            f"context must be a metapac.Context, got {brief(context)}. Pass Context(model=...)."
-        )
+        raise InvalidInput(f"context must be a metapac.Context, got {brief(context)}.")
     context.check_calibration_tasks(tasks, allow)
     return context
 
 
-def _as_score_name(score: Any) -> Any:
-    """Return the name of a score function; anything else as it is."""
-    if score is None or isinstance(score, str):
-        return score
-    from metapac.score_functions import ScoreFunction
+def _check_same(name: str, what: str, given: str, known: str | None, **error: str) -> None:
+    """Raise unless scores are of what was calibrated; warn if that is not on record."""
+    if known is None:
+        text = f"The guarantee names no {what}, so it cannot be compared with {given!r}"
+        warn(f"{text}. Name it in the Context when you calibrate.")
+    elif given != known:
+        text = f"{name} must be {known!r}, the {what} that was calibrated, got {given!r}"
+        raise InvalidInput(f"{text}. A guarantee holds for one {what}.", **error)
 
-    return str(score) if isinstance(score, ScoreFunction) else score
 
-
-def _check_name(name: str, value: Any, *, optional: bool = False) -> None:
-    if optional and value is None:
-        return
+def _check_name(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"{name} must be a non-empty string, got {value!r}.", parameter=name)
 
@@ -227,16 +188,11 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
         return None
     is_table = getattr(tasks, "ndim", 1) != 1 or hasattr(tasks, "columns")
     if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable) or is_table:
-        raise InvalidInput(
-            f"{name} must be a list of task names, or the column that holds them, got "
-            f"{brief(tasks)}.",
-            parameter=name,
-        )
-    values = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
-    plain = [as_plain_label(task) for task in values]
+        text = f"{name} must be a list of task names, or the column that holds them"
+        raise InvalidInput(f"{text}, got {brief(tasks)}.", parameter=name)
+    plain = [as_plain_label(task) for task in tasks]
     for task in plain:
         if type(task) not in (str, int):
-            raise InvalidInput(
-                f"{name} must hold strings or integers, got {task!r}.", parameter=name
-            )
+            text = f"{name} must hold strings or integers, got {task!r}."
+            raise InvalidInput(text, parameter=name)
     return tuple(dict.fromkeys(plain))

@@ -185,13 +185,10 @@ def compare_scores(
 
 def compare_pools(new: Pool, reference: Pool) -> Drift:
     """Compare the scores of new tasks with those of calibration tasks."""
-    if len(reference.names) < _FEWEST:
-        raise InvalidInput(
-            f"reference must have at least {_FEWEST} tasks, so that differences among them can be "
-            f"measured, got {len(reference.names)}.",
-            parameter="reference",
-        )
     count = len(reference.names)
+    if count < _FEWEST:
+        text = f"reference must have at least {_FEWEST} tasks to compare, got {count}."
+        raise InvalidInput(text, parameter="reference")
     total, own = int(reference.number.sum()), reference.sizes
     among = (_sum_ranks(reference, reference) - own**2 / 2) / (own * (total - own))
     higher = _sum_ranks(new, reference) / (new.sizes * total)

@@ -128,13 +128,12 @@ class EngineError(MetapacError, ValueError):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from metapac import EngineError
-    >>> from metapac.tables import calibrate_table
+    >>> from metapac import EngineError, open_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "scores.parquet")
     ...     _ = path.write_text("half of a table")
     ...     try:
-    ...         calibrate_table(path, task="site", epsilon=0.1, alpha=0.2, delta=0.1)
+    ...         open_table(path)
     ...     except EngineError:
     ...         print("write it again")
     write it again
@@ -152,7 +151,7 @@ class MissingExtra(MetapacError, ModuleNotFoundError):
     --------
     >>> from metapac import MissingExtra
     >>> try:
-    ...     from metapac.tables import calibrate_table
+    ...     from metapac import open_table
     ... except MissingExtra:  # pip install 'metapac[tables]'
-    ...     calibrate_table = None
+    ...     open_table = None
     """

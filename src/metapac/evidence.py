@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac import artefact, guarantee
-from metapac._common import Counts, Floats, Progress, as_whole_number, brief, ignore_progress
+from metapac._common import (
+    Counts,
+    Floats,
+    Progress,
+    as_whole_number,
+    as_whole_numbers,
+    brief,
+    ignore_progress,
+)
 from metapac.binomial import allowed_errors_in_task
 from metapac.data_checks import Contents, Sample, check_facts, find_ranges
 from metapac.errors import InvalidInput
@@ -30,7 +38,9 @@ from metapac.inputs import (
     as_classes,
     as_json_names,
     as_task_names,
+    check_distinct,
     coarsest_precision,
+    is_representable,
 )
 from metapac.sample_size import Demand, min_sample_size
 
@@ -109,7 +119,7 @@ class Part(NamedTuple):
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
-        return Demand.from_sizes(g, sizes, label=self.label, sizes_known=not unknown.any())
+        return Demand.from_sizes(g, sizes, label=self.label)
 
     def second_step(self) -> Outcome:
         """Across tasks: the threshold of an allowed rank at each level, and their maximum."""
@@ -120,7 +130,7 @@ class Part(NamedTuple):
             if rank >= 0:
                 across[level] = np.partition(used[:, level], rank)[rank]
         best = int(np.argmax(across))
-        cut = float(across[best])
+        cut = float(across[best]) + 0.0  # no negative zero
         return Outcome(self.label, self.used, best, cut, self._at_bottom(used[:, best], cut))
 
     def _at_bottom(self, thresholds: Floats, cut: float) -> int:
@@ -295,7 +305,12 @@ class Clusters(NamedTuple):
                 f"evidence.clusters must name a cluster of its own for each of {tasks} tasks, "
                 f"drawn from at least as many, got {brief(names)} of {body['tasks']} tasks."
             )
-        return cls(as_task_names(names), int(body["tasks"]), int(body["rng"]))
+        tasks, rng = (
+            as_whole_number(f"clusters.{k}", body[k], minimum=0) for k in ("tasks", "rng")
+        )
+        known = as_task_names(names)
+        as_json_names(known)
+        return cls(known, tasks, rng)
 
     def join(self, new: Clusters) -> Clusters:
         """Return old and new clusters together."""
@@ -413,14 +428,17 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
 
 def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:
     """Return the evidence that `encode_evidence` prepared."""
+    check_distinct(body["tasks"])
     names = as_task_names(body["tasks"])
     classes = as_classes(body["classes"]) if "classes" in body else None
     by_task = (len(names),) if classes is None else (len(names), len(classes))
     shape = (len(names), 1 if classes is None else len(classes))
     read = functools.partial(_as_shape, body)
+    sizes = read("sizes", by_task, np.int64).reshape(shape)
+    as_whole_numbers("evidence.sizes", sizes, minimum=-1 if classes is None else 0)
     evidence = Evidence(
         names,
-        read("sizes", by_task, np.int64).reshape(shape),
+        sizes,
         read("thresholds", (*by_task, levels), np.float64).reshape(*shape, levels),
         read("lowest", shape[1:], np.float64)
         if "lowest" in body  # early versions did not store it
@@ -433,6 +451,8 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
     )
     _check_range(evidence)
     evidence.check_ranges()
+    if not is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():
+        raise InvalidInput(f"evidence.thresholds holds no {precision.name} scores.")
     return evidence
 
 
@@ -440,8 +460,9 @@ def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: An
     """Return numbers, infinities among them as strings, that must have a shape."""
     try:
         array = np.array(body[name], dtype=dtype)
-    except ValueError:  # rows of unequal length
-        raise InvalidInput(f"evidence.{name} holds lists of unequal length.") from None
+    except (ValueError, OverflowError):
+        message = f"evidence.{name} holds lists of unequal length, or no numbers."
+        raise InvalidInput(message) from None
     if array.shape != shape:
         raise InvalidInput(
             f"evidence.{name} must have shape {shape}, by the number of tasks, classes and levels, "

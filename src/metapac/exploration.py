@@ -20,14 +20,15 @@ from metapac._common import (
     Progress,
     as_probability,
     as_whole_number,
+    brief,
     ignore_progress,
 )
 from metapac.data_checks import check_allowed, check_facts, check_levels
-from metapac.errors import BadArtefact, InvalidInput
+from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_within
 from metapac.grouping import Data, Tally, as_data
 from metapac.guarantee import Guarantee, Split
-from metapac.inputs import as_json_names, as_task_names
+from metapac.inputs import as_json_names, as_task_names, check_distinct
 from metapac.sample_size import min_tasks_over_levels
 
 _COVERAGE = 0.95
@@ -219,7 +220,7 @@ def _place(share: float, count: int) -> int:
     return min(max(round(share * (count + 1)) - 1, 0), count - 1)
 
 
-FORMAT = artefact.Format("metapac pilot", written_by="'metapac explore -o'", shape="pilot")
+FORMAT = artefact.Format("metapac pilot", written_by="'metapac explore -o'")
 ADVISED_DELTAS = (0.05, 0.01)
 
 
@@ -360,6 +361,26 @@ class Exploration:
         """
         artefact.write(path, self.to_json(), FORMAT)
 
+    def _check(self) -> None:
+        """Raise InvalidInput for levels, tasks or classes that no exploration has."""
+        check_distinct([*self.tasks])
+        as_whole_number("examples", self.examples, minimum=0)
+        levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
+        levels["min_examples"] = self.min_examples
+        Guarantee(epsilon=0.5, alpha=0.5, **levels)
+        for cell in self.cells:
+            Guarantee(epsilon=cell.epsilon, alpha=cell.alpha, per_class=cell.per_class, **levels)
+            as_whole_number("tasks", cell.tasks, minimum=0)
+            if cell.tasks_needed is not None:
+                as_whole_number("tasks_needed", cell.tasks_needed, minimum=0)
+        for labels in (self.prevalence, *(cell.missed for cell in self.cells)):
+            if not all(isinstance(label, str | int) for label in labels):
+                raise InvalidInput(f"classes must be labels, got {brief([*labels])}.")
+        if not all(cell.thresholds for cell in self.cells):
+            raise InvalidInput("every cell must have a threshold.")
+        if not self.tasks or not all(0 <= share <= 1 for share in self.prevalence.values()):
+            raise InvalidInput("there must be tasks, and shares of classes between 0 and 1.")
+
     def plot(self, path: PathLike) -> None:
         """Draw set size and misses of each class against epsilon, a line for each alpha.
 
@@ -413,9 +434,9 @@ def read_pilot(path: PathLike) -> Exploration:
     ('ohio', 'utah')
     """
     body = artefact.read(path, FORMAT)
-    try:
+    with artefact.decoding(path, FORMAT):
         delta = body["delta"]
-        return Exploration(
+        pilot = Exploration(
             tuple(as_task_names(body["tasks"]).tolist()),
             int(body["examples"]),
             None if delta is None else float(delta),
@@ -425,11 +446,9 @@ def read_pilot(path: PathLike) -> Exploration:
             body["split"],
             int(body["min_examples"]),
         )
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise BadArtefact(
-            f"{path} is not a complete pilot file ({type(error).__name__}: {error}). Write it "
-            "again with 'metapac explore'."
-        ) from error
+        pilot._check()
+        artefact.check_written(body, pilot.to_json())
+    return pilot
 
 
 def explore(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +38,7 @@ from metapac.inputs import (
     check_columns,
     check_no_nan,
     coarsest_precision,
+    is_representable,
 )
 from metapac.predictors import MetaPS, match_classes
 
@@ -49,13 +51,25 @@ def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
     return document | rows | {"classes": None}
 
 
+class _Document(TypedDict, total=False):
+    columns: dict[str, Any]
+    model: str
+    score: str
+    range: Annotated[list[Any], lambda ends: len(ends) == 2]
+
+
 FORMAT = artefact.Format(
     "metapac site",
     written_by="'metapac site -o'",
     remedy="Ask the site to write it again with 'metapac site'.",
-    shape="site",
+    shape=_Document,
     upgrade=_upgrade,
 )
+
+
+# One line, with no space or byte-order mark at its ends.
+_SPACE, _BREAK = r"\s\ufeff", r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+_NAME = re.compile(rf"(?![{_SPACE}])[^{_BREAK}]+(?<![{_SPACE}])")
 
 
 @dataclass(frozen=True)
@@ -106,14 +120,18 @@ class Site:
     range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        for parameter, key in (("name", "site"), ("model", "model"), ("score", "score")):
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise InvalidInput(
+                f"name must be one line without spaces at its ends, got {brief(self.name)}.",
+                parameter="name",
+            )
+        for parameter in ("model", "score"):
             value = getattr(self, parameter)
-            if value is None and parameter != "name":
-                continue
-            try:
-                artefact.check(value, artefact.load_schema("site")["properties"][key])
-            except artefact.Fault as fault:
-                raise InvalidInput(f"{parameter} {fault.rule}.", parameter=parameter) from None
+            if value is not None and not (isinstance(value, str) and value.strip()):
+                raise InvalidInput(
+                    f"{parameter} must be a non-empty string, got {brief(value)}.",
+                    parameter=parameter,
+                )
         try:
             self._check_numbers()
         except InvalidInput as error:
@@ -194,7 +212,11 @@ class Site:
         path : str or path
             File to write. It is replaced atomically.
         """
-        body = {
+        artefact.write(path, self._to_json(), FORMAT)
+
+    def _to_json(self) -> dict[str, Any]:
+        """Return what a site file holds."""
+        return {
             "site": self.name,
             "parameters": artefact.encode_parameters(asdict(self.guarantee)),
             "levels": _levels(self.guarantee),
@@ -209,7 +231,6 @@ class Site:
                 if (value := getattr(self, name)) is not None
             },
         }
-        artefact.write(path, body, FORMAT)
 
 
 def make_site(
@@ -305,9 +326,7 @@ def _as_site(table: Any, guarantee: Guarantee) -> Any:
 
 def _check_representable(thresholds: Floats, precision: np.dtype[Any]) -> None:
     """Raise InvalidInput for a threshold that cannot be a score of the stated precision."""
-    with np.errstate(over="ignore"):  # overflow to inf is another number
-        rounded = thresholds.astype(precision).astype(np.float64)
-    for value in thresholds[rounded != thresholds][:1]:
+    for value in thresholds[~is_representable(thresholds, precision)][:1]:
         raise InvalidInput(
             f"thresholds holds {float(value)!r}, which no {precision.name} score can be. State the "
             "precision of the scores."
@@ -354,10 +373,10 @@ def read_site(path: PathLike) -> Site:
     True
     """
     body = artefact.read(path, FORMAT)
-    try:
+    with artefact.decoding(path, FORMAT):
         guarantee = Guarantee(**artefact.decode_parameters(body["parameters"]))
         _check_levels(path, body["levels"], guarantee)
-        return Site(
+        site = Site(
             body["site"],
             guarantee,
             tuple(map(int, body["examples"])),
@@ -369,8 +388,8 @@ def read_site(path: PathLike) -> Site:
             body.get("score"),
             tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
         )
-    except InvalidInput as error:
-        raise artefact.inconsistent(path, FORMAT, error) from error
+        artefact.check_written(body, site._to_json())
+    return site
 
 
 def _check_levels(path: PathLike, levels: list[float], guarantee: Guarantee) -> None:

@@ -17,90 +17,51 @@ from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
 
-TRIVIAL = "Every label is kept, so the guarantee holds trivially."
-_TRIVIAL_INTERVAL = "Every interval is infinite, so the guarantee holds trivially."
-_SHOWN = 20  # classes whose miss rates are listed in a sentence
-_SHOWN_THRESHOLDS = 3
 SAMPLED = "that calibration and new examples are sampled in the same way"
 BALANCED = " (all balanced by class, or none)"
-_FIXED = (
-    "that no calibration {} was seen in training, and that the score function and the number of "
-    "{} were fixed before looking at results"
-)
-
+_SHOWN = 20  # classes whose miss rates are listed in a sentence
+_SHOWN_THRESHOLDS = 3
 
 Thresholds = float | Mapping[Any, float] | None
 
 
-def describe_guarantee(
-    g: Guarantee,
-    *,
-    tasks: int | None,
-    threshold: Thresholds,
-    columns: Mapping[str, Any] | None = None,
-    cluster: tuple[str, str] | None = None,
-) -> str:
-    """Return the guarantee of ``MetaPS``, which covers all but a fraction alpha of new tasks."""
-    columns = columns or {}
-    size = ""
-    if g.min_examples:
-        size = f" with at least {g.min_examples} examples{' of that class' * g.per_class}"
-    count = "" if tasks is None else f"{tasks} "
-    draw = f"over the draw of the {count}calibration tasks{size}"
-    unit, units = cluster or ("task", "tasks")
-    if cluster is not None:
-        draw = f"over the draw of the {count}calibration {units} and of one task in each{size}"
-    misses = f"{'for each class, ' * g.per_class}{_sets(g, threshold)} miss {_rate(g)}"
-    if "prediction" in columns:
-        rate = f"at most {percent(g.miss_rate)} of the time"
-        misses = f"{_intervals(threshold, columns)} miss the true number {rate}"
-    new = "new tasks" if cluster is None else f"new tasks of new {units}"
-    share = f"at least {percent(g.alpha, complement=True)} of {new}{size}"
-    claim = f"{misses} on {share}"
-    is_average = not g.per_class and "prediction" not in columns  # over the classes of a task
-    fixed = f"{SAMPLED}{BALANCED * is_average}, {_FIXED.format(unit, units)}"
-    if g.delta is None:
+def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, Any]) -> str:
+    """Return what the sets, or intervals, miss and how often."""
+    if g.per_class:
         return (
-            f"On average {draw}, {claim}; this is an average over calibrations (delta=None) and "
-            f"gives no confidence for this one; it holds provided that calibration {units} and new "
-            f"{units} are exchangeable, {fixed}."
+            f"for each class, {_describe_class_sets(threshold)} miss {_describe_rates(g.epsilon)}"
         )
-    return (
-        f"With confidence {percent(g.delta, complement=True)} {draw}, {claim}, provided that "
-        f"calibration {units} and new {units} are drawn i.i.d. from one distribution, {fixed}."
-    )
+    rate = f"at most {percent(g.miss_rate)} of the time"
+    if "prediction" not in columns:
+        return f"{_describe_sets(threshold)} miss the true label {rate}"
+    width = ""
+    if isinstance(threshold, float) and threshold > -math.inf:
+        times = " times scale" if "scale" in columns else ""
+        width = f" prediction plus and minus {0.0 - threshold!r}{times}"
+    return f"the intervals{width} miss the true number {rate}"
 
 
-def _rate(g: Guarantee) -> str:
-    if not g.per_class:
-        return f"the true label at most {percent(g.miss_rate)} of the time"
-    if isinstance(g.epsilon, float):
-        return f"at most {percent(g.epsilon)} of the examples of that class"
-    shares = _by_class({label: percent(value) for label, value in g.epsilon.items()})
+def _describe_sets(threshold: Thresholds) -> str:
+    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
+
+
+def _describe_class_sets(thresholds: Thresholds) -> str:
+    sets = "the sets {label: score >= its threshold}"
+    if not isinstance(thresholds, Mapping):
+        return sets
+    more = ", see thresholds_" if len(thresholds) > _SHOWN_THRESHOLDS else ""
+    return f"{sets} ({_list_by_class(thresholds, shown=_SHOWN_THRESHOLDS)}{more})"
+
+
+def _describe_rates(epsilon: Epsilon) -> str:
+    if not isinstance(epsilon, Mapping):
+        return f"at most {percent(epsilon)} of the examples of that class"
+    shares = _list_by_class({label: percent(rate) for label, rate in epsilon.items()}, shown=_SHOWN)
     return f"at most the following share of the examples of that class ({shares})"
 
 
-def _sets(g: Guarantee, threshold: Thresholds) -> str:
-    if isinstance(threshold, Mapping):
-        more = ", see thresholds_" if len(threshold) > _SHOWN_THRESHOLDS else ""
-        values = _by_class(threshold, shown=_SHOWN_THRESHOLDS)
-        return f"the sets {{label: score >= its threshold}} ({values}{more})"
-    return "the sets {label: score >= its threshold}" if g.per_class else _cut_at(threshold)
-
-
-def _intervals(threshold: Thresholds, columns: Mapping[str, Any]) -> str:
-    if not isinstance(threshold, float) or threshold == -math.inf:
-        return "the intervals"
-    times = " times scale" if "scale" in columns else ""
-    return f"the intervals prediction plus and minus {0.0 - threshold!r}{times}"
-
-
-def _by_class(values: Mapping[Any, Any], *, shown: int = _SHOWN) -> str:
+def _list_by_class(values: Mapping[Any, Any], *, shown: int) -> str:
     return listed([f"{label}: {value}" for label, value in values.items()], shown=shown)
-
-
-def _cut_at(threshold: float | None) -> str:
-    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
 
 
 def describe_example_guarantee(
@@ -109,7 +70,7 @@ def describe_example_guarantee(
     """Return the guarantee of ``PS``, which covers new examples but no single task."""
     return (
         f"With confidence {percent(delta, complement=True)} over the draw of the {examples} "
-        f"calibration examples, {_cut_at(threshold)} miss the true label at most "
+        f"calibration examples, {_describe_sets(threshold)} miss the true label at most "
         f"{percent(epsilon)} of the time on new examples, provided that these are drawn i.i.d. "
         "from the same distribution, that no calibration example was seen in training, and that "
         "the score function is fixed; this says nothing about any one task within that "
@@ -119,36 +80,31 @@ def describe_example_guarantee(
 
 def describe_trivial(label: object = None, *, is_interval: bool = False) -> str:
     """Return the remark on a threshold of ``-inf``."""
-    if label is None:
-        return _TRIVIAL_INTERVAL if is_interval else TRIVIAL
-    return f"Class {label!r} is always kept, so its guarantee holds trivially."
+    if label is not None:
+        return f"Class {label!r} is always kept, so its guarantee holds trivially."
+    every = "interval is infinite" if is_interval else "label is kept"
+    return f"Every {every}, so the guarantee holds trivially."
+
+
+TRIVIAL = describe_trivial()
 
 
 def describe_uninformative(
-    threshold: float,
-    at_bottom: int,
-    tasks: int,
-    label: object = None,
-    *,
-    is_interval: bool = False,
+    threshold: float, at_bottom: int, tasks: int, label: object = None, *, is_interval: bool = False
 ) -> str:
     """Return the remark on a threshold that equals the lowest calibration score."""
     what = "every label" if label is None else f"class {label!r}"
-    lowest = f"The threshold {threshold!r} is the lowest calibration score"
-    start = f"{lowest}, so {what} may be kept whatever its score"
-    excess = "more true labels score that low"
+    start = f"The threshold {threshold!r} is the lowest calibration score, so"
+    effect, excess = f"{what} may be kept whatever its score", "true labels score that low"
     if is_interval:
-        wide = "intervals are wide enough for every true number in the calibration tasks"
-        start = f"{lowest}, so {wide}"
-        excess = "more true numbers lie that far from their prediction"
+        effect = "intervals are wide enough for every true number in the calibration tasks"
+        excess = "true numbers lie that far from their prediction"
     elif threshold == 0:
-        start = (
-            f"The threshold is 0.0, so, if scores are probabilities, {what} is kept whatever its "
-            "score"
-        )
+        start = "The threshold is 0.0, so, if scores are probabilities,"
+        effect = f"{what} is kept whatever its score"
     return (
-        f"{start}, and the guarantee says little: in {at_bottom} of {tasks} tasks "
-        f"({at_bottom / tasks:.0%}) {excess} than may be missed."
+        f"{start} {effect}, and the guarantee says little: in {at_bottom} of {tasks} tasks "
+        f"({at_bottom / tasks:.0%}) more {excess} than may be missed."
     )
 
 
@@ -234,26 +190,24 @@ class Guarantee:
     min_examples: int = 0
 
     def __post_init__(self) -> None:
-        self._set("epsilon", _checked_epsilon(self.epsilon, per_class=self.per_class))
-        self._set("alpha", as_probability("alpha", self.alpha))
-        if self.delta is not None:
-            self._set("delta", as_probability("delta", self.delta))
-        self._set("split", _checked_split(self.split))
+        check_bool("per_class", self.per_class)
+        checked = {
+            "epsilon": _checked_epsilon(self.epsilon, per_class=self.per_class),
+            "alpha": as_probability("alpha", self.alpha),
+            "delta": None if self.delta is None else as_probability("delta", self.delta),
+            "split": _checked_split(self.split),
+            "per_class": bool(self.per_class),
+            "min_examples": as_whole_number("min_examples", self.min_examples, minimum=0),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         if self.delta is not None and self.split == "joint":
             _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
         if any(min(level) == 0 for level in self.levels):
             raise InvalidInput(
-                f"{keyword('alpha', self.alpha)} cannot be divided into two steps: a share "
-                "underflows to 0. Pass a larger alpha.",
+                f"{keyword('alpha', self.alpha)} is too small: a share of it underflows to 0.",
                 parameter="alpha",
             )
-        check_bool("per_class", self.per_class)
-        self._set("per_class", bool(self.per_class))
-        min_examples = as_whole_number("min_examples", self.min_examples, minimum=0)
-        self._set("min_examples", min_examples)
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     @property
     def miss_rate(self) -> float:
@@ -261,8 +215,7 @@ class Guarantee:
         if isinstance(self.epsilon, float):
             return self.epsilon
         raise InvalidInput(
-            f"epsilon is a mapping, {dict(self.epsilon)!r}, so there is no single miss rate. Take "
-            "the guarantee of one class with .for_class(label, classes)."
+            f"epsilon is a mapping, {dict(self.epsilon)!r}: take .for_class(label, classes)."
         )
 
     @property
@@ -271,8 +224,7 @@ class Guarantee:
         if self.delta is not None:
             return self.delta
         raise InvalidInput(
-            "delta is None: a guarantee in expectation has no failure probability. Pass "
-            "delta=0.05.",
+            "delta is None: a guarantee in expectation has no failure probability.",
             parameter="delta",
         )
 
@@ -321,8 +273,7 @@ class Guarantee:
     def _only_level(self) -> Level:
         if len(self.levels) > 1:
             raise InvalidInput(
-                f"split={self.split!r} uses {len(self.levels)} levels, so there is no single one. "
-                "See .levels, or .level_ of the calibrated predictor."
+                f"split={self.split!r} has no single level, but {len(self.levels)}: see .levels."
             )
         return self.levels[0]
 
@@ -355,8 +306,7 @@ class Guarantee:
             if label not in epsilon:
                 named = listed([*map(repr, epsilon)])
                 raise InvalidInput(
-                    f"epsilon has no value for class {label!r}, only for {named}. Give every class "
-                    "a value.",
+                    f"epsilon has no value for class {label!r}, only for {named}.",
                     parameter="epsilon",
                 )
             epsilon = epsilon[label]
@@ -376,9 +326,8 @@ class Guarantee:
         InvalidInput
             If ``epsilon`` has a value for any other class.
         """
-        named = list(self.epsilon) if isinstance(self.epsilon, Mapping) else []
-        unknown = [label for label in named if label not in classes]
-        if unknown:
+        named = self.epsilon if isinstance(self.epsilon, Mapping) else ()
+        if unknown := [label for label in named if label not in classes]:
             known = listed([*map(repr, classes)])
             raise InvalidInput(
                 f"epsilon names class {unknown[0]!r}, but the classes are {known}.",
@@ -428,8 +377,33 @@ class Guarantee:
         str
             The sentence.
         """
-        return describe_guarantee(
-            self, tasks=tasks, threshold=threshold, columns=columns, cluster=cluster
+        columns = columns or {}
+        of_class = " of that class" if self.per_class else ""
+        size = f" with at least {self.min_examples} examples{of_class}" if self.min_examples else ""
+        unit, units = cluster or ("task", "tasks")
+        drawn, new = "tasks", "new tasks"
+        if cluster is not None:
+            drawn, new = f"{units} and of one task in each", f"new tasks of new {units}"
+        count = "" if tasks is None else f"{tasks} "
+        draw = f"over the draw of the {count}calibration {drawn}{size}"
+        misses = _describe_misses(self, threshold, columns)
+        claim = f"{misses} on at least {percent(self.alpha, complement=True)} of {new}{size}"
+        is_average = not self.per_class and "prediction" not in columns  # over a task's classes
+        conditions = (
+            f"{SAMPLED}{BALANCED * is_average}, that no calibration {unit} was seen in training, "
+            f"and that the score function and the number of {units} were fixed before looking at "
+            "results"
+        )
+        both = f"calibration {units} and new {units}"
+        if self.delta is None:
+            return (
+                f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
+                "and gives no confidence for this one; it holds provided that "
+                f"{both} are exchangeable, {conditions}."
+            )
+        return (
+            f"With confidence {percent(self.delta, complement=True)} {draw}, {claim}, provided "
+            f"that {both} are drawn i.i.d. from one distribution, {conditions}."
         )
 
 
@@ -437,15 +411,10 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, floa
     if not isinstance(epsilon, Mapping):
         return as_probability("epsilon", epsilon)
     if not per_class:
-        name, remedy = "epsilon", keyword("per_class", True)
-        raise InvalidInput(
-            f"{name} must be one number, got a mapping, {dict(epsilon)!r}. Pass {remedy} to give "
-            "each class its own."
-        )
+        message = f"epsilon must be one number unless per_class=True, got {dict(epsilon)!r}."
+        raise InvalidInput(message, parameter="epsilon")
     if not epsilon:
-        raise InvalidInput(
-            "epsilon must map every class to a number, got an empty mapping.", parameter="epsilon"
-        )
+        raise InvalidInput("epsilon must not be an empty mapping.", parameter="epsilon")
     plain = {as_plain_label(label): rate for label, rate in epsilon.items()}
     return {
         label: as_probability("epsilon", rate, scope=f" of class {label!r}")
@@ -458,9 +427,9 @@ def _checked_split(split: Any) -> Split:
         return float(split)
     if isinstance(split, str) and split in SPLITS:
         return split
-    allowed = "'joint', 'tight', 'even' or a number above 0 and at most 0.5"
     raise InvalidInput(
-        f"split must be {allowed}, got {split!r}. The default 'joint' is right for most data.",
+        "split must be 'joint', 'tight', 'even' or a number above 0 and at most 0.5, got "
+        f"{split!r}.",
         parameter="split",
     )
 
@@ -491,7 +460,6 @@ def _divide_delta(delta: float, parts: int, name: str) -> float:
     if share > 0:
         return share
     raise InvalidInput(
-        f"{keyword('delta', delta)} cannot be divided among {parts} {name}: the share underflows "
-        "to 0. Pass a larger delta.",
+        f"{keyword('delta', delta)} cannot be divided among {parts} {name}: it underflows to 0.",
         parameter="delta",
     )

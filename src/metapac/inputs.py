@@ -8,11 +8,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metapac import artefact
 from metapac._common import (
     Array,
     Counts,
@@ -221,6 +222,13 @@ def as_precision(precision: Any) -> np.dtype[Any]:
             f"precision must be {', '.join(_PRECISIONS[:2])} or {_PRECISIONS[2]}, got {name!r}."
         )
     return np.dtype(name)
+
+
+def is_representable(values: ArrayLike, precision: np.dtype[Any]) -> NDArray[np.bool_]:
+    """Return which numbers a score of this precision can be."""
+    exact = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore"):  # overflow to inf is another number
+        return np.asarray(exact.astype(precision) == exact)
 
 
 def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
@@ -723,6 +731,22 @@ def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> t
 _MEANINGS = ("task", "score", "label", "classes_column", "prediction", "y", "scale")
 
 
+_Names = Annotated[list[artefact.Name], len, lambda names: len(set(names)) == len(names)]
+
+
+class _Columns(TypedDict, total=False):
+    task: artefact.Name
+    score: artefact.Name
+    label: artefact.Name
+    columns: artefact.Name | _Names
+    classes_column: artefact.Name
+    cluster: artefact.Name
+    prediction: artefact.Name
+    y: artefact.Name
+    scale: artefact.Name
+    classes: list[str | int | bool]
+
+
 def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
     """Return the names of Series by their meaning, if all have one, and no two the same."""
     names = {meaning: getattr(column, "name", None) for meaning, column in columns.items()}
@@ -734,11 +758,11 @@ def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
 def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | None) -> None:
     """Raise InvalidInput for columns that no calibration stores.
 
-    ``classes`` are those of the evidence, if the guarantee is per class. The schema of the file has
-    checked types already.
+    ``classes`` are those of the evidence, if the guarantee is per class.
     """
     if columns is None:
         return
+    artefact.check_shape(columns, _Columns)
     _check_distinct_columns(columns)
     named = columns.get("classes")
     if named is None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac import artefact
-from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
+from metapac._common import (
+    PathLike,
+    as_probability,
+    as_whole_number,
+    check_bool,
+    listed,
+)
 from metapac._text import visible
 from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
 from metapac.context import Context
@@ -23,7 +28,7 @@ from metapac.data_checks import Finding, check_allowed, judge_task_names, report
 from metapac.errors import BadArtefact, InvalidInput, keyword
 from metapac.evaluation import Evaluation, assess, count_misses
 from metapac.grouping import ClusterIds, Data, as_data
-from metapac.guarantee import Epsilon, percent
+from metapac.guarantee import Epsilon, Guarantee, percent
 from metapac.inputs import as_classes, as_json_labels, as_json_names
 from metapac.predictors import Calibrated, MetaPS, ThresholdSets
 from metapac.ranks import equal_share
@@ -32,6 +37,8 @@ from metapac.words import Words, inflect
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_PATIENCE = 60.0  # seconds to wait for other processes that update the same file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +181,17 @@ class Terms:
         classes = None if body["classes"] is None else as_classes(body["classes"])
         if isinstance(epsilon, Mapping) and [*epsilon] != [*(classes or ())]:
             raise InvalidInput("epsilon and classes must name the same classes.")
-        return cls(**{**body, "epsilon": epsilon, "classes": classes})
+        terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
+        Guarantee(
+            epsilon=epsilon,
+            alpha=terms.alpha,
+            delta=terms.delta,
+            split="even",
+            per_class=classes is not None,
+            min_examples=terms.min_examples,
+        )
+        as_probability("false_alarm", terms.false_alarm)
+        return terms
 
 
 def _checksum(promise: MetaPS) -> str:
@@ -188,11 +205,39 @@ def _checksum(promise: MetaPS) -> str:
     return artefact.checksum({"levels": levels, name: result, "tasks": tasks})
 
 
+class _Terms(TypedDict):
+    promise: artefact.Name
+    checksum: artefact.Sha256
+    epsilon: Any
+    alpha: float
+    delta: float | None
+    classes: list[Any] | None
+    min_examples: artefact.Count
+    false_alarm: float
+    unit: artefact.Name
+    example: artefact.Name
+    again: NotRequired[bool | None]
+
+
+class _Counted(TypedDict):
+    task: str | int
+    batch: str | None
+    examples: list[artefact.Count]
+    missed: list[artefact.Count]
+    checksum: artefact.Sha256
+    cluster: NotRequired[str | int | None]
+
+
+class _Document(TypedDict):
+    watched: _Terms
+    tasks: list[_Counted]
+
+
 FORMAT = artefact.Format(
     "metapac monitor",
     written_by="Monitor.save() or by 'metapac monitor --state'",
     remedy="Restore it from a backup, or start anew with another file and count all tasks again.",
-    shape="monitor",
+    shape=_Document,
 )
 
 
@@ -216,12 +261,10 @@ def write_state(path: PathLike, terms: Terms, tasks: Sequence[Counted]) -> None:
 def read_state(path: PathLike) -> tuple[Terms, list[Counted]]:
     """Return what a state file holds."""
     body = artefact.read(path, FORMAT)
-    try:
+    with artefact.decoding(path, FORMAT):
         terms = Terms.from_json(body["watched"])
         tasks = [_as_counted(entry) for entry in body["tasks"]]
         _check(terms, tasks)
-    except InvalidInput as error:
-        raise artefact.inconsistent(path, FORMAT, error) from error
     return terms, tasks
 
 
@@ -240,38 +283,6 @@ def _check(terms: Terms, tasks: Sequence[Counted]) -> None:
             raise InvalidInput(f"task {entry.task!r} has more misses than examples.")
         if terms.classes is None and entry.examples[0] < max(1, terms.min_examples):
             raise InvalidInput(f"task {entry.task!r} has too few examples to be counted.")
-
-
-@contextmanager
-def locking(path: PathLike) -> Iterator[None]:
-    """Keep others from updating a state file at the same time.
-
-    Where the file system has no locks, nothing is locked.
-    """
-    target = Path(path).resolve()
-    artefact.check_folder(target.parent)
-    if not artefact.AVAILABLE:
-        yield
-        return
-    place = target.with_name(f".{target.name[:50]}.lock")
-    descriptor = _open_locked(path, place)
-    try:
-        yield
-    finally:
-        place.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def _open_locked(path: PathLike, place: Path) -> int:
-    """Return the open lock file of a state file."""
-    while True:
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        if artefact.try_lock(descriptor) is False:
-            os.close(descriptor)
-            raise InvalidInput(f"{path} is being updated by another process. Try again later.")
-        if artefact.is_same(descriptor, place):  # else its last holder has just deleted it
-            return descriptor
-        os.close(descriptor)
 
 
 def check_same_promise(path: PathLike, stored: Terms, given: Terms) -> None:
@@ -1065,7 +1076,7 @@ def open_monitor(
     ...     Monitor.load(path).batches
     ['2026-01', '2026-02']
     """
-    with locking(path):
+    with artefact.lock_file(path, "metapac monitor", wait=_PATIENCE):
         if Path(path).exists():
             monitor = Monitor.load(path, promise)
             if min_examples is not None:  # the guarantee may leave out more

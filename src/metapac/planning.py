@@ -2,175 +2,103 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac._common import (
-    LARGEST_COUNT,
     Counts,
     as_whole_number,
     as_whole_numbers,
     check_one_of,
-    listed,
     reject_foreign_keywords,
 )
-from metapac.binomial import certifies, min_integer, min_value, round_up
+from metapac.binomial import certifies, min_value, round_up
 from metapac.data_checks import check_levels
 from metapac.errors import keyword
 from metapac.evidence import Clusters
 from metapac.guarantee import SPLITS, Guarantee, Split
 from metapac.inputs import check_one_dimensional
-from metapac.ranks import Level, equal_share
+from metapac.ranks import Level
 from metapac.sample_size import (
     MAX_TRIED,
     Affordable,
     Demand,
+    all_feasible,
     find_single_level,
     min_sample_size,
     min_task_size,
     min_tasks,
     min_tasks_over_levels,
-    sample_size_overflow,
+    smallest,
 )
 
 SHOWN_CLASSES = 3
+WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
 
 
-def count_tasks(count: int) -> str:
+def count_tasks(number: int) -> str:
     """Return a number of tasks in words."""
-    return f"{count} task{'s' if count != 1 else ''}"
+    return f"{number} task{'s' if number != 1 else ''}"
 
 
-def are_tasks(count: int) -> str:
-    """Return the words that follow "there"."""
-    return f"{'are' if count != 1 else 'is'} {count_tasks(count)}"
+def there_are(tasks: int) -> str:
+    """Return how many tasks there are, as part of a sentence."""
+    return f"there {'is' if tasks == 1 else 'are'} {count_tasks(tasks)}"
 
 
-def rounded(name: str, value: float) -> str:
-    """Return a level as messages show it."""
-    return keyword(name, float(f"{value:g}"))
+def _show(name: str, value: float | None) -> str:
+    """Return a parameter as one passes it, without the errors of arithmetic."""
+    return keyword(name, None if value is None else float(f"{value:g}"))
 
 
 class Shortfall:
     """What the tasks of one demand lack, at the level that needs the fewest tasks."""
 
     def __init__(self, demand: Demand) -> None:
-        g = demand.guarantee
-        small = [demand.too_small(level) for level in g.levels]
+        g, small = demand.guarantee, demand.too_small()
         enough, level = min_tasks_over_levels(g, small)
         self.demand, self.to_add, self.small = demand, enough - demand.tasks, small[level]
-        self.needed = min_tasks(g, level)
+        self.needed = min_tasks(g, level)  # if none of them were too small
         self.examples = min_task_size(g, g.levels[level])
+        of_class = "" if demand.label is None else f" of class {demand.label!r}"
+        self.size = f"{self.examples} examples{of_class}"
         self.allowed = g.allowed_low_thresholds(demand.tasks)[level] if demand.tasks else -1
 
-    @property
-    def examples_needed(self) -> str:
-        """What a task needs, in words."""
-        label = self.demand.label
-        return f"{self.examples} examples{'' if label is None else f' of class {label!r}'}"
-
-    def reason(self) -> str:
-        """Return what is missing; counts are of the tasks used."""
-        demand = self.demand
-        start: str = ""
-        if demand.label is not None:
-            epsilon = rounded("epsilon", demand.guarantee.miss_rate)
-            start = f"class {demand.label!r} ({epsilon}): "
-        lack = self._too_few() if demand.tasks < self.needed else self._too_small()
-        return f"{start}{lack}{self._left_out()}"
-
-    def _too_few(self) -> str:
-        smaller = f", {self.small} of them smaller" if self.small else ""
-        return (
-            f"this takes {count_tasks(self.needed)} with at least {self.examples_needed} each, but "
-            f"there {are_tasks(self.demand.tasks)}{smaller}"
-        )
-
-    def _too_small(self) -> str:
-        demand = self.demand
-        minimum = int(demand.sizes[demand.used].min())
-        smallest = f" (the smallest has {minimum})" if demand.sizes_known else ""
-        most = f"at most {self.allowed} may" if self.allowed >= 0 else "that is too many"
-        return (
-            f"{self.small} of the {count_tasks(demand.tasks)} have fewer than "
-            f"{self.examples_needed}{smallest}, but {most}"
-        )
-
-    def _left_out(self) -> str:
-        count, minimum = self.demand.left_out, self.demand.guarantee.min_examples
-        if not count:
-            return ""
-        return f" ({count} more are left out by {keyword('min_examples', minimum)})"
-
-    def why_so_many(self) -> str:
-        """Return why more tasks are to be added than the guarantee takes, if so."""
-        tasks = self.demand.tasks
-        if not self.small or not tasks < self.needed < tasks + self.to_add:
-            return ""
-        label = self.demand.label
-        few = "too small" if label is None else f"too small in class {label!r}"
-        are = "is" if self.small == 1 else "are"
-        return f" ({self.to_add}, because {self.small} of the present {tasks} {are} {few})"
-
-    def remedies(self) -> list[str]:
-        """Return how many tasks to add, and how many to enlarge."""
-        added = f"add {count_tasks(self.to_add)} with at least {self.examples_needed} each"
-        remedies = [f"{added}{self.why_so_many()}"]
-        if self.allowed >= 0:
-            count = self.small - self.allowed
-            remedies.append(f"increase {count} of the small tasks to {self.examples_needed} each")
-        elif self.small and self.demand.tasks < self.needed:
-            more = count_tasks(self.needed - self.demand.tasks)
-            remedies.append(
-                f"increase the small tasks to {self.examples_needed} each and add {more}"
-            )
-        return remedies
+    def __str__(self) -> str:
+        """What is missing; counts are of the tasks used."""
+        demand, tasks = self.demand, self.demand.tasks
+        lack = f"this takes {count_tasks(self.needed)} with at least {self.size} each"
+        lack += f", but {there_are(tasks)}"
+        if self.small:
+            small = f"{self.small} of the {count_tasks(tasks)} have fewer than {self.size}"
+            lack = f"{small}, so this takes {tasks + self.to_add} tasks instead of {self.needed}"
+        if demand.left_out:
+            least = keyword("min_examples", demand.guarantee.min_examples)
+            lack += f" ({demand.left_out} more are left out by {least})"
+        epsilon = _show("epsilon", demand.guarantee.miss_rate)
+        return lack if demand.label is None else f"class {demand.label!r} ({epsilon}): {lack}"
 
 
-WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
-
-
-def find_remedies(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
+def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return what works: first without new data, then with more data, then weaker guarantees."""
-    return [
-        *_other_split(demands),
-        *_only_larger_tasks(demands),
-        *_in_expectation(demands),
-        *_fewer_classes(demands, infeasible),
-        *_more_data(demands, infeasible),
-        *_weaker_guarantees(demands),
-    ]
-
-
-def _other_split(demands: Sequence[Demand]) -> list[str]:
+    remedies = []
     others = [split for split in SPLITS if split != demands[0].guarantee.split]
-    split: Split | None = next((x for x in others if _works(demands, split=x)), None)
-    split = find_single_level(demands) if split is None else split
-    if split is None:
-        return []
-    return [f"use {keyword('split', split)}, which gives the same guarantee"]
-
-
-def _only_larger_tasks(demands: Sequence[Demand]) -> list[str]:
-    """Return a ``min_examples`` that works, and which tasks are then covered."""
-    minimum = find_min_examples(demands)
-    if minimum is None:
-        return []
-    of_class = "" if demands[0].label is None else " of the class"
-    remaining = [demand.with_parameters(min_examples=minimum).tasks for demand in demands]
-    scope = f" and covers only new tasks with at least {minimum} examples{of_class}"
-    return [
-        (
-            f"use {keyword('min_examples', minimum)}, which keeps "
-            f"{remaining[0] if len(demands) == 1 else f'at least {min(remaining)}'} of the "
-            f"{count_tasks(demands[0].tasks + demands[0].left_out)}{scope if minimum else ''}"
-        )
-    ]
+    split: Split | None = next((x for x in others if all_feasible(demands, split=x)), None)
+    if (split := find_single_level(demands) if split is None else split) is not None:
+        remedies.append(f"use {keyword('split', split)}, which gives the same guarantee")
+    if (least := find_min_examples(demands)) is not None:
+        kept = min(one.with_parameters(min_examples=least).tasks for one in demands)
+        covered = f"keeps {count_tasks(kept)} and covers only new tasks of at least that size"
+        remedies.append(f"use {keyword('min_examples', least)}, which {covered}")
+    if all_feasible(demands, delta=None) and demands[0].guarantee.delta is not None:
+        remedies.append("use delta=None, a weaker guarantee, on average over calibrations")
+    return [*remedies, *_more_data(demands, lacking), *_weaker_guarantees(demands)]
 
 
 def find_min_examples(demands: Sequence[Demand]) -> int | None:
@@ -179,54 +107,24 @@ def find_min_examples(demands: Sequence[Demand]) -> int | None:
     sizes = sorted({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
     some = sizes[:: max(1, len(sizes) // MAX_TRIED)]
     candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
-    return next((size for size in candidates if _works(demands, min_examples=size)), None)
+    return next((size for size in candidates if all_feasible(demands, min_examples=size)), None)
 
 
-def _in_expectation(demands: Sequence[Demand]) -> list[str]:
-    if demands[0].guarantee.delta is None or not _works(demands, delta=None):
-        return []
-    return ["use delta=None, a weaker guarantee that holds on average over calibrations"]
-
-
-def _fewer_classes(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
-    """Return the classes to merge into others, if the other classes are then feasible."""
-    # Compared by identity: arrays inside make == ambiguous.
-    rest = [demand for demand in demands if not any(demand is other for other in infeasible)]
-    if len(rest) < 2:
-        return []
-    share = demands[0].guarantee.delta
-    if share is not None:
-        share *= len(demands) / len(rest)
-    if not _works(rest, delta=share):
-        return []
-    names = listed([repr(demand.label) for demand in infeasible], shown=SHOWN_CLASSES)
-    return [f"merge {names} into another class"]
-
-
-def _more_data(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
-    """Return how many tasks to add and, if only one class lacks data, how many to enlarge."""
-    remedies = Shortfall(infeasible[0]).remedies() if len(infeasible) == 1 else []
-    return remedies if len(demands) == 1 else [*_more_tasks(demands, infeasible), *remedies[1:]]
-
-
-def _more_tasks(demands: Sequence[Demand], infeasible: Sequence[Demand]) -> list[str]:
-    """Return how many tasks to add, and the fewest examples of each class that they need."""
-    sizes = {
-        min_task_size(g, level)
-        for g in (demand.guarantee for demand in demands)
-        for level in g.levels
-    }
-
-    def works(count: int, examples: int) -> bool:
-        return all(demand.with_tasks(count, examples).is_feasible() for demand in demands)
-
-    largest = max((Shortfall(demand) for demand in infeasible), key=lambda one: one.to_add)
-    for count in range(largest.to_add, largest.to_add + MAX_TRIED):
-        if works(count, max(sizes)):
-            examples = next(size for size in sorted(sizes) if works(count, size))
-            added = f"add {count_tasks(count)} with at least {examples} examples of each class"
-            return [f"{added}{largest.why_so_many()}"]
-    return []
+def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
+    """Return how many tasks to add, with the fewest examples in each, and how many to enlarge."""
+    remedies = []
+    most = max(one.to_add for one in lacking)
+    guarantees = [demand.guarantee for demand in demands]
+    sizes = sorted({min_task_size(g, level) for g in guarantees for level in g.levels})
+    for count, size in itertools.product(range(most, most + MAX_TRIED), sizes):
+        if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
+            each = "each" if demands[0].label is None else "of each class"
+            remedies.append(f"add {count_tasks(count)} with at least {size} examples {each}")
+            break
+    if len(lacking) == 1 and (one := lacking[0]).allowed >= 0:
+        few = one.small - one.allowed
+        remedies.append(f"increase {few} of the small tasks to {one.size} each")
+    return remedies
 
 
 def _weaker_guarantees(demands: Sequence[Demand]) -> list[str]:
@@ -234,13 +132,10 @@ def _weaker_guarantees(demands: Sequence[Demand]) -> list[str]:
     one_rate = len({demand.guarantee.miss_rate for demand in demands}) == 1
     names = ["epsilon"] * one_rate + ["alpha"]
     names += ["delta"] * (demands[0].guarantee.delta is not None)
-    remedies = []
-    for name in names:
-        value = _smallest_shown(demands, name)
-        scope = " for every class" if name == "epsilon" and len(demands) > 1 else ""
-        if value is not None:
-            remedies.append(f"settle for {keyword(name, value)}{scope}")
-    return remedies
+    values = {name: _smallest_shown(demands, name) for name in names}
+    return [
+        f"settle for {keyword(name, value)}" for name, value in values.items() if value is not None
+    ]
 
 
 def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
@@ -249,41 +144,30 @@ def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
     With several levels a larger value may be infeasible where a smaller one is feasible: the count
     allowed at one level may fall while those of others rise.
     """
-
-    def works(value: float) -> bool:
-        share = equal_share(value, len(demands)) if name == "delta" else value
-        return _works(demands, **{name: share})
-
-    smallest = min_value(works, demands[0].tolerance)
-    shown = WEAKEST + 1 if smallest is None else round_up(smallest)
-    while shown <= WEAKEST and not works(shown):
+    value = smallest(demands, name, fast=True)
+    shown = WEAKEST + 1 if value is None else round_up(value)
+    while shown <= WEAKEST and not all_feasible(demands, **{name: shown}):
         shown = round_up(shown * 1.001)
     return shown if shown <= WEAKEST else None
-
-
-def _works(demands: Sequence[Demand], **changes: Any) -> bool:
-    return all(demand.with_parameters(**changes).is_feasible() for demand in demands)
 
 
 def explain_too_few_tasks(
     demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
 ) -> str:
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
-    infeasible = [demand for demand in demands if not demand.is_feasible()]
-    first, g = infeasible[0], demands[0].guarantee
-    delta = None if g.delta is None else float(f"{g.delta * len(demands):g}")
-    asked = [rounded("alpha", g.alpha), keyword("delta", delta)]
-    if first.label is None:
-        asked.insert(0, rounded("epsilon", first.guarantee.miss_rate))
-        reason = f": {Shortfall(first).reason()}"
-    else:
-        count, shown = len(infeasible), infeasible[:SHOWN_CLASSES]
-        reasons = "; ".join([Shortfall(one).reason() for one in shown])
-        more = f"; and {count - SHOWN_CLASSES} more" if count > SHOWN_CLASSES else ""
-        reason = f" for {count} of {len(demands)} classes: {reasons}{more}"
-    options = _options(find_remedies(demands, infeasible), trivial, is_interval)
+    g = demands[0].guarantee
+    lacking = [Shortfall(demand) for demand in demands if not demand.is_feasible()]
+    delta = None if g.delta is None else g.delta * len(demands)
+    asked = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}"
+    which = f" for {len(lacking)} of {len(demands)} classes"
+    if demands[0].label is None:
+        asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
+    reasons = "; ".join(map(str, lacking[:SHOWN_CLASSES]))
+    if len(lacking) > SHOWN_CLASSES:
+        reasons += f"; and {len(lacking) - SHOWN_CLASSES} more"
+    options = _options(find_remedies(demands, lacking), trivial, is_interval)
     split = keyword("split", g.split)
-    return f"{', '.join(asked)} cannot be guaranteed with {split}{reason}. {options}"
+    return f"{asked} cannot be guaranteed with {split}{which}: {reasons}. {options}"
 
 
 def add_clusters(message: str, clusters: Clusters) -> str:
@@ -299,30 +183,10 @@ def explain_too_few_examples(epsilon: float, delta: float, n: int) -> str:
     need = min_sample_size(epsilon, delta)
     lack = f": this takes {need} examples, but there are {n}"
     add = f"add {need - n} example{'s' if need - n != 1 else ''}"
-    return _explain(epsilon, delta, lambda e, d: bool(certifies(0, n, e, d)), lack, add)
+    return explain_too_few(epsilon, delta, lambda e, d: bool(certifies(0, n, e, d)), lack, add)
 
 
-def explain_too_few_tasks_on_average(
-    epsilon: float,
-    delta: float,
-    tasks: int,
-    works: Callable[[float, float, int], bool],
-    condition: str = "",
-) -> str:
-    """Return what an infeasible guarantee on average over tasks lacks."""
-    high = tasks + 1
-    while not works(epsilon, delta, high):
-        high *= 2
-        if high > LARGEST_COUNT:
-            raise sample_size_overflow(epsilon, delta)
-    needed = min_integer(lambda count: works(epsilon, delta, count), tasks, high)
-    takes = f" on average over tasks: this takes {count_tasks(needed)}{condition}"
-    lack = f"{takes}, but there {are_tasks(tasks)}"
-    add = f"add {count_tasks(needed - tasks)}{condition}"
-    return _explain(epsilon, delta, lambda e, d: works(e, d, tasks), lack, add)
-
-
-def _explain(
+def explain_too_few(
     epsilon: float, delta: float, works: Callable[[float, float], bool], lack: str, add: str
 ) -> str:
     """Return what the data lack, what to add, and the guarantees that they support."""
@@ -332,19 +196,15 @@ def _explain(
     }
     shown = {name: round_up(value) for name, value in best.items() if value}
     weaker = [f"settle for {keyword(*level)}" for level in shown.items() if level[1] <= WEAKEST]
-    asked = f"{rounded('epsilon', epsilon)}, {rounded('delta', delta)}"
+    asked = f"{_show('epsilon', epsilon)}, {_show('delta', delta)}"
     return f"{asked} cannot be guaranteed{lack}. {_options([add, *weaker])}"
 
 
 def _options(remedies: Sequence[str], trivial: bool = True, is_interval: bool = False) -> str:
     """Return remedies as the end of a message."""
-    if trivial:
-        result = "for intervals of infinite width" if is_interval else "to keep every label"
-        keep_all = f"pass on_infeasible='trivial' {result}"
-        remedies = [*remedies, keep_all]
-    if not remedies:
-        return "Nothing else that was tried works."
-    return f"Options: {'; or '.join(remedies)}."
+    result = "for intervals of infinite width" if is_interval else "to keep every label"
+    options = [*remedies, *[f"pass on_infeasible='trivial' {result}"] * trivial]
+    return f"Options: {'; or '.join(options)}." if options else "Nothing that was tried works."
 
 
 class Need(NamedTuple):
@@ -425,7 +285,7 @@ def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> l
         for delta in OFFERED_DELTAS:
             whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
             demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
-            offers.append(Offer(alpha, delta, demand.smallest("epsilon")))
+            offers.append(Offer(alpha, delta, smallest([demand], "epsilon")))
     return offers
 
 
@@ -467,8 +327,7 @@ def _option(demand: Demand) -> Option:
     usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
     allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
     # Infeasible: the same level as in the message of the exception, so that both ask for one size.
-    small = [demand.too_small(level) for level in g.levels]
-    last = usable[-1] if usable else min_tasks_over_levels(g, small)[1]
+    last = usable[-1] if usable else min_tasks_over_levels(g, demand.too_small())[1]
     ranks = tuple(allowed[level] + 1 for level in usable)
     return Option(g.split, g.delta, ranks, min_task_size(g, g.levels[last]))
 
@@ -626,14 +485,9 @@ class Plan:
         check_one_of("parameter", parameter, tuple(_GRIDS))
         grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
         check_one_dimensional("values", grid)
-        changes: list[dict[str, Any]] = [{parameter: float(value)} for value in grid]
-        needs = [find_need(replace(self.guarantee, **change), 0) for change in changes]
-        return Curve(
-            parameter,
-            grid,
-            np.array([need.tasks for need in needs]),
-            np.array([need.examples_per_task for need in needs]),
-        )
+        changed = [replace(self.guarantee, **{parameter: float(value)}) for value in grid]  # type: ignore[arg-type]
+        needs = np.array([find_need(guarantee, 0)[:2] for guarantee in changed])
+        return Curve(parameter, grid, needs[:, 0], needs[:, 1])
 
     def __str__(self) -> str:
         some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
@@ -724,23 +578,14 @@ def plan(
     2
     """
     task_sizes = None if sizes is None else as_whole_numbers("sizes", sizes, minimum=0).ravel()
-    if epsilon is None and alpha is None and delta is ... and task_sizes is not None:
+    given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}
+    if task_sizes is not None and not any(given.values()):
         return find_offers(task_sizes, split=split, classes=classes)
-    missing = [name for name, x in (("epsilon", epsilon), ("alpha", alpha)) if x is None]
-    missing += ["delta"] * (delta is ...)
-    if missing:
-        raise TypeError(
-            f"plan is missing {' and '.join(missing)}. Pass epsilon, alpha and delta; or only "
-            "sizes, to see which guarantees tasks of these sizes support."
-        )
+    if missing := [name for name, is_given in given.items() if not is_given]:
+        raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
     count = as_whole_number("classes", classes)
     asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(count))
-    return Plan(
-        part,
-        find_needs(part),
-        () if task_sizes is None else compare_splits(part, task_sizes),
-        asked,
-        count,
-    )
+    options = () if task_sizes is None else compare_splits(part, task_sizes)
+    return Plan(part, find_needs(part), options, asked, count)

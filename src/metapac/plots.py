@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,77 +28,48 @@ __all__ = ["draw_evaluation", "draw_images_with_sets", "draw_needs"]
 
 INK, LIMIT = "#222222", "#c0392b"
 GRID: dict[str, Any] = {"color": "#dddddd", "linewidth": 0.6}
-_MEAN = {"marker": "o", "markersize": 4, "markerfacecolor": "white", "markeredgecolor": INK}
+_LIMIT_LINE: dict[str, Any] = {"color": LIMIT, "linewidth": 1, "linestyle": "--"}
+_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#937860", "#64b5cd")
+_LINES = ("-", "--", ":")
+_NAMED_TASKS = 40  # tasks whose names fit under an axis
+_NAMED_CLASSES = 20
+_NAMED_BATCHES = 12  # batches whose names fit above the axes
+_PANELS = 4  # classes in the figure of an exploration, the rarest ones
 
 
 def create_figure(
     columns: int, *, width: float, height: float, rows: int = 1
 ) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure that needs no GUI backend, and its axes."""
+    """Return a figure that needs no GUI backend, and its axes, open on the top and right."""
     module = require("matplotlib.figure", extra="plot", purpose="a figure")
     figure = module.Figure(figsize=(width, height), layout="constrained")
     shared = rows > 1
     axes = figure.subplots(rows, columns, sharex=shared, sharey=shared, squeeze=False)
+    for one in axes.flat:
+        one.spines[["top", "right"]].set_visible(False)
     return figure, axes.ravel().tolist()
 
 
-def save(figure: Figure, path: PathLike) -> None:
-    """Write a figure in the format of the file's extension, PNG if it has none.
+def save(figure: Figure, path: PathLike | None) -> Figure:
+    """Return a figure; write it, if a path is given, in the format of the extension, or PNG.
 
     The same figure gives the same SVG file, byte by byte.
     """
-    import matplotlib
+    if path is not None:
+        import matplotlib
 
-    extension = Path(path).suffix.removeprefix(".") or "png"
-    metadata = {"Date": None} if extension == "svg" else None
-    reproducible = matplotlib.rc_context({"svg.hashsalt": "metapac"})
-    with replacing(path, binary=True) as file, reproducible:
-        figure.savefig(file, dpi=150, format=extension, metadata=metadata)
-
-
-def draw_boxes(
-    axes: Axes,
-    values: Sequence[Array],
-    *,
-    whiskers: tuple[float, float],
-    colours: Sequence[str],
-    positions: Sequence[float] | None = None,
-    width: float = 0.55,
-) -> None:
-    """Draw a box for each sample, with a circle at its mean."""
-    drawn = axes.bxp(
-        [_box(sample, whiskers) for sample in values],
-        positions=positions,
-        showfliers=False,
-        widths=width,
-        patch_artist=True,
-        boxprops={"edgecolor": INK},
-        medianprops={"color": INK, "linewidth": 1.5},
-        showmeans=True,
-        meanprops=_MEAN,
-    )
-    for box, colour in zip(drawn["boxes"], colours, strict=True):
-        box.set_facecolor(colour)
-    draw_grid(axes)
-
-
-def _box(sample: Array, whiskers: tuple[float, float]) -> dict[str, Any]:
-    # boxplot() would end a whisker at the last value within the percentile, which is shorter.
-    names = ("whislo", "q1", "med", "q3", "whishi")
-    ends = np.percentile(sample, [whiskers[0], 25, 50, 75, whiskers[1]])
-    return dict(zip(names, ends.tolist(), strict=True)) | {"mean": float(np.mean(sample))}
+        extension = Path(path).suffix.removeprefix(".") or "png"
+        metadata = {"Date": None} if extension == "svg" else None
+        reproducible = matplotlib.rc_context({"svg.hashsalt": "metapac"})
+        with replacing(path, binary=True) as file, reproducible:
+            figure.savefig(file, dpi=150, format=extension, metadata=metadata)
+    return figure
 
 
 def draw_grid(axes: Axes) -> None:
-    """Draw horizontal lines behind the data, and no frame on the top and on the right."""
-    axes.spines[["top", "right"]].set_visible(False)
+    """Draw horizontal lines behind the data."""
     axes.grid(axis="y", **GRID)
     axes.set_axisbelow(True)
-
-
-_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#937860", "#64b5cd")
-_NAMED_TASKS = 40  # tasks whose names fit under an axis
-_NAMED_CLASSES = 20
 
 
 def draw_evaluation(evaluation: Evaluation, *, path: PathLike | None = None) -> Figure:
@@ -136,19 +106,11 @@ def draw_evaluation(evaluation: Evaluation, *, path: PathLike | None = None) -> 
         draw(ax, evaluation)
         draw_grid(ax)
     if evaluation.verdict is not None:
-        figure.suptitle(_title(evaluation, evaluation.verdict.status), fontsize=11)
-    if path is not None:
-        save(figure, path)
-    return figure
-
-
-def _title(evaluation: Evaluation, status: str) -> str:
-    """Return the verdict, and the class that it hides."""
-    title = f"guarantee: {status}"
-    if not evaluation.neglected:
-        return title
-    worst = evaluation.neglected[0]
-    return f"{title} (class {_plain(worst.label)}: {worst.error:.0%} missed)"
+        title = f"guarantee: {evaluation.verdict.status}"
+        for worst in evaluation.neglected[:1]:  # the class that the verdict hides
+            title += f" (class {_plain(worst.label)}: {worst.error:.0%} missed)"
+        figure.suptitle(title, fontsize=11)
+    return save(figure, path)
 
 
 def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
@@ -156,51 +118,39 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
     parts = evaluation.by_class or {None: evaluation}
     for (label, part), colour in zip(parts.items(), cycle(_COLOURS), strict=False):
         order = np.argsort(part.errors, kind="stable")
+        ends = [column[order] for column in (part.errors, part.low, part.high)]
+        size, width, opacity = (2, 0.5, 0.35) if len(order) > 100 else (4, 1, 1.0)
+        look: dict[str, Any] = {"color": colour, "ecolor": (colour, opacity), "markersize": size}
         name = None if label is None else _plain(label)
-        _draw_intervals(axes, np.arange(len(order)), part, order, colour, name)
+        draw_intervals(axes, np.arange(len(order)), *ends, label=name, linewidth=width, **look)
         limit = LIMIT if label is None else colour
-        axes.axhline(part.epsilon, color=limit, linewidth=1, linestyle="--")
+        axes.axhline(part.epsilon, **_LIMIT_LINE | {"color": limit})
     axes.plot([], [], "--", color=LIMIT if evaluation.by_class is None else INK, label="epsilon")
     axes.set_ylim(bottom=0)
     axes.set_ylabel("miss rate")
     axes.yaxis.set_major_formatter("{x:.0%}" if axes.get_ylim()[1] > 0.1 else "{x:.1%}")
-    if evaluation.by_class is not None:
+    if len(parts) <= len(_COLOURS):
+        axes.legend(loc="upper left", fontsize=8)
+    if evaluation.by_class is None:
+        axes.set_xlabel("tasks, in ascending order")
+        _name_positions(axes, evaluation.tasks[order].tolist())
+    else:
         axes.set_xlabel("tasks, in ascending order for each class")
         axes.set_xticks([])
-        if len(parts) <= len(_COLOURS):
-            axes.legend(loc="upper left", fontsize=8)
-        return
-    axes.legend(loc="upper left", fontsize=8)
-    axes.set_xlabel("tasks, in ascending order")
-    _name_positions(axes, [evaluation.tasks.tolist()[i] for i in order.tolist()])
 
 
-def _draw_intervals(
-    axes: Axes, at: Array, part: Evaluation, order: Array, colour: str, name: str | None
+def draw_intervals(
+    axes: Axes, at: Array, error: Array, low: Array, high: Array, **look: Any
 ) -> None:
-    """Draw the miss rates of tasks with their exact intervals."""
-    error, low, high = (column[order] for column in (part.errors, part.low, part.high))
-    many = len(order) > 100
-    ends = np.maximum([error - low, high - error], 0)
-    axes.errorbar(
-        at,
-        error,
-        ends,
-        fmt="o",
-        color=colour,
-        ecolor=(colour, 0.35 if many else 1.0),
-        markersize=2 if many else 4,
-        linewidth=0.5 if many else 1,
-        label=name,
-    )
+    """Draw miss rates with their exact intervals."""
+    axes.errorbar(at, error, np.maximum([error - low, high - error], 0), fmt="o", **look)
 
 
 def _draw_set_sizes(axes: Axes, evaluation: Evaluation) -> None:
     """Draw the shares of empty, single, full and other sets."""
     shares = evaluation.set_shares or {}
-    other = max(0.0, 1 - sum(shares.values()))
-    bars = {"empty": 0.0, "single": 0.0, "others": other} | shares
-    bars = {name: bars[name] for name in ("empty", "single", "others", "full")}
+    others = max(0.0, 1 - sum(shares.values()))
+    bars = {"empty": 0.0, "single": 0.0, "others": others, "full": 0.0} | shares
     drawn = axes.bar([*bars], [*bars.values()], color=_COLOURS[0])
     axes.bar_label(drawn, [f"{share:.1%}" for share in bars.values()], fontsize=8)
     axes.set_ylabel("share of sets")
@@ -214,18 +164,14 @@ def _draw_class_errors(axes: Axes, evaluation: Evaluation) -> None:
     if len(classes) > _NAMED_CLASSES:
         classes = sorted(classes, key=lambda part: -part.low)[:_NAMED_CLASSES]
         axes.set_xlabel("the classes missed most")
-    at, error = np.arange(len(classes)), [part.error for part in classes]
-    ends = [[p.error - p.low for p in classes], [p.high - p.error for p in classes]]
-    epsilon = evaluation.epsilon
+    at, epsilon = np.arange(len(classes)), evaluation.epsilon
     limits = [epsilon[p.label] if isinstance(epsilon, Mapping) else epsilon for p in classes]
-    above = np.array([p.is_above(limit) for p, limit in zip(classes, limits, strict=True)])
+    ends = np.array([(p.error, p.low, p.high) for p in classes]).reshape(-1, 3)
+    above = np.array([p.is_above(limit) for p, limit in zip(classes, limits, strict=True)], bool)
     for colour, some in ((_COLOURS[0], ~above), (LIMIT, above)):  # red: hardly by chance
         if some.any():
-            bars = np.maximum(ends, 0)[:, some]
-            axes.errorbar(
-                at[some], np.array(error)[some], bars, fmt="o", color=colour, clip_on=False
-            )
-    axes.hlines(limits, at - 0.5, at + 0.5, color=LIMIT, linewidth=1, linestyle="--")
+            draw_intervals(axes, at[some], *ends[some].T, color=colour, clip_on=False)
+    axes.hlines(limits, at - 0.5, at + 0.5, **_LIMIT_LINE)
     axes.set_ylim(0, 1.03)
     axes.set_xlim(-0.7, len(classes) - 0.3)
     axes.set_ylabel("miss rate of the class")
@@ -235,12 +181,11 @@ def _draw_class_errors(axes: Axes, evaluation: Evaluation) -> None:
 
 def _name_positions(axes: Axes, names: Sequence[Any]) -> None:
     """Write the names under their positions if they fit."""
-    if len(names) > _NAMED_TASKS:
-        return
-    texts = [_plain(name) for name in names]
-    flat = sum(len(text) + 2 for text in texts) <= 30
-    angle: dict[str, Any] = {} if flat else {"rotation": 90, "fontsize": 7}
-    axes.set_xticks(range(len(texts)), texts, **angle)
+    if len(names) <= _NAMED_TASKS:
+        texts = [_plain(name) for name in names]
+        flat = sum(len(text) + 2 for text in texts) <= 30
+        angle: dict[str, Any] = {} if flat else {"rotation": 90, "fontsize": 7}
+        axes.set_xticks(range(len(texts)), texts, **angle)
 
 
 def _plain(name: object) -> str:
@@ -304,9 +249,6 @@ def draw_images_with_sets(
     save(figure, path)
 
 
-_LINES = ("-", "--", ":")
-
-
 def draw_needs(curves: Mapping[str, Curve], *, title: str, path: PathLike, mark: float) -> None:
     """Draw the minimum tasks and examples per task as functions of one parameter.
 
@@ -340,49 +282,38 @@ def draw_needs(curves: Mapping[str, Curve], *, title: str, path: PathLike, mark:
     for axes, quantity in ((left, "minimum tasks"), (right, "minimum examples per task")):
         axes.set_ylabel(quantity)
         axes.axvline(mark, color=LIMIT, linewidth=1)
-        _format_axes(axes, parameter)
+        axes.set_xlabel("alpha within tasks" if parameter == "split" else parameter)
+        axes.set_xscale("linear" if parameter == "split" else "log")
+        axes.set_yscale("log")
+        for axis in (axes.yaxis, axes.xaxis) if parameter != "delta" else (axes.yaxis,):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
+        axes.grid(which="both", **GRID)
     if len(curves) > 1:
         left.legend(title="split", frameon=False)
     figure.suptitle(title, fontsize=11)
     save(figure, path)
 
 
-def _format_axes(axes: Axes, parameter: str) -> None:
-    axes.set_xlabel("alpha within tasks" if parameter == "split" else parameter)
-    axes.set_yscale("log")
-    if parameter != "split":
-        axes.set_xscale("log")
-    for axis in (axes.yaxis, axes.xaxis) if parameter != "delta" else (axes.yaxis,):
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
-    axes.grid(which="both", **GRID)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-_BLUE = "#4c72b0"
-_NAMED_BATCHES = 12  # batches whose names fit above the axes
-
-
 def draw_monitor(monitor: Monitor, *, path: PathLike | None = None) -> Figure:
     """Draw the wealth and the bounds of the share of violated tasks after each task."""
     figure, (wealth, share) = create_figure(2, width=10.5, height=4.0)
+    units = inflect(visible(monitor.terms.unit))[1]
     _draw_wealth(wealth, monitor)
     _draw_share(share, monitor)
+    share.set_ylabel(f"share of {units} above epsilon", parse_math=False)
     for axes in (wealth, share):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlabel(f"{_units(monitor)} counted", parse_math=False)
+        axes.set_xlabel(f"{units} counted", parse_math=False)
         axes.margins(x=0.02)
         axes.locator_params(axis="x", integer=True)
         _mark_batches(axes, monitor)
     figure.suptitle(f"guarantee: {monitor.status}", fontsize=11)
-    if path is not None:
-        save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def _draw_wealth(axes: Axes, monitor: Monitor) -> None:
     values = np.array([1.0, *(step.wealth for step in monitor.course)])
-    axes.step(np.arange(len(values)), values, where="post", color=_BLUE)
+    axes.step(np.arange(len(values)), values, where="post", color=_COLOURS[0])
     _draw_limit(axes, monitor.terms.limit, "alarm")
     if monitor.alarm is not None:
         at = monitor.course.index(monitor.alarm) + 1
@@ -397,39 +328,31 @@ def _draw_share(axes: Axes, monitor: Monitor) -> None:
     at = np.arange(len(monitor.course) + 1)
     lower = np.array([0.0, *(step.lower for step in monitor.course)])
     upper = np.array([1.0, *(step.upper for step in monitor.course)])
-    axes.fill_between(at, lower, upper, step="post", color=_BLUE, alpha=0.25, linewidth=0)
+    axes.fill_between(at, lower, upper, step="post", color=_COLOURS[0], alpha=0.25, linewidth=0)
     for bound in (lower, upper):
-        axes.step(at, bound, where="post", color=_BLUE, linewidth=1)
+        axes.step(at, bound, where="post", color=_COLOURS[0], linewidth=1)
     _draw_limit(axes, monitor.terms.alpha, "alpha")
     axes.set_ylim(0, 1.03)
     axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.set_ylabel(f"share of {_units(monitor)} above epsilon", parse_math=False)
 
 
 def _draw_limit(axes: Axes, height: float, name: str) -> None:
     """Draw a limit with its name at the right end."""
-    axes.axhline(height, color=LIMIT, linestyle="--", linewidth=1)
+    axes.axhline(height, **_LIMIT_LINE)
     place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "bottom"}
     axes.text(0.99, height, name, color=LIMIT, fontsize=8, **place)
 
 
-def _units(monitor: Monitor) -> str:
-    return inflect(visible(monitor.terms.unit))[1]
-
-
 def _mark_batches(axes: Axes, monitor: Monitor) -> None:
     """Mark where a batch begins, with its name if there are few."""
-    named = [i for i, step in enumerate(monitor.course) if step.batch is not None]
-    starts = [i for i in named if i == 0 or monitor.course[i - 1].batch != monitor.course[i].batch]
+    batches = [None, *(step.batch for step in monitor.course)]
+    starts = [i for i, name in enumerate(batches[1:]) if name not in (None, batches[i])]
     for i in starts:
         axes.axvline(i, color=INK, linewidth=0.5, alpha=0.3)
         if len(starts) <= _NAMED_BATCHES:
+            name = textwrap.shorten(visible(str(batches[i + 1])), 18, placeholder="...")
             place = axes.get_xaxis_transform()
-            name = textwrap.shorten(visible(str(monitor.course[i].batch)), 18, placeholder="...")
             axes.text(i, 1.01, f" {name}", fontsize=7, transform=place, parse_math=False)
-
-
-_PANELS = 4  # classes in a figure, the rarest ones
 
 
 def draw_pilot(exploration: Exploration, path: PathLike) -> None:
@@ -446,22 +369,17 @@ def draw_pilot(exploration: Exploration, path: PathLike) -> None:
     save(figure, path)
 
 
-def _draw_misses(exploration: Exploration, axes: Any, label: Any) -> None:
+def _draw_misses(exploration: Exploration, axes: Axes, label: Any) -> None:
     """Draw the misses of a class, and the line where they are epsilon."""
-    _draw_panel(exploration, axes, partial(_get_missed, label))
-    look: dict[str, Any] = {"color": LIMIT, "linestyle": ":", "linewidth": 1}
-    limit = axes.axline((0, 0), slope=1, label="epsilon", **look)
+    _draw_panel(exploration, axes, lambda cell: cell.missed[label])
+    limit = axes.axline((0, 0), slope=1, label="epsilon", **_LIMIT_LINE | {"linestyle": ":"})
     axes.legend(handles=[limit], frameon=False, fontsize=8, loc="upper left")
     name = textwrap.shorten(visible(str(label)), 30, placeholder="...")
     title = f"missed among {name}\n({exploration.prevalence[label]:.1%} of examples)"
     axes.set_title(title, fontsize=10, parse_math=False)
 
 
-def _get_missed(label: Any, cell: Cell) -> Estimate:
-    return cell.missed[label]
-
-
-def _draw_panel(exploration: Exploration, axes: Any, get: Callable[[Cell], Estimate]) -> None:
+def _draw_panel(exploration: Exploration, axes: Axes, get: Callable[[Cell], Estimate]) -> None:
     """Draw an estimate against epsilon: a colour for each alpha, dashes for ``per_class``."""
     alphas = list(dict.fromkeys(cell.alpha for cell in exploration.cells))
     for per_class, style in ((False, "o-"), (True, "o--")):
@@ -476,4 +394,3 @@ def _draw_panel(exploration: Exploration, axes: Any, get: Callable[[Cell], Estim
     axes.set_xlabel("epsilon")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)

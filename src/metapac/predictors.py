@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +45,7 @@ from metapac.data_checks import (
     warn_of_scale,
     warn_of_sets,
 )
-from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, NotCalibrated
+from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
     UNKNOWN,
     Evidence,
@@ -73,6 +72,7 @@ from metapac.inputs import (
     find_names,
     get_precisions,
     is_at_least,
+    is_representable,
     keep_tasks,
     match_names,
 )
@@ -91,11 +91,27 @@ from metapac.words import (
 if TYPE_CHECKING:
     from metapac.score_functions import ScoreFunction
 
+
+class _Sets(TypedDict):
+    rows: Annotated[artefact.Count, bool]
+    sampled: bool
+    sizes: list[artefact.Count]
+    classes: list[artefact.Count]
+    spread: NotRequired[list[float] | None]
+
+
+class _Document(TypedDict):
+    promise: artefact.Name
+    columns: NotRequired[dict[str, Any] | None]
+    context: NotRequired[dict[str, Any] | None]
+    sets: NotRequired[_Sets]
+
+
 FORMAT = artefact.Format(
     "metapac promise",
     written_by=".save() or by 'metapac calibrate -o'",
     remedy="Calibrate again, or restore it from a backup.",
-    shape="promise",
+    shape=_Document,
 )
 
 
@@ -154,8 +170,12 @@ class Calibrated(ABC):
             File to write. It is replaced atomically.
         """
         self.check_calibrated()
+        artefact.write(path, self._to_json(), FORMAT)
+
+    def _to_json(self) -> dict[str, Any]:
+        """Return what a promise file holds."""
         name, result = self._encoded_result()
-        body = {
+        return {
             "kind": self._kind,
             "parameters": artefact.encode_parameters(self.get_params()),
             "promise": self.promise_,
@@ -164,7 +184,6 @@ class Calibrated(ABC):
             "context": self._about().to_json(),
             **self._body(),
         }
-        artefact.write(path, body, FORMAT)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's parameters, as scikit-learn expects.
@@ -197,25 +216,20 @@ class Calibrated(ABC):
         names = self._parameter_names()
         for name, value in params.items():
             if name not in names:
-                raise InvalidInput(
-                    f"{name!r} is not a parameter of {type(self).__name__}; "
-                    f"it has {', '.join(names)}."
-                )
+                kind = type(self).__name__
+                raise InvalidInput(f"{name!r} is not a parameter of {kind}: {', '.join(names)}.")
             setattr(self, name, value)
         return self
 
     def check_calibrated(self) -> None:
         """Raise NotCalibrated before calibration, or if the parameters have changed since."""
-        name = type(self).__name__
-        if self._calibrated_with is None:
+        name, then, now = type(self).__name__, self._calibrated_with, self._guarantee_params()
+        if then is None:
+            raise NotCalibrated(f"this {name} is not calibrated yet. Call .calibrate(...) first.")
+        if then != now:
             raise NotCalibrated(
-                f"this {name} is not calibrated yet. Call .calibrate(...) first, or "
-                "metapac.load(path)."
-            )
-        if self._calibrated_with != self._guarantee_params():
-            raise NotCalibrated(
-                f"this {name} was calibrated with {self._calibrated_with}, and its parameters were "
-                f"changed to {self._guarantee_params()} since. Call .calibrate(...) again."
+                f"this {name} was calibrated with {then}, and its parameters were changed to {now} "
+                "since. Call .calibrate(...) again."
             )
 
     @classmethod
@@ -302,15 +316,10 @@ class ThresholdSets(Calibrated):
         """Explain why a result is missing."""
         if name.endswith("_") and not name.startswith("_"):
             self.check_calibrated()
-        if name == "threshold_":
+        if name in ("threshold_", "thresholds_"):
             raise NotCalibrated(
-                "threshold_ does not exist with per_class=True, which gives each class a "
-                "threshold. Use .thresholds_, or .threshold_of(label)."
-            )
-        if name == "thresholds_":
-            raise NotCalibrated(
-                "thresholds_ exists only with per_class=True; here all labels share one "
-                "threshold. Use .threshold_, or .threshold_of(label)."
+                "with per_class=True each class has a threshold, in .thresholds_; otherwise all "
+                f"share .threshold_, so there is no {name} here. Use .threshold_of(label)."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -337,10 +346,7 @@ class ThresholdSets(Calibrated):
         if self.classes_ is None:
             return self.threshold_
         if label not in self.classes_:
-            raise InvalidInput(
-                f"label must be one of the classes {', '.join(map(repr, self.classes_))}, got "
-                f"{label!r}."
-            )
+            raise InvalidInput(f"label must be one of {self.classes_}, got {label!r}.")
         return float(self.thresholds_[self.classes_.index(label)])
 
     def predict_set(
@@ -452,12 +458,12 @@ class ThresholdSets(Calibrated):
         self.check_calibrated()
         if not hasattr(table, "add_sets"):
             raise InvalidInput(
-                "table must be what open_table returned, got "
-                f"{_common.brief(table)}. For arrays, use predict_set or predict_interval.",
+                f"table must be what open_table returned, got {_common.brief(table)}. For arrays, "
+                "use predict_set or predict_interval.",
                 parameter="table",
             )
-        options: dict[str, Any] = {"booleans": booleans, "answer": answer, "model": model}
-        added = table.add_sets(self, output, allow=allow, **options)
+        form: dict[str, Any] = {"booleans": booleans, "answer": answer}
+        added = table.add_sets(self, output, model=model, allow=allow, **form)
         for warning in added.warnings:
             warn(warning)
         return added.table
@@ -486,10 +492,7 @@ class ThresholdSets(Calibrated):
         """Raise unless the last axis of ``scores`` holds the calibrated classes, in their order."""
         known = self._known_classes
         if known is None and classes is not None:
-            raise InvalidInput(
-                "classes cannot be compared: no class names were calibrated. Leave them out, or "
-                "calibrate with classes."
-            )
+            raise InvalidInput("classes cannot be compared: none were calibrated. Leave them out.")
         if known is not None:
             pattern = (self.columns_ or {}).get("columns", "p_*")
             check_column_order(known, pattern, scores, classes, self.classes_ is not None)
@@ -511,9 +514,7 @@ class ThresholdSets(Calibrated):
         """
         self.check_calibrated()
         if self.classes_ is not None:
-            raise InvalidInput(
-                "predict_interval needs one threshold, and per_class=True has several."
-            )
+            raise InvalidInput("an interval needs one threshold, and per_class=True has several.")
         self._check_scale(scale)
         widths = 1.0 if scale is None else scale
         return sets.interval(self.threshold_, prediction, widths, precision=self.precision_)
@@ -524,18 +525,17 @@ class ThresholdSets(Calibrated):
         if "prediction" not in known:  # calibrated on scores, which do not tell
             return
         if "scale" in known and scale is None:
-            raise InvalidInput(
-                "the residuals were calibrated with a scale, and scale is missing. Pass the scale "
-                "of each prediction."
-            )
+            raise InvalidInput("scale must be passed: the residuals were calibrated with a scale.")
         if "scale" not in known and scale is not None and np.any(np.asarray(scale) != 1):
-            raise InvalidInput(
-                "the residuals were calibrated without a scale. Leave scale out, or calibrate with "
-                "one."
-            )
+            raise InvalidInput("scale must be left out: the residuals were calibrated without.")
 
-    def _encode_sets(self) -> dict[str, Any]:
-        return {} if self._sets is None else {"sets": self._sets._asdict()}
+    def _body(self) -> dict[str, Any]:
+        kept = {} if self._sets is None else {"sets": self._sets._asdict()}
+        return {"columns": self.columns_, "evidence": self._encode_evidence(), **kept}
+
+    @abstractmethod
+    def _encode_evidence(self) -> dict[str, Any]:
+        """Return what the threshold rests on, as JSON can hold it."""
 
     def _result(self) -> tuple[str, Any]:
         name = "threshold" if self.classes_ is None else "thresholds"
@@ -679,8 +679,8 @@ class MetaPS(ThresholdSets):
             plausible. Or a table from ``open_table``, which names its columns: the engine counts
             the scores of each task and returns those near its thresholds, and the result is that of
             its scores in arrays, with tasks sorted by name.
-        tasks : array_like, shape (n,)
-            Task of each example: strings, integers, or anything hashable. Not with a table.
+        tasks : array_like, shape (n,), optional
+            Task of each example: strings, integers, or anything hashable. Needed with arrays.
         labels : array_like, shape (n,), optional
             True label of each example. Needed with scores of all classes and with ``per_class``,
             and only then.
@@ -889,7 +889,7 @@ class MetaPS(ThresholdSets):
         scores : array_like, shape (n,) or (n, classes), or Table
             Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`.
             If old and new scores differ in precision, the coarser one is used for sets.
-        tasks : array_like, shape (n,)
+        tasks : array_like, shape (n,), optional
             Task of each example. None of them may have been calibrated on before.
         labels : array_like, shape (n,), optional
             True labels, as in ``calibrate``.
@@ -1094,7 +1094,7 @@ class MetaPS(ThresholdSets):
         if self.per_class:
             raise InvalidInput(
                 f"{method} supports a single guarantee, and per_class=True has one for each class. "
-                "Use metapac.tables.site_table and metapac.combine_sites."
+                "Use make_site and combine_sites."
             )
 
     def _calibrate_across(
@@ -1140,12 +1140,14 @@ class MetaPS(ThresholdSets):
         evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
         best = [outcome.level for outcome in outcomes]
-        cuts = np.array([outcome.threshold for outcome in outcomes]) + 0.0
+        cuts = np.array([outcome.threshold for outcome in outcomes])
         at_best = evidence.thresholds[:, np.arange(len(best)), best]  # (tasks, classes)
         levels, clusters = tuple(guarantee.levels[i] for i in best), evidence.clusters
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
         self.classes_, self.columns_ = evidence.classes, evidence.columns
-        self._score_range = _get_score_range(evidence)
+        self._score_range = None
+        if evidence.highest is not None:
+            self._score_range = float(evidence.lowest.min()), float(evidence.highest.max())
         self.clusters_ = None if clusters is None else clusters.names
         self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
         if evidence.classes is not None:
@@ -1168,14 +1170,15 @@ class MetaPS(ThresholdSets):
         self._evidence = self._evidence._replace(columns=self.columns_)
         return self
 
-    def _body(self) -> dict[str, Any]:
-        evidence = encode_evidence(self._evidence)
-        return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
+    def _encode_evidence(self) -> dict[str, Any]:
+        return encode_evidence(self._evidence)
 
     def _restore(self, body: dict[str, Any]) -> None:
         precision = as_precision(body["precision"])
         guarantee = self._make_guarantee()
         stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
+        if (stored.classes is not None) != guarantee.per_class:
+            raise InvalidInput(f"evidence.classes must be there if per_class, {self.per_class}.")
         stored.check_certified(guarantee, "evidence.thresholds")
         stored = stored._replace(columns=body.get("columns"))
         outcomes = [part.second_step() for part in stored.parts(guarantee)]
@@ -1188,9 +1191,8 @@ def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) 
     scales = 1.0 if scale is None else scale
     target = as_number_array("y", y, beside_tasks=True)
     if target.ndim != 1 or not len(target):
-        raise InvalidInput(
-            f"y must hold one number for each example, got shape {target.shape}.", parameter="y"
-        )
+        text = f"y must hold one number for each example, got shape {target.shape}."
+        raise InvalidInput(text, parameter="y")
     for name, values in (("prediction", prediction), ("scale", scales)):
         array = as_number_array(name, values, beside_tasks=True)
         if array.ndim or name == "prediction":
@@ -1204,12 +1206,8 @@ def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) 
 def _warn_if_exact(evidence: Evidence) -> None:
     """Warn if every prediction equals its true value, as a copied column does."""
     if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
-        text = (
-            "every prediction equals its true value. Is it a copy of the true value, or has the "
-            "model been trained on these examples? Pass predictions for examples that it has not "
-            "seen."
-        )
-        warn(CheckWarning(text))
+        text = "every prediction equals its true value. Is it a copy of it, or has the model been"
+        warn(CheckWarning(f"{text} trained on these examples?"))
 
 
 def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:
@@ -1224,13 +1222,6 @@ def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:
     for name in classes:  # fail fast if one has no miss rate
         matched.for_class(name, classes)
     return matched
-
-
-def _get_score_range(evidence: Evidence) -> tuple[float, float] | None:
-    """Return the lowest and the highest score of a true label, if they are known."""
-    if evidence.highest is None:
-        return None
-    return float(evidence.lowest.min()), float(evidence.highest.max())
 
 
 class PS(ThresholdSets):
@@ -1365,36 +1356,31 @@ class PS(ThresholdSets):
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_examples(self.n_examples_)
 
-    def _body(self) -> dict[str, Any]:
-        evidence = {"examples": self.n_examples_}
-        return {"columns": self.columns_, "evidence": evidence, **self._encode_sets()}
+    def _encode_evidence(self) -> dict[str, Any]:
+        return {"examples": self.n_examples_}
 
     def _restore(self, body: dict[str, Any]) -> None:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         n = as_whole_number("examples", body["evidence"]["examples"])
-        cut_off = float(body["threshold"])
+        cut_off, precision = float(body["threshold"]), as_precision(body["precision"])
+        if not is_representable(cut_off, precision):
+            raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")
         if cut_off > -math.inf and self._is_infeasible(n):
             raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
         self.n_examples_ = n
         self.columns_ = body.get("columns")
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
         self._set_threshold(cut_off)
-        self._mark_calibrated(as_precision(body["precision"]))
+        self._mark_calibrated(precision)
 
 
 def check_predictor(promise: Any) -> None:
     """Raise unless ``promise`` is a calibrated predictor with thresholds."""
-    if isinstance(promise, str | os.PathLike):
-        raise InvalidInput(
-            f"promise must be a calibrated predictor, got the path {os.fspath(promise)!r}. Load "
-            "it first, with metapac.load."
-        )
     if not isinstance(promise, ThresholdSets):
-        kind = type(promise).__name__
-        hint = " MetaCP needs a predicted quantile for each task: use it on arrays."
         raise InvalidInput(
-            f"promise, which comes before the table, must be a calibrated MetaPS or PS, got {kind}."
-            f"{hint if kind == 'MetaCP' else ''}"
+            "promise, which comes first, must be a calibrated MetaPS or PS, such as metapac.load "
+            f"returns, got {_common.brief(promise)}.",
+            parameter="promise",
         )
     promise.check_calibrated()
 
@@ -1435,7 +1421,7 @@ def load(path: PathLike) -> Any:
     0.5
     """
     body = artefact.read(path, FORMAT)
-    try:
+    with artefact.decoding(path, FORMAT):
         parameters = artefact.decode_parameters(body["parameters"])
         predictor: Any = getattr(import_module(_KINDS[body["kind"]]), body["kind"])(**parameters)
         predictor._restore(body)
@@ -1444,11 +1430,8 @@ def load(path: PathLike) -> Any:
         tasks = getattr(predictor, "tasks_", ())
         predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
         name, evident = predictor._encoded_result()
-        stated = body[name]
-    except InvalidInput as error:
-        raise artefact.inconsistent(path, FORMAT, error) from error
-    if stated != evident:
-        raise BadArtefact(
-            f"{path} states {name} {stated}, but its evidence gives {evident}. Calibrate again."
-        )
+        if body[name] != evident:
+            raise InvalidInput(f"{name} is {body[name]}, but the evidence gives {evident}.")
+        others = {"promise": body["promise"], "context": body.get("context")}
+        artefact.check_written(body, predictor._to_json() | others)
     return predictor

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -24,12 +24,36 @@ from metapac._common import PathLike, require
 from metapac._text import name_score
 from metapac.errors import BadArtefact, InvalidInput
 
+
+class _Columns(TypedDict, total=False):
+    task: str
+    label: str
+    score: str
+    columns: str
+    classes_column: str
+    classes: list[str | int]
+    id: str
+
+
+class _Content(TypedDict):
+    rows: Annotated[int, lambda rows: rows >= 0]
+    checksums: dict[str, artefact.Sha256]
+
+
+class _Document(TypedDict):
+    model: Annotated[str, len]
+    score: Annotated[str, len]
+    columns: _Columns
+    details: dict[str, Any]
+    content: NotRequired[_Content]
+
+
 FORMAT = artefact.Format(
     "metapac provenance",
     written_by="'metapac score'",
     remedy="Score the tasks again. If you changed the table on purpose, write it with "
     "metapac.write_scores, or without its metadata.",
-    shape="provenance",
+    shape=_Document,
 )
 _KEY = b"metapac"
 # The options of 'metapac score' in the name of a model, such as ", 5 ways" and "ridge (penalty 1)".
@@ -143,8 +167,8 @@ def _read_document(path: PathLike) -> dict[str, Any] | None:
     if _KEY not in metadata:
         return None
     try:
-        document = json.loads(metadata[_KEY])
-    except ValueError as error:
+        document = artefact.parse(metadata[_KEY])
+    except (ValueError, RecursionError) as error:
         raise artefact.inconsistent(path, FORMAT, "its metadata is not JSON") from error
     return artefact.verify(path, document, FORMAT)
 
@@ -154,16 +178,14 @@ def read_common_provenance(paths: Iterable[PathLike]) -> Provenance | None:
     found = {str(path): read_provenance(path) for path in paths}
     if not any(found.values()):
         return None
-    for path in (path for path, origin in found.items() if origin is not None):
-        _check_rows(path, artefact.file_version(path))
-    first, *others = found.items()
-    for name, other in others:
-        if _identity(other) != _identity(first[1]):
-            raise InvalidInput(
-                f"{first[0]} was scored by {_describe(first[1])}, and {name} by "
-                f"{_describe(other)}. A guarantee holds for one model: pass files of one of them."
-            )
-    return first[1]
+    (first, origin), *_ = found.items()
+    for path, other in found.items():
+        if other is not None:
+            _check_rows(path, artefact.file_version(path))
+        if _identity(other) != _identity(origin):
+            text = f"{first} was scored by {_describe(origin)}, and {path} by {_describe(other)}"
+            raise InvalidInput(f"{text}. A guarantee holds for one model: pass files of one.")
+    return origin
 
 
 @functools.lru_cache(maxsize=1024)  # once for every state of a file

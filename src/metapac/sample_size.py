@@ -36,7 +36,7 @@ def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
     """Return the error for a rate that would need more examples or tasks than can be counted."""
     rate = f"a rate of {epsilon:g} at confidence 1 - {delta:g}"
     return InvalidInput(
-        f"{rate} needs more than 10**9 examples or tasks. Choose a larger epsilon, alpha or delta.",
+        f"{rate} needs more than 10**9 examples or tasks.",
         parameter=("epsilon", "alpha", "delta"),
     )
 
@@ -102,15 +102,12 @@ class Demand(NamedTuple):
     sizes: Counts
     counts: Counts
     label: Any = None
-    sizes_known: bool = True
 
     @classmethod
-    def from_sizes(
-        cls, guarantee: Guarantee, sizes: ArrayLike, *, label: Any = None, sizes_known: bool = True
-    ) -> Demand:
+    def from_sizes(cls, guarantee: Guarantee, sizes: ArrayLike, *, label: Any = None) -> Demand:
         """Return the demand on tasks of given sizes."""
         distinct, counts = np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True)
-        return cls(guarantee, distinct, counts, label, sizes_known)
+        return cls(guarantee, distinct, counts, label)
 
     def with_parameters(self, **changes: Any) -> Demand:
         """Return the demand with some parameters of its guarantee changed."""
@@ -136,18 +133,18 @@ class Demand(NamedTuple):
         """Number of tasks that ``min_examples`` leaves out."""
         return int(self.counts[~self.used].sum())
 
-    def too_small(self, level: Level) -> int:
-        """Return how many of the tasks used cannot certify ``epsilon`` at a level."""
-        certified = certifies(0, self.sizes, self.guarantee.miss_rate, level.alpha_within)
-        return int(self.counts[self.used & ~certified].sum())
+    def too_small(self) -> list[int]:
+        """Return for each level how many of the tasks used cannot certify ``epsilon``."""
+        rate, levels = self.guarantee.miss_rate, self.guarantee.levels
+        certified = [certifies(0, self.sizes, rate, level.alpha_within) for level in levels]
+        return [int(self.counts[self.used & ~enough].sum()) for enough in certified]
 
     def spare_tasks(self) -> list[int]:
         """Return for each level how many more tasks could be too small."""
         if not self.tasks:
             return [-1]
         allowed = self.guarantee.allowed_low_thresholds(self.tasks)
-        small = map(self.too_small, self.guarantee.levels)
-        return [count - few for count, few in zip(allowed, small, strict=True)]
+        return [count - few for count, few in zip(allowed, self.too_small(), strict=True)]
 
     def is_feasible(self) -> bool:
         """Return whether these tasks support the guarantee."""
@@ -162,29 +159,27 @@ class Demand(NamedTuple):
 
     def _is_any_level_usable(self, delta: float) -> bool:
         """Return whether some level, given ``delta`` for itself, tolerates its small tasks."""
-        return any(
-            bool(certifies(self.too_small(level), self.tasks, level.alpha_across, delta))
-            for level in self.guarantee.levels
-        )
-
-    @property
-    def tolerance(self) -> float:
-        """Tolerance of searches over parameters; coarser where several levels make them slow."""
-        return 1e-15 if len(self.guarantee.levels) == 1 else 1e-5
+        pairs = zip(self.too_small(), self.guarantee.levels, strict=True)
+        return any(certifies(few, self.tasks, level.alpha_across, delta) for few, level in pairs)
 
     def affordable(self) -> Affordable:
         """Return the best guarantee that these tasks support, one parameter at a time."""
-        in_expectation = self.guarantee.delta is None
-        delta = None if in_expectation else self.smallest("delta", self.tolerance)
-        return Affordable(self.smallest("epsilon"), self.smallest("alpha", self.tolerance), delta)
+        delta = None if self.guarantee.delta is None else smallest([self], "delta", fast=True)
+        return Affordable(smallest([self], "epsilon"), smallest([self], "alpha", fast=True), delta)
 
-    def smallest(self, parameter: str, tolerance: float = 1e-15) -> float | None:
-        """Return the smallest value of a parameter that these tasks support, the others fixed."""
 
-        def works(value: float) -> bool:
-            return self.with_parameters(**{parameter: value}).is_feasible()
+def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
+    """Return whether tasks support all guarantees, with changed parameters; ``delta`` is shared."""
+    if changes.get("delta") is not None:
+        changes["delta"] = equal_share(changes["delta"], len(demands))
+    return all(demand.with_parameters(**changes).is_feasible() for demand in demands)
 
-        return min_value(works, tolerance)
+
+def smallest(demands: Sequence[Demand], parameter: str, *, fast: bool = False) -> float | None:
+    """Return the smallest value of a parameter that tasks support, the others fixed."""
+    several = len(demands[0].guarantee.levels) > 1  # which makes each trial slow
+    tolerance = 1e-5 if fast and several else 1e-15
+    return min_value(lambda value: all_feasible(demands, **{parameter: value}), tolerance)
 
 
 def find_single_level(demands: Sequence[Demand]) -> float | None:
@@ -198,7 +193,5 @@ def find_single_level(demands: Sequence[Demand]) -> float | None:
         for size in demand.sizes
     }
     candidates = sorted(level for level in reached if 0.005 <= level <= 0.5)
-    for level in candidates[:: max(1, len(candidates) // MAX_TRIED)]:
-        if all(demand.with_parameters(split=level).is_feasible() for demand in demands):
-            return level
-    return None
+    some = candidates[:: max(1, len(candidates) // MAX_TRIED)]
+    return next((level for level in some if all_feasible(demands, split=level)), None)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metapac._common import Counts, Doubles, Floats, check_one_of
 from metapac._text import FITTED_ON
@@ -49,10 +49,9 @@ def highest_other(p: Doubles) -> Doubles:
     """Return, for each label, the highest probability of the others; 0 if there is none."""
     if p.shape[1] == 1:
         return np.zeros_like(p)
-    first, second = np.partition(p, -2, axis=1)[:, [-1]], np.partition(p, -2, axis=1)[:, [-2]]
-    is_first = np.zeros(p.shape, dtype=bool)
-    np.put_along_axis(is_first, p.argmax(1)[:, None], True, 1)
-    return np.where(is_first, second, first)
+    top = np.partition(p, -2, axis=1)
+    is_first = np.arange(p.shape[1]) == p.argmax(1)[:, None]
+    return np.where(is_first, top[:, [-2]], top[:, [-1]])
 
 
 def cumulate(p: Doubles) -> Doubles:
@@ -107,9 +106,7 @@ LOWER = {
     "margin": lower_margin,
     "cumulative": lower_cumulative,
 }
-
-
-NAMES = ("probability", "log_probability", "margin", "cumulative", "raw")
+NAMES = (*LOWER, "raw")
 KINDS = ("probabilities", "logits", "scores")
 
 # Eight units of rounding. A softmax over k labels is off by less than k + 800 of them, relatively:
@@ -166,21 +163,15 @@ class ScoreFunction:
     def __post_init__(self) -> None:
         check_one_of("score", self.name, NAMES)
         t = self.temperature
-        if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < math.inf:
-            raise InvalidInput(
-                f"temperature must be a positive number, got {t!r}.", parameter="temperature"
-            )
-        if self.name == "raw" and t != 1:
-            raise InvalidInput(
-                f"temperature must be 1 for raw outputs, got {t!r}: they are taken as they are.",
-                parameter="temperature",
-            )
+        is_number = isinstance(t, int | float) and not isinstance(t, bool) and 0 < t < math.inf
+        if not is_number or (self.name == "raw" and t != 1):
+            rule = "1 for raw outputs" if self.name == "raw" else "a positive number"
+            raise InvalidInput(f"temperature must be {rule}, got {t!r}.", parameter="temperature")
 
     def __str__(self) -> str:
+        scaled = "" if self.temperature == 1 else f"(temperature={float(self.temperature)!r})"
         fitted_on = FITTED_ON + "+".join(sorted(self.fitted_on)) if self.fitted_on else ""
-        if self.temperature == 1:
-            return self.name + fitted_on
-        return f"{self.name}(temperature={float(self.temperature)!r}){fitted_on}"
+        return f"{self.name}{scaled}{fitted_on}"
 
     def __call__(self, outputs: ArrayLike, kind: str = "probabilities") -> Floats:
         """Return the score of each label for each example, to make sets from.
@@ -259,25 +250,19 @@ class ScoreFunction:
           label and A the rest. It rises with B and falls with A. So labels that rounding could
           lift above the true one count in A at their highest, the others in B at their lowest.
         """
-        values, y = _as_outputs(outputs), np.asarray(labels)
+        values, y, reach = _as_outputs(outputs), np.asarray(labels), np.asarray(slack)
         self.check_kind(kind)
+        true = take(values, y)
         if self.name == "raw":
-            return np.asarray((take(values, y) - np.asarray(slack)).astype(values.dtype))
-        highest, lowest = self._bound_odds(values, y, kind, np.asarray(slack), np.asarray(spread))
+            return np.asarray((true - reach).astype(values.dtype))
         rounding = (values.shape[1] + _EXPONENT) * _UNIT
+        possible = true > -np.inf  # that its probability is above 0, and rounding cannot erase it
         if kind == "probabilities":
             rounding += _FLOATS * float(np.finfo(values.dtype).eps)
-        lowered = LOWER[self.name](highest, lowest, rounding)
-        possible = self._is_possible(values, y, kind)
-        lowest_score = self._lowest_score(values, kind, np.asarray(slack), rounding)
-        return np.asarray(np.where(possible, lowered, lowest_score))
-
-    def _is_possible(self, values: Floats, y: Counts, kind: str) -> NDArray[np.bool_]:
-        """Return whether the true label has a probability above 0 that rounding cannot erase."""
-        true = take(values, y)
-        if kind == "logits":
-            return np.asarray(true > -np.inf)
-        return np.asarray(true >= np.finfo(values.dtype).tiny)  # below it, digits are lost
+            possible = true >= np.finfo(values.dtype).tiny  # below it, digits are lost
+        odds = self._bound_odds(values, y, kind, reach, np.asarray(spread))
+        lowered = LOWER[self.name](*odds, rounding)
+        return np.where(possible, lowered, self._lowest_score(values, kind, reach, rounding))
 
     def _lowest_score(self, values: Floats, kind: str, slack: Doubles, rounding: float) -> Any:
         """Return lower bounds on the score of a label of probability 0.
@@ -300,11 +285,9 @@ class ScoreFunction:
         """
         check_one_of("outputs", kind, KINDS)
         if kind == "scores" and self.name != "raw":
-            raise InvalidInput(
-                f"score must be 'raw' for a learner whose outputs are scores, got {str(self)!r}: "
-                "they are not probabilities. If a softmax makes them so, declare outputs='logits'.",
-                parameter="score",
-            )
+            text = f"score must be 'raw' for a learner whose outputs are scores, got {str(self)!r}"
+            remedy = "If a softmax makes them probabilities, declare outputs='logits'."
+            raise InvalidInput(f"{text}. {remedy}", parameter="score")
 
     def _keeps(self, kind: str) -> bool:
         """Return whether outputs are probabilities already."""
@@ -384,9 +367,8 @@ def _parse(text: Any) -> ScoreFunction:
     try:
         return ScoreFunction(found[1], float(found[2]), fitted_on)
     except ValueError:
-        raise InvalidInput(
-            f"score must have a positive temperature, got {text!r}.", parameter="score"
-        ) from None
+        text = f"score must have a positive temperature, got {text!r}."
+        raise InvalidInput(text, parameter="score") from None
 
 
 def _as_outputs(outputs: ArrayLike) -> Floats:

@@ -56,13 +56,7 @@ def label_lists(sets: ArrayLike, classes: Sequence[Any] | None = None) -> list[l
     >>> label_lists([[True, False, True], [False, False, False]], ["cat", "dog", "owl"])
     [['cat', 'owl'], []]
     """
-    matrix = _matrix(sets)
-    listed = classes.tolist() if isinstance(classes, np.ndarray) else classes  # no NumPy strings
-    names = list(range(matrix.shape[1]) if listed is None else listed)
-    if len(names) != matrix.shape[1]:
-        raise InvalidInput(
-            f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."
-        )
+    matrix, names = _read(sets, classes)
     labels = [names[j] for j in np.nonzero(matrix)[1].tolist()]
     ends = np.cumsum(np.count_nonzero(matrix, axis=1)).tolist()
     return [labels[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -87,7 +81,7 @@ def set_sizes(sets: ArrayLike) -> NDArray[np.int64]:
     >>> set_sizes([[True, False, True], [False, False, False]])
     array([2, 0])
     """
-    return np.asarray(np.count_nonzero(_matrix(sets), axis=1))
+    return np.asarray(np.count_nonzero(_read(sets)[0], axis=1))
 
 
 def empty_sets(sets: ArrayLike) -> NDArray[np.bool_]:
@@ -111,7 +105,7 @@ def empty_sets(sets: ArrayLike) -> NDArray[np.bool_]:
     >>> empty_sets([[True, False, True], [False, False, False]])
     array([False,  True])
     """
-    return np.asarray(~_matrix(sets).any(axis=1))
+    return np.asarray(~_read(sets)[0].any(axis=1))
 
 
 def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0) -> Floats:
@@ -194,8 +188,8 @@ def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, floa
     """Return the numbers from which `interval` computes half the width of an interval."""
     if not threshold <= 0:
         raise InvalidInput(
-            f"threshold is {threshold:g}, but residual scores -|y - prediction| / scale are never "
-            "positive. Calibrate on residual_scores(y, prediction, scale) to get intervals."
+            f"threshold must be at most 0, as residual_scores are, got {threshold:g}. Calibrate on "
+            "residual_scores(y, prediction, scale) to get intervals."
         )
     info = np.finfo(precision)
     widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
@@ -212,14 +206,22 @@ def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, 
     return centre, width
 
 
-def _matrix(sets: ArrayLike) -> NDArray[np.bool_]:
+def _read(
+    sets: ArrayLike, classes: Sequence[Any] | None = None
+) -> tuple[NDArray[np.bool_], list[Any]]:
+    """Return sets as a boolean matrix, and the names of its columns."""
     matrix = np.asarray(sets)
     if matrix.ndim != 2 or matrix.dtype != np.bool_:
         raise InvalidInput(
-            "sets must be a boolean matrix with a row per example and a column per class, got "
-            f"{matrix.dtype} of shape {matrix.shape}. Pass what predict_set returned."
+            "sets must be a boolean matrix, a row per example and a column per class, as "
+            f"predict_set returns it, got {matrix.dtype} of shape {matrix.shape}."
         )
-    return matrix
+    columns = range(matrix.shape[1]) if classes is None else classes
+    names = columns.tolist() if isinstance(columns, np.ndarray) else list(columns)
+    if len(names) != matrix.shape[1]:
+        text = f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."
+        raise InvalidInput(text, parameter="classes")
+    return matrix, names
 
 
 # Fewer sets say little about a class; of many classes, each needs its share.
@@ -227,6 +229,7 @@ _ENOUGH = 100
 _ENOUGH_PER_CLASS = 20
 _RARE = 0.005
 _CHANCE = 0.001  # that empty sets exceed their limit by chance
+_SAME_MODEL = "Are the scores of the model that was calibrated, on the same scale?"
 
 
 @dataclass(frozen=True)
@@ -289,31 +292,26 @@ class SetSummary:
             The attributes, with a list of classes and counts.
         """
         by_class = [{"class": name, "sets": count} for name, count in self.by_class.items()]
-        return vars(self) | {
-            "mean_size": self.mean_size if self.rows else None,
-            "by_class": by_class,
-        }
+        mean_size = self.mean_size if self.rows else None
+        return vars(self) | {"mean_size": mean_size, "by_class": by_class}
 
     def _out_of_range(self, low: float, high: float) -> list[str]:
         if self.high is None or not np.isfinite([low, high]).all():
             return []
         if self.high <= high + max(high - low, abs(high)):
             return []
-        return [
-            f"Scores reach {self.high:.4g}, but those of the true labels reached only {high:.4g} "
-            "in calibration. Are they of the same model and on the same scale (fractions, "
-            "percentages)?"
-        ]
+        text = f"Scores reach {self.high:.4g}, but in calibration true labels reached {high:.4g}"
+        return [f"{text}. {_SAME_MODEL}"]
 
     def _too_empty(self, epsilon: float) -> list[str]:
         """Say that more sets are empty than may miss, unless a few more are so by chance."""
         if not self.empty or special.bdtrc(self.empty - 1, self.rows, epsilon) > _CHANCE:
             return []
-        return [
-            f"{self.empty / self.rows:.1%} of the sets are empty, and each of them misses the true "
-            f"label, but at most {percent(epsilon)} may: the guarantee does not hold on these "
-            "rows. Is it the same model, on the same scale?"
-        ]
+        text = (
+            f"{self.empty / self.rows:.1%} of the sets are empty, and each of them misses the true"
+        )
+        limit = f"at most {percent(epsilon)} may: the guarantee does not hold on these rows"
+        return [f"{text} label, but {limit}. {_SAME_MODEL}"]
 
     def _alike(self) -> list[str]:
         if not self.by_class and self.rows not in (self.empty, self.full):
@@ -321,32 +319,19 @@ class SetSummary:
         if any(0 < count < self.rows for count in self.by_class.values()):
             return []
         kept = [repr(name) for name, count in self.by_class.items() if count]
-        what = listed(kept) if 0 < len(kept) < len(self.by_class) else "every class"
-        which = f"each contains {what} and nothing else" if kept else "each is empty"
+        which = f"each contains {listed(kept)} and nothing else" if kept else "each is empty"
         if self.full == self.rows:
             which = "each contains every class"
-        return [
-            f"All {self.rows} sets are alike: {which}. Were the scores made by the model that was "
-            "calibrated, on the same scale?"
-        ]
+        return [f"All {self.rows} sets are alike: {which}. {_SAME_MODEL}"]
 
     def _rare(self) -> list[str]:
-        never = [repr(name) for name, count in self.by_class.items() if not count]
-        most = _RARE * self.rows
-        rare = [f"{name!r} in {count}" for name, count in self.by_class.items() if 0 < count < most]
+        counts, most = self.by_class.items(), _RARE * self.rows
+        never = [repr(name) for name, count in counts if not count]
+        rare = [f"{name!r} in {count}" for name, count in counts if 0 < count < most]
+        found = {f"None of the {self.rows} sets contains {listed(never)}": never}
+        found[f"Hardly any of the {self.rows} sets contains some classes ({listed(rare)})"] = rare
         remedy = "Evaluate the misses of each class, or calibrate a guarantee per class."
-        found = []
-        if never:
-            found.append(
-                f"None of the {self.rows} sets contains {listed(never)}: an example of such a "
-                f"class would be missed. {remedy}"
-            )
-        if rare:
-            found.append(
-                f"Hardly any of the {self.rows} sets contains some classes ({listed(rare)}). "
-                f"{remedy}"
-            )
-        return found
+        return [f"{text}. {remedy}" for text, classes in found.items() if classes]
 
 
 def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> SetSummary:
@@ -373,24 +358,12 @@ def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> Set
     >>> summary.by_class
     {'no': 2, 'yes': 1}
     """
-    sizes = set_sizes(sets)
-    matrix = np.asarray(sets)
-    names = list(range(matrix.shape[1])) if classes is None else list(classes)
-    if len(names) != matrix.shape[1]:
-        raise InvalidInput(
-            f"classes must name each of the {matrix.shape[1]} columns of sets, got {len(names)} "
-            "names.",
-            parameter="classes",
-        )
-    counts = matrix.sum(axis=0).tolist()
-    return SetSummary(
-        rows=len(matrix),
-        empty=int(np.count_nonzero(sizes == 0)),
-        single=int(np.count_nonzero(sizes == 1)),
-        full=int(np.count_nonzero(sizes == len(names))),
-        mean_size=float(np.mean(sizes)) if len(matrix) else float("nan"),
-        by_class=dict(zip(names, counts, strict=True)),
-    )
+    matrix, names = _read(sets, classes)
+    sizes = np.count_nonzero(matrix, axis=1)
+    empty, single, full = (int(np.count_nonzero(sizes == n)) for n in (0, 1, len(names)))
+    mean_size = float(np.mean(sizes)) if len(matrix) else float("nan")
+    by_class = dict(zip(names, matrix.sum(axis=0).tolist(), strict=True))
+    return SetSummary(len(matrix), empty, single, full, mean_size, by_class)
 
 
 class AnswerErrors(NamedTuple):
@@ -458,15 +431,12 @@ class Answers:
         for answer, label in pairs[:1]:
             if kind_of(answer) != kind_of(label):
                 raise InvalidInput(
-                    f"y must hold labels of the type of the answers, got {label!r}, where an "
-                    f"answer is {answer!r}. Pass classes= the names of the columns to answers."
+                    f"y must hold labels of the type of the answers, such as {answer!r}, got "
+                    f"{label!r}. Pass classes= to answers to name the columns."
                 )
         wrong = sum(answer != label for answer, label in pairs)
-        return AnswerErrors(
-            wrong,
-            wrong / len(truth) if truth else float("nan"),
-            wrong / len(pairs) if pairs else float("nan"),
-        )
+        of_all, of_answered = (wrong / len(n) if n else float("nan") for n in (truth, pairs))
+        return AnswerErrors(wrong, of_all, of_answered)
 
     def bound_errors(self, epsilon: float, *, confidence: float = 0.95) -> float:
         """Return a bound on the error rate among the questions of one task that are answered.
@@ -539,34 +509,19 @@ def answers(sets: Any, classes: Sequence[Any] | None = None) -> Answers:
 
 def _as_label_lists(sets: Any, classes: Sequence[Any] | None) -> list[list[Any]]:
     """Return the labels of each set, from a boolean matrix or from such lists."""
-    if len(getattr(sets, "shape", ())) != 2:
-        rows = list(sets)
-        if any(isinstance(row, str) or not hasattr(row, "__iter__") for row in rows):
-            raise InvalidInput(
-                "sets must hold the labels of each set, such as ['cat', 'dog'] or [], got "
-                f"{brief(rows)}. Pass what predict_set or label_lists returned."
-            )
-        lists = [list(row) for row in rows]
-        if not _is_boolean(lists):
-            return _check_no_classes(lists, classes)
-        if len({len(row) for row in lists}) > 1:
-            raise InvalidInput(
-                "sets must be a boolean matrix, or lists of labels that are not booleans, got "
-                f"{brief(lists)}. Name the labels, for example 'no' and 'yes'."
-            )
-        sets = lists
-    return label_lists(sets, classes)
-
-
-def _is_boolean(lists: list[list[Any]]) -> bool:
-    """Whether lists are the rows of a boolean matrix."""
+    if len(getattr(sets, "shape", ())) == 2:
+        return label_lists(sets, classes)
+    rows = list(sets)
+    if any(isinstance(row, str) or not hasattr(row, "__iter__") for row in rows):
+        text = "sets must hold the labels of each set, such as ['cat', 'dog'] or []"
+        raise InvalidInput(f"{text}, got {brief(rows)}.")
+    lists = [list(row) for row in rows]
     values = [value for row in lists for value in row]
-    return bool(values) and all(isinstance(value, bool | np.bool_) for value in values)
-
-
-def _check_no_classes(lists: list[list[Any]], classes: Sequence[Any] | None) -> list[list[Any]]:
+    if values and all(isinstance(value, bool | np.bool_) for value in values):
+        if len({len(row) for row in lists}) > 1:
+            text = "sets must be a boolean matrix, or lists of labels that are not booleans"
+            raise InvalidInput(f"{text}, got {brief(lists)}.")
+        return label_lists(lists, classes)
     if classes is not None:
-        raise InvalidInput(
-            "classes names the columns of a matrix, but sets holds labels already. Leave it out."
-        )
+        raise InvalidInput("classes names the columns of a matrix, but sets holds labels already.")
     return lists

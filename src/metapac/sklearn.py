@@ -35,7 +35,6 @@ except ModuleNotFoundError as error:
 __all__ = ["MetaPSClassifier", "MetaPSRegressor"]
 
 Respond = Callable[[Any], Floats]  # from rows to the scores of all labels, or to predictions
-Count = Callable[[list[Any]], list[Demand]]  # what the guarantee requires of some groups
 
 _WORDS = Context(unit="group", example="row")
 
@@ -170,8 +169,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             The comparison, as ``metapac.evaluate`` returns it.
         """
         allowed = {*check_allowed(self.allow), *check_allowed(allow)}
+        output, scored = self._score_new_groups(X, y, groups)
         options: Any = {"min_examples": min_examples, "false_alarm": false_alarm, "allow": allowed}
-        return self._assess(*self._score_new_groups(X, y, groups), **options)
+        return self._assess(output, scored, **options)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
         """Return the mean coverage over groups: the share of rows whose set or interval is right.
@@ -277,9 +277,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         """Return the rows with their targets and groups, all checked."""
         _common.check_bool("prefit", self.prefit)
         _common.as_whole_number("shots", self.shots, minimum=0)
-        if y is None:
-            name = type(self).__name__
-            raise InvalidInput(f"{name} requires y to be passed, but the target y is None.")
+        if y is None:  # in words that check_estimator looks for
+            text = "requires y to be passed, but the target y is None."
+            raise InvalidInput(f"{type(self).__name__} {text}")
         ids = as_groups(groups, self.allow)
         x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
@@ -301,10 +301,11 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         # With shots, as many rows of each group remain whichever are drawn, but not of each class.
         if self.on_infeasible != "raise" or (self.shots and self.per_class):
             return
-        guarantee = method._make_guarantee()
+        guarantee, used = method._make_guarantee(), len(division.calibration)
+        names = division.calibration + division.training
 
-        def count(names: list[Any]) -> list[Demand]:
-            rows = rows_of(data.groups, names)
+        def count(number: int) -> list[Demand]:
+            rows = rows_of(data.groups, names[:number])
             if self.shots:
                 drawn = draw_support(data.groups[rows], self.shots, 0)
                 rows = rows[np.concatenate([query for _, query in drawn])]
@@ -320,19 +321,26 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
                 for label, sizes in groups.sizes(by_class=self.per_class).items()
             ]
 
-        demands = count(division.calibration)
-        if not all(demand.is_feasible() for demand in demands):
-            text = planning.explain_too_few_tasks(demands, is_interval=self._target == "y")
-            advice = f" {advise(count, division)}" if division.training else ""
-            raise InfeasibleGuarantee(f"{text}{advice}")
+        def works(number: int) -> bool:
+            return all(demand.is_feasible() for demand in count(number))
+
+        if works(used):
+            return
+        text = planning.explain_too_few_tasks(count(used), is_interval=self._target == "y")
+        if division.training:
+            text += f" Groups are the tasks here: {used} of {len(names)} calibrate, and"
+            most = len(names) - 1 if division.is_drawn else used  # one is left to train on
+            enough = works(most) and binomial.min_integer(works, used, most)
+            text += f" calibration={enough} would do." if enough else " the others train."
+        raise InfeasibleGuarantee(text)
 
     def _train(self, data: Examples, training: list[Any], fit_params: dict[str, Any]) -> Any:
         """Return a clone fitted on the training groups; the estimator itself if there are none."""
         model = self.estimator
         if isinstance(model, base.BaseEstimator):  # others do not tell
             if self._target == "label" and base.is_regressor(model):
-                text = "estimator must be a classifier; for numbers use MetaPSRegressor"
-                raise InvalidInput(f"{text}, got {brief(model)}.")
+                text = f"estimator must be a classifier, got {brief(model)}"
+                raise InvalidInput(f"{text}. For numbers use MetaPSRegressor.")
             if self.prefit:
                 with explained("estimator must be fitted on other groups if prefit=True"):
                     validation.check_is_fitted(model)
@@ -879,44 +887,21 @@ def divide_groups(groups: Array, calibration: Any, rng: Seed) -> Division:
     count, chosen = calibration, set()
     if isinstance(count, float | np.floating) and 0 < count < 1:
         count = min(max(round(float(count) * len(names)), 1), len(names) - 1)
-    if isinstance(count, int | np.integer) and not isinstance(count, bool):
+    is_drawn = isinstance(count, int | np.integer) and not isinstance(count, bool)
+    if is_drawn:
         drawn = [names[i] for i in np.random.default_rng(rng).permutation(len(names))]
-        division = Division(drawn[max(count, 0) :], drawn[: max(count, 0)])
+        names, chosen = drawn, {*drawn[: max(count, 0)]}
     else:
         with suppress(InvalidInput, TypeError):  # what is no list names no groups
             chosen = {*inputs.as_task_ids(calibration).tolist()}
-        training = [name for name in names if name not in chosen]
-        division = Division(training, [name for name in names if name in chosen], is_drawn=False)
+    training = [name for name in names if name not in chosen]
+    division = Division(training, [name for name in names if name in chosen], is_drawn)
     unknown = sorted(chosen - {*names}, key=str)
     if unknown or not division.training or not division.calibration:
         rule = f"calibration must be a fraction, a number or a list of the {len(names)} groups, and"
         got = quote(unknown) or brief(calibration)
         raise InvalidInput(f"{rule} leave one to train on, got {got}.")
     return division
-
-
-def advise(count: Count, division: Division) -> str:
-    """Return how many groups calibrate, and how many would be enough, if they are there."""
-    drawn, used = division.calibration + division.training, len(division.calibration)
-    most = len(drawn) - 1 if division.is_drawn else used  # one is left to train on
-    every = count(drawn[:most])
-    least = size = every[0].guarantee.min_examples
-
-    def works(number: int) -> bool:
-        demands = count(drawn[:number])
-        return all(one.with_parameters(min_examples=size).is_feasible() for one in demands)
-
-    if most > used and not works(most):
-        size = max(least, planning.find_min_examples(every) or 0)
-    text = f"Groups are the tasks here: {used} of {len(drawn)} calibrate, and"
-    # If these groups were enough with another size, that is an option named already.
-    if works(used) or not works(most):
-        return f"{text} the others train."
-    text = f"{text} calibration={binomial.min_integer(works, used, most)}"
-    if size == least:
-        return f"{text} would do."
-    rows = "rows" if every[0].label is None else "rows of the class"
-    return f"{text} with min_examples={size} would do: for groups with at least {size} {rows}."
 
 
 def as_labels(y: Any) -> Array:

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from metapac._common import Counts, as_probability, as_whole_numbers, check_same_shape, listed
-from metapac.binomial import allowed_errors_in_task
-from metapac.errors import InvalidInput, keyword
+from metapac.binomial import allowed_errors_in_task, min_integer, round_up
+from metapac.errors import InvalidInput
 from metapac.guarantee import JOINT_LEVELS, Epsilon, percent
 from metapac.ranks import equal_share
-from metapac.words import inflect
+from metapac.words import Words, inflect
 
 
 def clopper_pearson_interval(
@@ -40,6 +40,14 @@ SLACK = 1e-9
 _MAX_TASKS = 2_000
 
 
+class Trials(NamedTuple):
+    """Tasks or examples counted at each level, and their share in the worst case."""
+
+    number: int
+    share: float
+    counts: tuple[int, ...]
+
+
 class TaskCounts(NamedTuple):
     """How many tasks are not shown to be within epsilon, and not shown to exceed it, by level."""
 
@@ -48,36 +56,29 @@ class TaskCounts(NamedTuple):
     not_above: tuple[int, ...]
     within: int
     flagged: int
-    largest: int = 0  # number of examples of the largest task
 
-    def p_holds(self, alpha: float) -> float:
-        return _p_value(self.tasks, alpha, self.not_within)
+    def if_broken(self, alpha: float) -> Trials:
+        return Trials(self.tasks, alpha, self.not_within)
 
-    def p_violated(self, alpha: float) -> float:
-        return _p_value(self.tasks, 1 - alpha, self.not_above)
-
-    def rejects_breach(self, alpha: float, limit: float) -> bool:
-        return _rejects(self.tasks, alpha, self.not_within, limit)
-
-    def rejects_truth(self, alpha: float, limit: float) -> bool:
-        return _rejects(self.tasks, 1 - alpha, self.not_above, limit)
+    def if_true(self, alpha: float) -> Trials:
+        return Trials(self.tasks, 1 - alpha, self.not_above)
 
     def interval(self, limit: float) -> tuple[float, float]:
         """Move inwards from 0 and 1 in steps of one percent, up to the first fraction possible."""
         low, high = 0, 100
-        while low < 99 and self.rejects_truth((low + 1) / 100, limit):
+        while low < 99 and _rejects(self.if_true((low + 1) / 100), limit):
             low += 1
-        while high > 1 and self.rejects_breach((high - 1) / 100, limit):
+        while high > 1 and _rejects(self.if_broken((high - 1) / 100), limit):
             high -= 1
         return low / 100, high / 100
 
     def scaled(self, tasks: int) -> TaskCounts:
         """Return the counts of another number of tasks like these, rounded to prove less."""
-
-        def scale(counts: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(-(-count * tasks // self.tasks) for count in counts)
-
-        return TaskCounts(tasks, scale(self.not_within), scale(self.not_above), 0, 0)
+        within, above = (
+            tuple(-(-count * tasks // self.tasks) for count in counts)
+            for counts in (self.not_within, self.not_above)
+        )
+        return TaskCounts(tasks, within, above, 0, 0)
 
 
 class ExampleCounts(NamedTuple):
@@ -90,22 +91,12 @@ class ExampleCounts(NamedTuple):
     within: int
     flagged: int
 
-    @property
-    def largest(self) -> int:
-        return self.examples
+    def if_broken(self, _alpha: float) -> Trials:
+        return Trials(self.examples, self.epsilon, (self.missed,))
 
-    def p_holds(self, _alpha: float) -> float:
-        return _lower_tail(self.missed, self.examples, self.epsilon)
-
-    def p_violated(self, _alpha: float) -> float:
+    def if_true(self, _alpha: float) -> Trials:
         hits = self.examples - self.missed
-        return _lower_tail(hits, self.examples, _complement(self.epsilon))
-
-    def rejects_breach(self, alpha: float, limit: float) -> bool:
-        return self.p_holds(alpha) <= limit
-
-    def rejects_truth(self, alpha: float, limit: float) -> bool:
-        return self.p_violated(alpha) <= limit
+        return Trials(self.examples, _complement(self.epsilon), (hits,))
 
     def interval(self, limit: float) -> tuple[float, float]:
         low, high = clopper_pearson_interval(self.missed, self.examples, confidence=1 - 2 * limit)
@@ -128,33 +119,21 @@ def collect(
     alpha: float | None,
 ) -> list[Any]:
     """Count, for each class and level, the tasks that are not shown to be within or above."""
-    hits, complement = sizes - misses, _complement(epsilon)
 
-    def count(some: Counts, rate: float, level: float) -> Counts:
-        open_ = some > allowed_errors_in_task(sizes, rate, level)
-        return np.bincount(label[open_], minlength=classes)
+    def count_open(errors: Counts, rate: float) -> Counts:  # (levels, classes)
+        limits = [allowed_errors_in_task(sizes, rate, level) for level in JOINT_LEVELS]
+        return np.array([np.bincount(label[errors > k], minlength=classes) for k in limits])
 
-    not_within = np.array([count(misses, epsilon, level) for level in JOINT_LEVELS])
-    not_above = np.array([count(hits, complement, level) for level in JOINT_LEVELS])
+    not_within = count_open(misses, epsilon)
+    not_above = count_open(sizes - misses, _complement(epsilon))
     tasks = np.bincount(label, minlength=classes)
     shown = JOINT_LEVELS.index(SHOWN_LEVEL)
-    within, flagged = (tasks - open_[shown] for open_ in (not_within, not_above))
+    within, flagged = ((tasks - counts[shown]).tolist() for counts in (not_within, not_above))
     if alpha is None:
         total = int(sizes.sum()), int(misses.sum())
-        return [ExampleCounts(len(sizes), *total, epsilon, int(within[0]), int(flagged[0]))]
-    largest = np.zeros(classes, np.int64)
-    np.maximum.at(largest, label, sizes)
-    return [
-        TaskCounts(
-            int(tasks[i]),
-            tuple(not_within[:, i].tolist()),
-            tuple(not_above[:, i].tolist()),
-            int(within[i]),
-            int(flagged[i]),
-            int(largest[i]),
-        )
-        for i in range(classes)
-    ]
+        return [ExampleCounts(len(sizes), *total, epsilon, within[0], flagged[0])]
+    by_class = ([tuple(row) for row in counts.T.tolist()] for counts in (not_within, not_above))
+    return [*map(TaskCounts, tasks.tolist(), *by_class, within, flagged)]
 
 
 def are_above(sizes: Counts, misses: Counts, epsilon: float) -> NDArray[np.bool_]:
@@ -168,41 +147,38 @@ def _complement(epsilon: float) -> float:
     return min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
 
 
-def _lower_tail(count: int, examples: int, rate: float) -> float:
-    return float(special.bdtr(count, examples, rate)) if examples else 1.0
-
-
-def _rejects(tasks: int, share: float, counts: tuple[int, ...], limit: float) -> bool:
+def _rejects(trials: Trials, limit: float) -> bool:
     """Return whether the p-value is at most ``limit``; bounds often decide without computing it."""
-    smallest = _smallest_tail(tasks, share, counts)
+    smallest = _smallest_tail(trials)
     if smallest > limit:
         return False
-    return len(counts) * smallest <= limit or _p_value(tasks, share, counts) <= limit
+    return len(trials.counts) * smallest <= limit or p_value(trials) <= limit
 
 
-def _p_value(tasks: int, share: float, counts: tuple[int, ...]) -> float:
+def p_value(trials: Trials) -> float:
     """Return the probability that the smallest tail of all levels is as small as observed.
 
     In the worst case, the number of tasks counted at level t is Binomial(tasks, share (1 - t)),
-    and the tasks counted at the next level are some of them.
+    and the tasks counted at the next level are some of them. Examples have a single level.
     """
-    smallest = _smallest_tail(tasks, share, counts)
-    if smallest == 1 or tasks > _MAX_TASKS:
-        return min(1.0, len(counts) * smallest)
-    shares = _shares(share)
-    below = special.bdtr(np.arange(tasks + 1), tasks, shares[:, None])  # (levels, tasks + 1)
+    smallest = _smallest_tail(trials)
+    if smallest == 1 or len(trials.counts) == 1 or trials.number > _MAX_TASKS:
+        return min(1.0, len(trials.counts) * smallest)
+    number, shares = trials.number, _shares(trials)
+    below = special.bdtr(np.arange(number + 1), number, shares[:, None])  # (levels, tasks + 1)
     limits = np.count_nonzero(below <= smallest * (1 + SLACK), axis=1) - 1
-    return min(1.0, _probability_of_any(tasks, shares, limits) * (1 + SLACK))
+    return min(1.0, _probability_of_any(number, shares, limits) * (1 + SLACK))
 
 
-def _smallest_tail(tasks: int, share: float, counts: tuple[int, ...]) -> float:
-    if not tasks:
+def _smallest_tail(trials: Trials) -> float:
+    if not trials.number:
         return 1.0
-    return float(special.bdtr(np.array(counts), tasks, _shares(share)).min())
+    return float(special.bdtr(np.array(trials.counts), trials.number, _shares(trials)).min())
 
 
-def _shares(share: float) -> NDArray[np.float64]:
-    return share * (1 - np.array(JOINT_LEVELS))
+def _shares(trials: Trials) -> NDArray[np.float64]:
+    levels = JOINT_LEVELS if len(trials.counts) > 1 else (0.0,)
+    return trials.share * (1 - np.array(levels))
 
 
 def _probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Counts) -> float:
@@ -230,178 +206,118 @@ def _poisson(counts: Counts, mean: float) -> NDArray[np.float64]:
 
 
 HOLDS, UNDECIDED, VIOLATED = "holds", "cannot tell yet", "violated"
-_ORDER = (VIOLATED, UNDECIDED, HOLDS)
 
 
-class _Words(NamedTuple):
-    """What tasks and examples are called, and the class that the sentence is about."""
-
-    unit: str
-    plural: str
-    examples: str
-    of_class: str = ""
-
-    def tasks(self, number: int) -> str:
-        return f"{number:,} {self.plural if number != 1 else self.unit}"
-
-
-def describe(verdict: Verdict, unit: str, example: str) -> str:
-    """Return a verdict in words, for one guarantee or for each class."""
-    if verdict.trivial:
-        return f"Nothing to check: {verdict.trivial}"
-    words = _Words(*inflect(unit), inflect(example)[1])
-    if verdict.by_class is not None:
-        return _describe_classes(verdict, verdict.by_class, words)
-    return f"{verdict.status.capitalize()}: {_describe(verdict, words)}"
-
-
-def _describe(verdict: Verdict, words: _Words) -> str:
+def _describe(verdict: Verdict, words: Words, of_class: str = "") -> str:
     """Return the verdict of one guarantee, without its status."""
     if verdict.trivial:
-        return f"there is nothing to check{words.of_class}, because {verdict.trivial}"
-    claims = {HOLDS: _claim_holds, VIOLATED: _claim_violated, UNDECIDED: _claim_undecided}
-    return claims[verdict.status](verdict, words)
-
-
-def _goal(verdict: Verdict, words: _Words) -> str:
-    rate = f"a miss rate of at most {percent(_rate(verdict))}{words.of_class}"
-    if verdict.alpha is None:
-        return f"the sets have {rate}"
-    return f"at least {percent(verdict.alpha, complement=True)} of new {words.plural} have {rate}"
-
-
-def _breach(verdict: Verdict, words: _Words) -> str:
-    rate = f"a miss rate above {percent(_rate(verdict))}{words.of_class}"
-    if verdict.alpha is None:
-        return f"the sets have {rate}"
-    return f"more than {percent(verdict.alpha)} of new {words.plural} have {rate}"
+        return f"there is nothing to check{of_class}, because {verdict.trivial}"
+    is_breach = verdict.status == VIOLATED
+    limit = f"{'above' if is_breach else 'of at most'} {percent(_rate(verdict))}"
+    share = "the sets"
+    if verdict.alpha is not None:
+        most, least = percent(verdict.alpha), percent(verdict.alpha, complement=True)
+        share = f"more than {most}" if is_breach else f"at least {least}"
+        share += f" of new {words.units}"
+    claim = f"{share} have a miss rate {limit}{of_class}"
+    describe_claim = _describe_open if verdict.status == UNDECIDED else _describe_settled
+    return describe_claim(verdict, words, claim)
 
 
 def _rate(verdict: Verdict) -> float:
     return float(verdict.epsilon)  # type: ignore[arg-type]  # a mapping only for all classes
 
 
-def _source(verdict: Verdict, words: _Words, p_value: float) -> str:
+def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
+    p_value, level = verdict.p_holds, verdict.holds_at or verdict.false_alarm
+    if verdict.status == VIOLATED:
+        p_value, level = verdict.p_violated, verdict.false_alarm
+    basis = words.count_units(verdict.tasks)
+    if isinstance(verdict.evidence, ExampleCounts):
+        basis = words.count_examples(verdict.evidence.examples)
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
-    if verdict.alpha is None:
-        total = f"{verdict.evidence.examples:,} {words.examples}"  # type: ignore[union-attr]
-        return f"judged by {total} ({shown})"
-    return f"judged by {words.tasks(verdict.tasks)} ({shown})"
-
-
-def _claim_holds(verdict: Verdict, words: _Words) -> str:
-    return (
-        f"{_goal(verdict, words)}, {_source(verdict, words, verdict.p_holds)}. If this were "
-        f"false, the verdict would be 'holds' with probability at most "
-        f"{_at_most(verdict.holds_at or verdict.false_alarm)}."
+    text = (
+        f"{claim}, judged by {basis} ({shown}). If this were false, the verdict would be "
+        f"{verdict.status!r} with probability at most {percent(round_up(level))}."
     )
+    return f"{text} {_describe_causes(verdict, words)}" if verdict.status == VIOLATED else text
 
 
-def _claim_violated(verdict: Verdict, words: _Words) -> str:
-    false_alarm = _at_most(verdict.false_alarm)
-    start = (
-        f"{_breach(verdict, words)}, {_source(verdict, words, verdict.p_violated)}. If this were "
-        f"false, the verdict would be 'violated' with probability at most {false_alarm}."
-    )
-    if verdict.delta is None:
-        return f"{start} {_in_expectation(verdict)}"
-    return (
-        f"{start} An unlucky calibration (probability at most {percent(verdict.delta)}) explains "
-        f"it too; otherwise these {words.plural} or the scores are not like those of calibration."
-    )
-
-
-def _at_most(probability: float) -> str:
-    return percent(_round_up(probability))
-
-
-def _round_up(probability: float) -> float:
-    """Return a probability with three significant digits, rounded up unless it has no more."""
-    shown = float(f"{probability:.3g}")
-    if shown >= probability * (1 - SLACK):
-        return shown
-    return float(f"{probability + 10.0 ** (math.floor(math.log10(probability)) - 2):.3g}")
-
-
-def _in_expectation(verdict: Verdict) -> str:
+def _describe_causes(verdict: Verdict, words: Words) -> str:
+    """Return what may have broken the guarantee."""
+    if verdict.delta is not None:
+        return (
+            f"An unlucky calibration (probability at most {percent(verdict.delta)}) explains it "
+            f"too; otherwise these {words.units} or the scores are not like those of calibration."
+        )
     low, _high = verdict.interval or (0.0, 1.0)
-    alpha = verdict.alpha or 0.0
-    chance = "some" if low <= alpha else f"at most {_at_most(alpha / low)}"
+    chance = "some"
+    if verdict.alpha is not None and low > verdict.alpha:  # Markov's inequality
+        chance = f"at most {percent(round_up(verdict.alpha / low))}"
     return (
         "A guarantee in expectation (delta=None) is an average over calibrations: under its "
         f"assumptions, {chance} of all calibrations come out this badly."
     )
 
 
-def _claim_undecided(verdict: Verdict, words: _Words) -> str:
+def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
     low, high = verdict.interval or (0.0, 1.0)
-    if verdict.alpha is None:
-        what = f"the miss rate may be anything from {low:.2%} to {high:.2%}"
-    else:
-        what = (
-            f"the share of new {words.plural} above {percent(_rate(verdict))} may be anything "
-            f"from {percent(low)} to {percent(high)}"
-        )
-    data = words.tasks(verdict.tasks)
-    need = "does" if verdict.tasks == 1 else "do"
-    confidence = percent(_round_up(verdict.false_alarm), complement=True)
+    what, ends = "the miss rate", f"{low:.2%} to {high:.2%}"
+    if verdict.alpha is not None:
+        what = f"the share of new {words.units} above {percent(_rate(verdict))}"
+        ends = f"{percent(low)} to {percent(high)}"
+    confidence = percent(round_up(verdict.false_alarm), complement=True)
+    do = "does" if verdict.tasks == 1 else "do"
     return (
-        f"{data} {need} not settle whether {_goal(verdict, words)}; {what} (each end "
-        f"with confidence {confidence}). {_outlook(verdict, words)}"
+        f"{words.count_units(verdict.tasks)} {do} not settle whether {claim}; {what} may be "
+        f"anything from {ends} (each end with confidence {confidence}). "
+        f"{_describe_outlook(verdict, words)}"
     )
 
 
-def _outlook(verdict: Verdict, words: _Words) -> str:
+def _describe_outlook(verdict: Verdict, words: Words) -> str:
+    """Return which data would settle the matter."""
     if verdict.more_tasks:
         these = "this" if verdict.tasks == 1 else "these"
-        return f"About {verdict.more_tasks:,} more {words.plural} like {these} would settle it."
+        return f"About {verdict.more_tasks:,} more {words.units} like {these} would settle it."
     if not verdict.tasks:
-        return f"Collect labelled {words.examples} of new {words.plural}."
+        return f"Collect labelled {words.examples} of new {words.units}."
     least = math.ceil(math.log(0.5) / math.log1p(-_rate(verdict)))
-    if verdict.evidence.largest >= least:
-        return (
-            f"No feasible number of {words.plural} like these would: too many have a miss rate "
-            f"close to {percent(_rate(verdict))}, or too few labelled {words.examples} to tell. "
-            f"Label more {words.examples}."
-        )
     return (
-        f"No feasible number of {words.plural} like these would: use {words.plural} with more "
-        f"labelled {words.examples} ({least} at the very least, all without a miss)."
+        f"No feasible number of {words.units} like these would: too many have too few labelled "
+        f"{words.examples} to tell (it takes at least {least}), or a miss rate close to "
+        f"{percent(_rate(verdict))}. Label more {words.examples}."
     )
 
 
-def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: _Words) -> str:
-    by_status = {status: [n for n in parts if parts[n].status == status] for status in _ORDER}
-    alone = ""
-    if verdict.status == HOLDS:  # for all classes, and for some of them perhaps not alone
+def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: Words) -> str:
+    """Return the verdict of the class that decides, and the status of the others."""
+    status, alone = verdict.status, ""
+    by_status: dict[str, list[Any]] = {VIOLATED: [], UNDECIDED: [], HOLDS: []}
+    for name, part in parts.items():
+        by_status[part.status].append(name)
+    if status == HOLDS:  # for all classes, and for some of them perhaps not alone
         by_status[HOLDS], alone = [*parts], " alone, at a share of the error"
-    start = f"{verdict.status.capitalize()} for " + _name_classes(by_status[verdict.status])
-    if len(by_status[verdict.status]) == len(parts):
-        every = ", for any class" if verdict.status == UNDECIDED else " for every class"
-        start = f"{verdict.status.capitalize()}{every}"
-    shown, kind = _choose_class({name: parts[name] for name in by_status[verdict.status]})
-    if len(by_status[verdict.status]) > 1:
+    names = by_status.pop(status)
+    start = f"{status.capitalize()} for {_name_classes(names)}"
+    if len(names) == len(parts):
+        start = f"{status.capitalize()}{', for any' if status == UNDECIDED else ' for every'} class"
+    shown, kind = max(names, key=lambda name: parts[name].p_holds), "weakest"
+    if status == VIOLATED:
+        shown, kind = min(names, key=lambda name: parts[name].p_violated), "strongest"
+    if len(names) > 1:
         start += f"; the {kind} evidence is for class {shown}"
-    words = words._replace(of_class=f" on class {shown}")
-    text = f"{start}: {_describe(verdict.together[shown], words)}"
+    text = f"{start}: {_describe(verdict.together[shown], words, f' on class {shown}')}"
     others = [
-        f"{status.capitalize()} for {_name_classes(names)}{alone}."
-        for status, names in by_status.items()
-        if names and status != verdict.status
+        f"{other.capitalize()} for {_name_classes(some)}{alone}."
+        for other, some in by_status.items()
+        if some
     ]
     return " ".join([text, *others])
 
 
-def _choose_class(parts: Mapping[Any, Verdict]) -> tuple[Any, str]:
-    """Return which class of one status to describe, and how strong its evidence is."""
-    if next(iter(parts.values())).status == VIOLATED:
-        return min(parts, key=lambda name: parts[name].p_violated), "strongest"
-    return max(parts, key=lambda name: parts[name].p_holds), "weakest"
-
-
 def _name_classes(names: Sequence[Any]) -> str:
-    word = "class" if len(names) == 1 else "classes"
-    return f"{word} {listed([*map(str, names)])}"
+    return f"{'class' if len(names) == 1 else 'classes'} {listed([*map(str, names)])}"
 
 
 # Largest number of tasks, old and new, for which ``more_tasks`` looks.
@@ -492,26 +408,30 @@ class Verdict:
     @cached_property
     def status(self) -> str:
         """The verdict in a word."""
-        if self.by_class is not None:
-            found = {part.status for part in self.together.values()}
-            return next((s for s in (VIOLATED, UNDECIDED) if s in found), HOLDS)
-        if self.evidence.rejects_truth(self._share, self.false_alarm):
+        if self.by_class is None:
+            return self._decide(self.evidence)
+        found = {part.status for part in self.together.values()}
+        return next((s for s in (VIOLATED, UNDECIDED) if s in found), HOLDS)
+
+    def _decide(self, evidence: Evidence) -> str:
+        """Return the status that follows from some evidence."""
+        alpha, level = self.alpha or 0.0, self.holds_at or self.false_alarm
+        if _rejects(evidence.if_true(alpha), self.false_alarm):
             return VIOLATED
-        level = self.holds_at or self.false_alarm
-        return HOLDS if self.evidence.rejects_breach(self._share, level) else UNDECIDED
+        return HOLDS if _rejects(evidence.if_broken(alpha), level) else UNDECIDED
 
     @cached_property
     def p_holds(self) -> float:
         """p-value against "the guarantee is broken"; of all classes, the largest."""
         if self.by_class is None:
-            return self.evidence.p_holds(self._share)
+            return p_value(self.evidence.if_broken(self.alpha or 0.0))
         return max(part.p_holds for part in self.by_class.values())
 
     @cached_property
     def p_violated(self) -> float:
         """p-value against "the guarantee is true"; of all classes, the smallest times them."""
         if self.by_class is None:
-            return self.evidence.p_violated(self._share)
+            return p_value(self.evidence.if_true(self.alpha or 0.0))
         parts = [part.p_violated for part in self.by_class.values()]
         return min(1.0, len(parts) * min(parts))
 
@@ -522,9 +442,7 @@ class Verdict:
         Each bound holds with confidence ``1 - false_alarm``. If the guarantee is for single
         examples, they are bounds of the miss rate. None for all classes together.
         """
-        if self.by_class is not None:
-            return None
-        return self.evidence.interval(self.false_alarm)
+        return None if self.by_class is not None else self.evidence.interval(self.false_alarm)
 
     @cached_property
     def more_tasks(self) -> int | None:
@@ -539,32 +457,18 @@ class Verdict:
             return max(known, default=0) if len(known) == len(needs) else None
         if self.status != UNDECIDED:
             return 0
-        return self._search_more_tasks()
-
-    def _search_more_tasks(self) -> int | None:
-        """Double the number until it settles the matter, then bisect."""
-        low, step = self.tasks, 1
-        while not self._settles(low + step):
-            low, step = low + step, 2 * step
-            if self.tasks == 0 or low + step > _MAX_MORE:
-                return None
-        high = low + step
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._settles(middle) else (middle, high)
-        return high - self.tasks
-
-    def _settles(self, tasks: int) -> bool:
         if not self.tasks:
-            return False
-        more, level = self.evidence.scaled(tasks), self.holds_at or self.false_alarm
-        return more.rejects_breach(self._share, level) or more.rejects_truth(
-            self._share, self.false_alarm
-        )
+            return None
 
-    @property
-    def _share(self) -> float:
-        return self.alpha or 0.0
+        def is_settled(tasks: int) -> bool:
+            return self._decide(self.evidence.scaled(tasks)) != UNDECIDED
+
+        low, step = self.tasks, 1
+        while not is_settled(low + step):
+            low, step = low + step, 2 * step
+            if low + step > _MAX_MORE:
+                return None
+        return min_integer(is_settled, low, low + step) - self.tasks
 
     def named(self, *, unit: str, example: str) -> Verdict:
         """Return the same verdict, in other words for tasks and examples.
@@ -602,7 +506,12 @@ class Verdict:
         str
             One or more sentences.
         """
-        return describe(self, unit or self.unit, example or self.example)
+        if self.trivial:
+            return f"Nothing to check: {self.trivial}"
+        words = Words(*inflect(unit or self.unit), *inflect(example or self.example), "the model")
+        if self.by_class is not None:
+            return _describe_classes(self, self.by_class, words)
+        return f"{self.status.capitalize()}: {_describe(self, words)}"
 
     def __str__(self) -> str:
         return self.sentence()
@@ -665,12 +574,12 @@ def judge(
     >>> judge([5] * 20, [0] * 20, epsilon=0.05, alpha=0.1, delta=0.05).status
     'cannot tell yet'
     """
-    sizes, misses = check_counts(examples, missed)
-    rates = _checked_rates(alpha, delta, false_alarm)
+    sizes, misses = _checked_counts(examples, missed)
+    alpha, false_alarm = _checked_rates(alpha, delta, false_alarm)
     epsilon = as_probability("epsilon", epsilon)
-    evidence = collect(sizes, misses, epsilon, np.zeros(len(sizes), np.int64), 1, rates[0])[0]
+    (evidence,) = collect(sizes, misses, epsilon, np.zeros(len(sizes), np.int64), 1, alpha)
     return Verdict(
-        epsilon=epsilon, alpha=rates[0], delta=delta, false_alarm=rates[1], evidence=evidence
+        epsilon=epsilon, alpha=alpha, delta=delta, false_alarm=false_alarm, evidence=evidence
     )
 
 
@@ -687,7 +596,7 @@ def judge_classes(
     It holds if it holds for every class, and is violated if it is violated for one.
     """
     checked, false_alarm = _checked_rates(alpha, delta, false_alarm)
-    pairs = [check_counts(*pair) for pair in counts.values()]
+    pairs = [_checked_counts(*pair) for pair in counts.values()]
     rates = [float(epsilon[name] if isinstance(epsilon, Mapping) else epsilon) for name in counts]
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
     sizes, misses = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
@@ -698,33 +607,32 @@ def judge_classes(
         name: Verdict(epsilon=rate, false_alarm=share, evidence=found[rate][i], **options)
         for i, (name, rate) in enumerate(zip(counts, rates, strict=True))
     }
+    of_classes = [part.evidence for part in parts.values()]
     together = TaskCounts(
-        max(part.tasks for part in parts.values()),
-        (),
-        (),
-        min(part.within for part in parts.values()),
-        max(part.flagged for part in parts.values()),
+        max(one.tasks for one in of_classes),
+        not_within=(),
+        not_above=(),
+        within=min(one.within for one in of_classes),
+        flagged=max(one.flagged for one in of_classes),
     )
     return Verdict(
         epsilon=epsilon, false_alarm=false_alarm, evidence=together, by_class=parts, **options
     )
 
 
-def check_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:
-    """Return checked numbers of examples and misses."""
+def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:
     sizes = as_whole_numbers("examples", examples, minimum=0)
     misses = as_whole_numbers("missed", missed, minimum=0)
     check_same_shape("examples", sizes, "missed", misses)
     if sizes.ndim != 1:
         raise InvalidInput(
-            f"examples must be one-dimensional, a number for each task, got shape {sizes.shape}.",
-            parameter="examples",
+            f"examples must be one-dimensional, got shape {sizes.shape}.", parameter="examples"
         )
     wrong = misses > sizes
     if wrong.any():
         raise InvalidInput(
             f"missed must be at most examples, got {misses[wrong][0]} misses among "
-            f"{sizes[wrong][0]} examples. Were they swapped?",
+            f"{sizes[wrong][0]} examples.",
             parameter=("missed", "examples"),
         )
     return sizes, misses
@@ -733,14 +641,10 @@ def check_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts
 def _checked_rates(
     alpha: float | None, delta: float | None, false_alarm: float
 ) -> tuple[float | None, float]:
-    if alpha is not None:
-        alpha = as_probability("alpha", alpha)
     if delta is not None:
         as_probability("delta", delta)
     false_alarm = as_probability("false_alarm", false_alarm)
     if false_alarm >= 0.5:
-        name, remedy = "false_alarm", keyword("false_alarm", 0.05)
-        raise InvalidInput(
-            f"{name} must be below 0.5, got {false_alarm!r}. Pass a small one such as {remedy}."
-        )
-    return alpha, false_alarm
+        message = f"false_alarm must be below 0.5, got {false_alarm!r}."
+        raise InvalidInput(message, parameter="false_alarm")
+    return None if alpha is None else as_probability("alpha", alpha), false_alarm

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from metapac.guarantee import Guarantee
 
 _DIGITS = 3
+_SHOWN = 20  # classes listed in an explanation
+
+USE = (
+    "A list with several labels leaves the choice to a person. An empty list is no all-clear: no "
+    "label scored high enough, which for probabilities means that the model is torn between "
+    "labels. Treat it like a list of all labels."
+)
+_USE_INTERVAL = (
+    "An interval says where the true number may lie, not where in it the number is likely to be."
+)
 
 
 class Words(NamedTuple):
@@ -70,9 +80,6 @@ def round_down(threshold: float) -> str:
     return f"{shown.normalize():e}"
 
 
-KEEPS_ALL = "all of them, whatever their scores, so the lists rule nothing out"
-
-
 class Rule(NamedTuple):
     """Which labels the lists keep, and what that rests on; for one class, or for all together."""
 
@@ -99,145 +106,8 @@ class Rule(NamedTuple):
         )
 
 
-def describe_lists(words: Words, rules: Sequence[Rule]) -> str:
-    """Return which labels the lists hold."""
-    start = f"For each new {words.example} it gives a list of labels:"
-    if rules[0].label is not None or len(rules) > 1:
-        return f"{start} those whose score reaches the threshold of their class, rounded down here."
-    return f"{start} {_describe_kept(rules[0])}."
-
-
-def _describe_kept(rule: Rule) -> str:
-    """Return which of all labels are kept, as part of a sentence."""
-    if rule.threshold == -math.inf:
-        return KEEPS_ALL
-    if rule.threshold == math.inf:
-        return "only those with an infinite score"
-    text = f"those with a score of at least {round_down(rule.threshold)} (rounded down)"
-    if rule.keeps_all:
-        text += "; hardly any score is lower, so the lists rule out little"
-    return text
-
-
-def describe_class(words: Words, rule: Rule) -> str:
-    """Return the guarantee of one class, its threshold, and what it rests on."""
-    if rule.threshold == -math.inf:
-        kept = "always listed"
-    elif rule.threshold == math.inf:
-        kept = "listed if its score is infinite"
-    else:
-        kept = f"listed if its score is at least {round_down(rule.threshold)}"
-    if rule.keeps_all and rule.threshold > -math.inf:
-        kept += ", and hardly any is lower"
-    examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
-    label = f"'{visible(str(rule.label))}'"
-    return (
-        f"- Of the {words.examples} whose right label is {label}, at most {percent(rule.epsilon)} "
-        f"get a list without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
-    )
-
-
-def describe_intervals(words: Words, rule: Rule, columns: Mapping[str, Any]) -> str:
-    """Return how wide the intervals are."""
-    start = f"For each new {words.example} it gives an interval:"
-    if rule.threshold == -math.inf:
-        return f"{start} all numbers, because there are too few data."
-    little = "; hardly any true number is farther off, so the intervals rule out little"
-    return f"{start} {describe_interval(rule.threshold, columns)}{little * rule.keeps_all}."
-
-
-def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:
-    """Return how far an interval reaches, as part of a sentence."""
-    times = " times its scale" if "scale" in columns else ""
-    radius = round_down(threshold).removeprefix("-")
-    return f"the predicted number plus and minus {radius}{times} (rounded up)"
-
-
-_CLASS_LIMITS = (
-    "for one class alone: a rare class may be missed far more often, even always",
-    "for another mix of classes, such as the natural one after a calibration balanced by class",
-)
-
-
-def list_limits(words: Words, limits: Sequence[str]) -> str:
-    """Return a list of limits, with those that every guarantee has."""
-    always = [
-        f"for {words.units} unlike these, or once their {words.examples} change",
-        "for another model, or once the model or its scores change",
-    ]
-    return "\n".join(["It does not hold", *(f"- {limit}" for limit in [*limits, *always])])
-
-
-def find_limits(
-    words: Words, g: Guarantee, rules: Sequence[Rule], *, is_interval: bool = False
-) -> list[str]:
-    """Return for which tasks, classes and examples the guarantee of `MetaPS` says nothing."""
-    worse = f"up to {percent(g.alpha)} of them may be worse"
-    limits = [f"for each single {words.unit}: {worse}, and nobody knows which"]
-    if g.per_class:
-        each = f"for each class {worse}, not necessarily the same ones"
-        limits = [f"for each single {words.unit}: {each}"]
-        share = f"the shares are those of all {words.examples} of one class and {words.unit}"
-    else:
-        limits += () if is_interval else _CLASS_LIMITS
-        share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
-    limits.append(_describe_part_limit(words, share))
-    return limits + _find_size_limits(words, g, rules[0].left_out)
-
-
-def _find_size_limits(words: Words, g: Guarantee, left_out: int) -> list[str]:
-    """Return that nothing is said of small tasks, if ``min_examples`` leaves them out."""
-    if not g.min_examples:
-        return []
-    small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
-    if g.per_class:
-        return [f"{small} of the class"]
-    return [f"{small} ({left_out} left out of the calibration)" if left_out else small]
-
-
-def find_pooled_limits(words: Words, epsilon: float, worse: str) -> list[str]:
-    """Return for which tasks, classes and examples a bound over all examples says nothing."""
-    share = f"{percent(epsilon)} is a share of all {words.examples}"
-    part = _describe_part_limit(words, share)
-    return [f"for any one {words.unit}: {worse}", *_CLASS_LIMITS, part]
-
-
-def _describe_part_limit(words: Words, share: str) -> str:
-    """Return that nothing is said of a part of the examples."""
-    return (
-        f"for a part of the {words.examples}, such as one age group, or for one {words.example}: "
-        f"{share}"
-    )
-
-
-def summarise_limits(
-    g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
-) -> str:
-    """Return in one sentence what the guarantee of `MetaPS` does not say."""
-    words = Words.from_context(about)
-    has_classes = "prediction" not in (columns or {})
-    rare = (
-        ""
-        if g.per_class or not has_classes
-        else "for one class alone (a rare one may always be missed), "
-    )
-    return (
-        f"It does not hold {rare}for {words.units} unlike these, or once the model or its scores "
-        "change."
-    )
-
-
-_SHOWN = 20  # classes listed in an explanation
-
-_USE = (
-    "A list with several labels leaves the choice to a person. An empty list is no all-clear: no "
-    "label scored high enough, which for probabilities means that the model is torn between "
-    "labels. Treat it like a list of all labels."
-)
-
-_USE_INTERVAL = (
-    "An interval says where the true number may lie, not where in it the number is likely to be."
-)
+# What every explanation says, in this order: what the guarantee rests on, what holds, how sure one
+# can be, what it assumes, for what it does not hold, and how to use the sets.
 
 
 def explain_guarantee(
@@ -251,126 +121,140 @@ def explain_guarantee(
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
     is_interval = "prediction" in columns
-    sets = (
-        describe_intervals(words, rules[0], columns)
-        if is_interval
-        else describe_lists(words, rules)
-    )
-    limits = find_limits(words, g, rules, is_interval=is_interval)
+    limits = _find_limits(words, g, rules[0].left_out, is_interval=is_interval)
+    sets, new = describe_sets(words, rules, columns), words.units
     drawn, pool = words, describe_pool(about, tasks)
     if cluster is not None:
-        pool = ""  # one task of each cluster: no two are drawn from the same one
         one, several = map(visible, cluster)
         drawn = words._replace(unit=one, units=several)
+        pool = ""  # one task of each cluster: no two are drawn from the same one
         sets = f"They are one {words.unit} from each of {drawn.count_units(tasks)}. {sets}"
         limits.append(f"for more {words.units} of these {several}: it is for new {several}")
-    these = _these(drawn.count_units(tasks), tasks)
-    return _join(
-        f"{_basis(words, tasks, rules)} {sets}",
-        _claim(words, g, rules, is_interval=is_interval, cluster=cluster),
-        f"{_confidence(g.delta, these, drawn.units)} {pool}".rstrip(),
-        _conditions(words, tasks, about, drawn, is_average=not (g.per_class or is_interval)),
-        list_limits(words, limits),
-        _USE_INTERVAL if is_interval else _USE,
+        new = f"{words.units} of new {several}"
+    return join_paragraphs(
+        f"{describe_basis(words, tasks, rules)} {sets}",
+        _describe_claim(words, g, rules, new, is_interval=is_interval),
+        f"{describe_confidence(g.delta, drawn.count_units(tasks), tasks, drawn.units)} {pool}",
+        describe_conditions(
+            words, tasks, about, drawn, is_average=not (g.per_class or is_interval)
+        ),
+        _list_limits(words, limits),
+        _USE_INTERVAL if is_interval else USE,
     )
 
 
 def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Context) -> str:
     """Return the guarantee of `PS` in plain words, and what it does not say."""
-    words = Words.from_context(about)
-    drawn = words.count_examples(rule.examples or 0)
-    worse = "lists may miss far more often there"
-    return _join(
-        f"{_capital(words.model)} was calibrated on {drawn}. {describe_lists(words, [rule])}",
+    words, examples = Words.from_context(about), rule.examples or 0
+    drawn = words.count_examples(examples)
+    return join_paragraphs(
+        f"{_capital(words.model)} was calibrated on {drawn}. {describe_sets(words, [rule], {})}",
         f"Of new {words.examples} of the same kind, at most {percent(epsilon)} get a list without "
         "the right label.",
-        _confidence(delta, _these(drawn, rule.examples or 0), words.examples),
+        describe_confidence(delta, drawn, examples, words.examples),
         f"It holds only if these and the new {words.examples} are drawn at random from the same "
         "kind, if the model was not trained on any of them, and if its scores were fixed before.",
-        list_limits(words, find_pooled_limits(words, epsilon, worse)),
-        _USE,
+        list_pooled_limits(words, epsilon, "lists may miss far more often there"),
+        USE,
     )
 
 
-def explain_average(
-    over: str, epsilon: float, delta: float, rule: Rule, about: context.Context
-) -> str:
-    """Return the guarantee of `MetaCP` in plain words, and what it does not say."""
-    words = Words.from_context(about)
-    units, drawn = words.units, _these(words.count_units(rule.tasks), rule.tasks)
-    kept = f"those whose score reaches the threshold of the {words.unit}"
-    if rule.threshold == -math.inf:
-        kept = KEEPS_ALL
-    worse = f"it is an average, and lists may miss far more often at some {units}"
-    averaged = f"new {units} of the same kind"
-    if over == "examples":
-        averaged += f" and over many such calibrations, each with other {units}"
-        drawn = f"the {words.examples} of {drawn}"
-    return _join(
-        f"{_basis(words, rule.tasks, [rule])} For each new {words.example} it gives a list of "
-        f"labels: {kept}.",
-        f"Averaged over {averaged}, at most {percent(epsilon)} of the {words.examples} get a list "
-        "without the right label.",
-        f"{_confidence(delta, drawn, units)} {describe_pool(about, rule.tasks)}".rstrip(),
-        _conditions(words, rule.tasks, about),
-        list_limits(words, find_pooled_limits(words, epsilon, worse)),
-        _USE,
-    )
-
-
-def _join(*paragraphs: str) -> str:
-    return "\n\n".join(paragraphs)
+def join_paragraphs(*paragraphs: str) -> str:
+    """Return an explanation, which callers divide at the empty lines."""
+    return "\n\n".join(paragraph.rstrip() for paragraph in paragraphs)
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _basis(words: Words, tasks: int, rules: Sequence[Rule]) -> str:
+def describe_basis(words: Words, tasks: int, rules: Sequence[Rule]) -> str:
     """Return what the guarantee rests on."""
-    sizes = [rule.examples for rule in rules]
-    known = [size for size in sizes if size is not None]
-    examples = ""
-    if len(known) == len(sizes) and rules:
-        examples = f" with {words.count_examples(sum(known))}"
+    known = [rule.examples for rule in rules if rule.examples is not None]
+    all_known = len(known) == len(rules)
+    examples = f" with {words.count_examples(sum(known))}" if all_known else ""
     return f"{_capital(words.model)} was calibrated on {words.count_units(tasks)}{examples}."
 
 
-def _claim(
-    words: Words,
-    g: Guarantee,
-    rules: Sequence[Rule],
-    *,
-    is_interval: bool = False,
-    cluster: tuple[str, str] | None = None,
+def describe_sets(
+    words: Words, rules: Sequence[Rule], columns: Mapping[str, Any], *, kept: str = ""
+) -> str:
+    """Return which labels the lists hold, or how wide the intervals are."""
+    rule, kind = rules[0], "a list of labels"
+    if "prediction" in columns:
+        kind, kept = "an interval", describe_interval(rule.threshold, columns)
+        if rule.keeps_all and rule.threshold > -math.inf:
+            kept += "; hardly any true number is farther off, so the intervals rule out little"
+    elif rule.label is not None:
+        kept = "those whose score reaches the threshold of their class, rounded down here"
+    elif rule.threshold == -math.inf:
+        kept = "all of them, whatever their scores, so the lists rule nothing out"
+    elif not kept:
+        kept = f"those with a score of at least {round_down(rule.threshold)} (rounded down)"
+        if rule.keeps_all:
+            kept += "; hardly any score is lower, so the lists rule out little"
+    return f"For each new {words.example} it gives {kind}: {kept}."
+
+
+def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:
+    """Return how far an interval reaches, as part of a sentence."""
+    if threshold == -math.inf:
+        return "all numbers, because there are too few data"
+    times = " times its scale" if "scale" in columns else ""
+    radius = round_down(threshold).removeprefix("-")
+    return f"the predicted number plus and minus {radius}{times} (rounded up)"
+
+
+def _describe_claim(
+    words: Words, g: Guarantee, rules: Sequence[Rule], new: str, *, is_interval: bool
 ) -> str:
     """Return what holds, and on how many new tasks."""
-    units = words.units if cluster is None else f"{words.units} of new {visible(cluster[1])}"
-    share = f"at least {percent(g.alpha, complement=True)} of new {units} of the same kind"
+    share = f"at least {percent(g.alpha, complement=True)} of new {new} of the same kind"
     if g.min_examples:
         of_class = " of that class" if g.per_class else ""
         share += f" with at least {words.count_examples(g.min_examples)}{of_class}"
     if not g.per_class:
-        without = (
-            "an interval without the true number"
-            if is_interval
-            else "a list without the right label"
-        )
-        return f"For {share}, at most {percent(g.miss_rate)} of the {words.examples} get {without}."
-    start = (
+        miss = "an interval without the true number"
+        miss = miss if is_interval else "a list without the right label"
+        return f"For {share}, at most {percent(g.miss_rate)} of the {words.examples} get {miss}."
+    lines = [
         f"For each class separately, the following holds on {share}; these need not be the same "
-        f"{words.units} for each class:"
-    )
-    return "\n".join([start, *_class_lines(words, rules)])
-
-
-def _class_lines(words: Words, rules: Sequence[Rule]) -> list[str]:
-    """Return the guarantee of each class, of the first ones if there are many."""
-    lines = [describe_class(words, rule) for rule in rules[:_SHOWN]]
-    if len(rules) > _SHOWN:
-        more = len(rules) - _SHOWN
+        f"{words.units} for each class:",
+        *(_describe_class(words, rule) for rule in rules[:_SHOWN]),
+    ]
+    if (more := len(rules) - _SHOWN) > 0:
         lines.append(f"- and {more} more {'class' if more == 1 else 'classes'}, see thresholds_")
-    return lines
+    return "\n".join(lines)
+
+
+def _describe_class(words: Words, rule: Rule) -> str:
+    """Return the guarantee of one class, its threshold, and what it rests on."""
+    kept = "always listed"
+    if rule.threshold > -math.inf:
+        lower = ", and hardly any is lower" if rule.keeps_all else ""
+        kept = f"listed if its score is at least {round_down(rule.threshold)}{lower}"
+    examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
+    label = f"'{visible(str(rule.label))}'"
+    return (
+        f"- Of the {words.examples} whose right label is {label}, at most {percent(rule.epsilon)} "
+        f"get a list without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
+    )
+
+
+def describe_confidence(
+    delta: float | None, drawn: str, number: int, plural: str, *, of: str = ""
+) -> str:
+    """Return how sure one can be, and of what."""
+    if delta is None:
+        return (
+            f"This holds on average over many such calibrations, each with other {plural}. This "
+            "one may be better or worse, and how sure we can be of it is not known (delta=None)."
+        )
+    these = "this" if number == 1 else "these"
+    return (
+        f"We are {percent(delta, complement=True)} sure of it: the risk that the choice of "
+        f"{of}{these} {drawn} misled us is at most {percent(delta)}."
+    )
 
 
 def describe_pool(about: context.Context, tasks: int) -> str:
@@ -385,47 +269,83 @@ def describe_pool(about: context.Context, tasks: int) -> str:
     )
 
 
-def _these(counted: str, number: int) -> str:
-    return f"{'this' if number == 1 else 'these'} {counted}"
-
-
-def _confidence(delta: float | None, drawn: str, plural: str) -> str:
-    """Return how sure one can be, and of what."""
-    if delta is None:
-        return (
-            f"This holds on average over many such calibrations, each with other {plural}. This "
-            "one may be better or worse, and how sure we can be of it is not known (delta=None)."
-        )
-    return (
-        f"We are {percent(delta, complement=True)} sure of it: the risk that the choice of {drawn} "
-        f"misled us is at most {percent(delta)}."
-    )
-
-
-def _conditions(
-    words: Words,
-    tasks: int,
-    about: context.Context,
-    drawn: Words | None = None,
-    *,
-    is_average: bool = True,
+def describe_conditions(
+    words: Words, tasks: int, about: context.Context, drawn: Words, *, is_average: bool = True
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
-    drawn = drawn or words
-    these = _these(drawn.unit if tasks == 1 else drawn.units, tasks)
-    text = (
+    these = f"this {drawn.unit}" if tasks == 1 else f"these {drawn.units}"
+    training = "Where the model was trained is not on record, so nobody has checked that."
+    if about.trained_on is not None:
+        number = len(tuple(about.trained_on))
+        other = words.unit if number == 1 else words.units
+        training = f"The model was trained on {number} other {other} (compared by name)."
+    elif about.training is not None:
+        training = f"The model was trained on {visible(about.training)}."
+    return (
         f"It holds only if {these} and the new ones are drawn at random from the same kind, if "
         f"their {words.examples} are sampled in the same way{BALANCED * is_average}, if the model "
         f"was not trained on any of them, and if the scores and the number of {drawn.units} were "
-        "fixed before anyone looked at results."
+        f"fixed before anyone looked at results. {training}"
     )
-    if about.trained_on is None:
-        if about.training is not None:
-            return f"{text} The model was trained on {visible(about.training)}."
-        return f"{text} Where the model was trained is not on record, so nobody has checked that."
-    number = len(tuple(about.trained_on))
-    trained = f"{number} other {words.unit if number == 1 else words.units}"
-    return f"{text} The model was trained on {trained} (compared by name)."
+
+
+_CLASS_LIMITS = (
+    "for one class alone: a rare class may be missed far more often, even always",
+    "for another mix of classes, such as the natural one after a calibration balanced by class",
+)
+
+
+def _find_limits(words: Words, g: Guarantee, left_out: int, *, is_interval: bool) -> list[str]:
+    """Return for which tasks, classes and examples the guarantee of `MetaPS` says nothing."""
+    single = f"for each single {words.unit}:"
+    worse = f"up to {percent(g.alpha)} of them may be worse"
+    small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
+    if g.per_class:
+        share = f"the shares are those of all {words.examples} of one class and {words.unit}"
+        limits = [f"{single} for each class {worse}, not necessarily the same ones"]
+        small += " of the class"
+    else:
+        share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
+        limits = [f"{single} {worse}, and nobody knows which"]
+        limits += () if is_interval else _CLASS_LIMITS
+        small += f" ({left_out} left out of the calibration)" if left_out else ""
+    return [*limits, _describe_part_limit(words, share), *[small] * (g.min_examples > 0)]
+
+
+def list_pooled_limits(words: Words, epsilon: float, worse: str) -> str:
+    """Return for which tasks, classes and examples a bound over all examples says nothing."""
+    part = _describe_part_limit(words, f"{percent(epsilon)} is a share of all {words.examples}")
+    return _list_limits(words, [f"for any one {words.unit}: {worse}", *_CLASS_LIMITS, part])
+
+
+def _describe_part_limit(words: Words, share: str) -> str:
+    """Return that nothing is said of a part of the examples."""
+    return (
+        f"for a part of the {words.examples}, such as one age group, or for one {words.example}: "
+        f"{share}"
+    )
+
+
+def _list_limits(words: Words, limits: Sequence[str]) -> str:
+    """Return a list of limits, with those that every guarantee has."""
+    always = [
+        f"for {words.units} unlike these, or once their {words.examples} change",
+        "for another model, or once the model or its scores change",
+    ]
+    return "\n- ".join(["It does not hold", *limits, *always])
+
+
+def summarise_limits(
+    g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
+) -> str:
+    """Return in one sentence what the guarantee of `MetaPS` does not say."""
+    rare = "for one class alone (a rare one may always be missed), "
+    if g.per_class or "prediction" in (columns or {}):
+        rare = ""
+    units = Words.from_context(about).units
+    return (
+        f"It does not hold {rare}for {units} unlike these, or once the model or its scores change."
+    )
 
 
 def render_card(title: str, text: str, sentence: str) -> str:

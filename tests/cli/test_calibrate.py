@@ -92,7 +92,7 @@ def test_too_few_tasks_exit_with_one(tmp_path: Path) -> None:
         ("site,p_true\na,1_0\n", "line 2: column 'p_true' holds '1_0', which is not a number"),
         ("site;p_true\na;1\n", "has only the column 'site;p_true', which looks like several"),
         ("site,p_true\n", "scores.csv holds no rows. Pass at least one labelled example"),
-        ("site,site,p_true\na,b,1\n", "has two columns named 'site'. Rename one."),
+        ("site,site,p_true\na,b,1\n", "has columns 'site' and 'site'"),
     ],
 )
 def test_bad_tables_exit_with_two(tmp_path: Path, text: str, message: str) -> None:

@@ -52,8 +52,8 @@ def test_control_characters_and_line_breaks_are_visible(capsys: pytest.CaptureFi
     print_line(f"task {EVIL}\nforged")
     print_error(f"task {EVIL}\nforged")
     printed = capsys.readouterr()
-    assert printed.out == f"task {SHOWN}\\x0aforged\n"
-    assert printed.err == f"metapac: task {SHOWN}\\x0aforged\n"
+    assert printed.out == f"task {SHOWN}\\nforged\n"
+    assert printed.err == f"metapac: task {SHOWN}\\nforged\n"
 
 
 def test_json_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:

@@ -261,7 +261,7 @@ def test_an_interrupted_training_says_how_to_resume(tmp_path: Path) -> None:
     )
     assert second.returncode == 2
     assert f"run is in use by process {process.pid} on " in second.stderr
-    assert second.stderr.endswith("(metapac train). Wait for it, or use another folder.\n")
+    assert second.stderr.endswith("(metapac train). Wait for it to end.\n")
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
     messages = process.communicate()[1]

@@ -27,8 +27,7 @@ from metapac import MetaPS, load
 from metapac._text import visible
 from metapac.data_checks import CHECKS
 from tests.helpers.commands import as_new, metapac
-from tests.test_fuzz_formats import damage, sign
-from tests.test_schema import mutate
+from tests.helpers.forging import damage, mutate, sign
 
 LEVELS: dict[str, Any] = {"epsilon": 0.4, "alpha": 0.5, "delta": 0.4}
 # Nothing is shrunk, so that the time is bounded.

@@ -65,7 +65,7 @@ def test_foreign_csv_is_read_with_options(frame: pd.DataFrame, tmp_path: Path) -
     words += ["--encoding", "latin-1"]
     assert "Read it with --separator ';'." in metapac(*words, *output).stderr
     words += ["--separator", ";"]
-    assert "Read decimal commas with --decimal ,." in metapac(*words, *output).stderr
+    assert "decimal commas with --decimal ,." in metapac(*words, *output).stderr
     result = metapac(*words, "--decimal", ",", *output)
     assert result.exit_code == 0, result.output
     promise = load(tmp_path / "p.json")

@@ -24,6 +24,7 @@ from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.datasets.pools import RUN
 from metapac.fewshot.learners.accuracy import accuracy
 from metapac.fewshot.pools import ClassPool
+from metapac.fewshot.tensors import data_checksum, read_tensors
 from metapac.fewshot.training.checkpoints import CHECKPOINT, FILE, load_weights
 from metapac.fewshot.training.episodes import fingerprint
 from tests.helpers.cifar_files import fabricated, write_pickles
@@ -85,7 +86,7 @@ def test_the_weights_give_the_accuracy_printed(
     figures = [record["accuracy"], *record["accuracy_interval"]]
     assert [*map(float, printed.groups())] == pytest.approx([100 * x for x in figures], abs=0.051)
     assert record["weights_checksum"] == weights_checksum(learner)
-    assert record["data_checksum"] == artefact.data_checksum(x, y)
+    assert record["data_checksum"] == data_checksum(x, y)
 
 
 def test_the_pools_of_a_run_share_no_class(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_run_gives_back_the_pools_that_it_was_trained_on(tmp_path: Path) -> No
     assert [len(names) for names in record["pools"].values()] == [8, 2, 4, 6]
     pools = load_pools(tmp_path / "run").pools
     assert {name: pool.names for name, pool in vars(pools).items()} == record["pools"]
-    checkpoint, _ = artefact.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
+    checkpoint, _ = read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
     assert fingerprint(pools.train) == checkpoint["config"]["train_pool"]
     assert fingerprint(pools.validation) == checkpoint["config"]["validation_pool"]
 
@@ -217,7 +218,7 @@ def test_groups_are_tasks(tmp_path: Path) -> None:
     assert "on 20 tasks drawn from 4 groups not used in training" in output
     pools = read_run(tmp_path / "run")["pools"]
     assert all(name.startswith("site ") for names in pools.values() for name in names)
-    checkpoint, _ = artefact.read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
+    checkpoint, _ = read_tensors(tmp_path / "run" / FILE, CHECKPOINT)
     assert checkpoint["config"]["class_weights"] == [1, 10]
 
 

@@ -366,7 +366,7 @@ def test_a_missing_label_is_to_be_dropped() -> None:
     "estimator", [LinearRegression(), make_pipeline(StandardScaler(), LinearRegression())]
 )
 def test_a_regressor_is_refused_before_it_is_fitted(estimator: Any) -> None:
-    with pytest.raises(InvalidInput, match="must be a classifier; .*use MetaPSRegressor"):
+    with pytest.raises(InvalidInput, match="must be a classifier.*use MetaPSRegressor"):
         fit(estimator)
 
 

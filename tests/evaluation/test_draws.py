@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac.artefact import data_checksum
 from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.tensors import data_checksum
 from tests.helpers.studies import scored_task
 
 coarse = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 0.75, 1.0])

@@ -1,4 +1,4 @@
-"""Evidence in a promise file. Damaged files: tests/test_fuzz_formats.py."""
+"""Evidence in a promise file. Damaged files: tests/test_formats.py."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
     rng = np.random.default_rng(0)
     sizes = np.r_[np.full(49, 3), np.full(417, 80)]
     scores, tasks = rng.normal(size=sizes.sum()), np.repeat(np.arange(466), sizes)
-    with pytest.raises(InfeasibleGuarantee, match="use min_examples=4, which keeps 417 of the 466"):
+    with pytest.raises(InfeasibleGuarantee, match="use min_examples=4, which keeps 417 tasks"):
         MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(scores, tasks)
     result = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5, min_examples=4).calibrate(scores, tasks)
     assert result.threshold_ > -math.inf

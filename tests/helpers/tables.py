@@ -12,6 +12,7 @@ from metapac.drift import Drift
 from metapac.report import report
 from metapac.sets import SetSummary
 from metapac.tables import Table, compare_tables
+from metapac.tables.sources import Source
 
 _COLUMNS = {field.name for field in fields(Columns)}
 _READING = {field.name for field in fields(Reading)}
@@ -69,3 +70,8 @@ def compare(promise: Any, source: Any, reference: Any, **options: Any) -> Drift:
 def report_table(promise: Any, source: Any = None, **options: Any) -> str:
     opened = None if source is None else open_scores(source, options)
     return report(promise, opened, **options)
+
+
+def open_source(source: Any, **options: Any) -> Source:
+    """Open a table with options of Reading, for tests of how it is read."""
+    return open_table(source, reading=Reading(**options)).source

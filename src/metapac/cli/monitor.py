@@ -163,8 +163,9 @@ def report_drift(
 ) -> None:
     """Compare the scores of new tasks with those of calibration, and print what is unusual."""
     with open_table(scores, reading) as (table, progress):
-        from metapac.tables import Reading, compare_tables
-        from metapac.tables import open_table as open_reference
+        from metapac.columns import Reading
+        from metapac.columns import open_table as open_reference
+        from metapac.tables import compare_tables
         from metapac.tables.sources import read_origin
 
         progress("comparing the scores of each task", 0, None)

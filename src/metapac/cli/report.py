@@ -145,7 +145,7 @@ def _open_tables(
         elif calibration is None:
             yield table, None, progress
         else:
-            from metapac.tables import open_table as open_other
+            from metapac.columns import open_table as open_other
 
             with open_other(calibration, reading=table.source.options) as other:
                 artefact.check_not_input(output, other.source.files)

@@ -16,6 +16,8 @@ from rich.progress import TaskProgressColumn
 from metapac._common import Progress
 from metapac.cli.console import progress_bar, stderr
 from metapac.cli.options import TableOptions
+from metapac.columns import Reading
+from metapac.columns import open_table as open_any
 from metapac.errors import InvalidInput
 from metapac.provenance import Provenance
 
@@ -32,9 +34,8 @@ def open_table(
     inputs: Iterable[Path] = (),
 ) -> Iterator[tuple[Table, Progress]]:
     """Open a table, and check that the output can be written."""
-    from metapac.tables.engines import Reading, connect
+    from metapac.tables.engines import connect
     from metapac.tables.output import check_path
-    from metapac.tables.table import open_table as open_
 
     with _starting(options.engine):
         connection = connect(
@@ -49,7 +50,7 @@ def open_table(
             given["separator"] = "\t"
         reading = Reading(**given, connection=connection)
         path = scores[0] if len(scores) == 1 else scores
-        with open_(path, reading=reading) as table:
+        with open_any(path, reading=reading) as table:
             source = table.source
             if options.engine == "spark" and source.connection.name != "pyspark":
                 raise InvalidInput(

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import planning
+from metapac import planning, words
 from metapac._common import (
+    LARGEST_COUNT,
     Counts,
     as_probability,
     as_whole_numbers,
@@ -24,7 +25,7 @@ from metapac._common import (
     check_same_shape,
     reject_foreign_keywords,
 )
-from metapac.binomial import clopper_pearson_upper, min_value
+from metapac.binomial import clopper_pearson_upper, min_integer, min_value
 from metapac.context import Context, as_context
 from metapac.errors import InfeasibleGuarantee, InvalidInput
 from metapac.grouping import Grouped, group, kth_smallest
@@ -35,10 +36,12 @@ from metapac.inputs import (
     as_precision,
     as_task_names,
     as_task_quantiles,
+    check_distinct,
     is_at_least,
 )
 from metapac.predictors import ON_INFEASIBLE, Calibrated
-from metapac.words import Rule, Words, explain_average
+from metapac.sample_size import sample_size_overflow
+from metapac.words import Rule, Words
 
 OVER = ("tasks", "examples")
 # Shares of delta tried for the intervals. Any division is valid and the correction is flat around
@@ -165,7 +168,39 @@ def explain_shortage(over: str, epsilon: float, delta: float, tasks: int, min_si
 
     plural = "s" if min_size > 1 else ""
     condition = "" if over == "tasks" else f" with at least {min_size} example{plural}"
-    return planning.explain_too_few_tasks_on_average(epsilon, delta, tasks, works, condition)
+    high = tasks + 1
+    while not works(epsilon, delta, high):
+        high *= 2
+        if high > LARGEST_COUNT:
+            raise sample_size_overflow(epsilon, delta)
+    needed = min_integer(lambda count: works(epsilon, delta, count), tasks, high)
+    takes = f" on average over tasks: this takes {planning.count_tasks(needed)}{condition}"
+    lack = f"{takes}, but {planning.there_are(tasks)}"
+    add = f"add {planning.count_tasks(needed - tasks)}{condition}"
+    return planning.explain_too_few(epsilon, delta, lambda e, d: works(e, d, tasks), lack, add)
+
+
+def explain_average(over: str, epsilon: float, delta: float, rule: Rule, about: Context) -> str:
+    """Return the guarantee of `MetaCP` in plain words, and what it does not say."""
+    terms, tasks = Words.from_context(about), rule.tasks
+    averaged, drawn = f"new {terms.units} of the same kind", terms.count_units(tasks)
+    own = f"those whose score reaches the threshold of the {terms.unit}"
+    worse = f"it is an average, and lists may miss far more often at some {terms.units}"
+    of = ""
+    if over == "examples":
+        averaged += f" and over many such calibrations, each with other {terms.units}"
+        of = f"the {terms.examples} of "
+    return words.join_paragraphs(
+        f"{words.describe_basis(terms, tasks, [rule])} "
+        f"{words.describe_sets(terms, [rule], {}, kept=own)}",
+        f"Averaged over {averaged}, at most {percent(epsilon)} of the {terms.examples} get a list "
+        "without the right label.",
+        f"{words.describe_confidence(delta, drawn, tasks, terms.units, of=of)} "
+        f"{words.describe_pool(about, tasks)}",
+        words.describe_conditions(terms, tasks, about, terms),
+        words.list_pooled_limits(terms, epsilon, worse),
+        words.USE,
+    )
 
 
 class MetaCP(Calibrated):
@@ -411,6 +446,7 @@ class MetaCP(Calibrated):
     def _restore(self, body: dict[str, Any]) -> None:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         evidence, levels = body["evidence"], self._checked_levels()
+        check_distinct(evidence["tasks"])
         self.tasks_ = as_task_names(evidence["tasks"])
         self.task_sizes_ = as_whole_numbers("sizes", evidence["sizes"], minimum=1)
         check_same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -25,16 +25,11 @@ from metapac._common import (
     warn,
 )
 from metapac._text import name_score
-from metapac.adaptation import (
-    Learner,
-    Scorer,
-    adapt_learner,
-    as_outputs,
-    count_examples,
-    lower_scores,
-)
+from metapac.adaptation import Learner, Scorer, adapt_learner, count_examples
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot.adapters import as_outputs, lower_scores
 from metapac.fewshot.tasks import Task
+from metapac.fewshot.tensors import read_tensors, write_tensors
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction, as_score_function
 
@@ -105,8 +100,8 @@ def adapted_outputs(
         scorer.predict_proba(x),
         kind=kind,
         rows=count_examples(x),
-        min_columns=classes or 1,
-        max_columns=classes,
+        least=classes or 1,
+        most=classes,
     )
     return Outputs(values, kind, lowered=lowered)
 
@@ -354,13 +349,21 @@ def _log_odds(learner: Learner, task: Task) -> list[Doubles]:
     return list((logs - np.where(np.isfinite(true), true, 0.0))[np.isfinite(true)[:, 0]])
 
 
+_Named = Literal["embeddings", "labels", "scores", "tasks"]
+
+
+class _Document(TypedDict):
+    provenance: dict[str, Any]
+    names: dict[_Named, list[str | int]]
+
+
 FORMAT = artefact.Format(
     "metapac scores",
     written_by="metapac.fewshot.scoring.store",
     remedy="Score the tasks again.",
     schema=2,
     oldest=2,
-    shape="scores",
+    shape=_Document,
 )
 
 _ARRAYS = ("embeddings", "labels", "scores", "tasks")
@@ -409,19 +412,16 @@ class Stored:
                 tensors[key] = np.ascontiguousarray(array)
         provenance = artefact.as_json("provenance", self.provenance)
         body = {"provenance": provenance, "names": names}
-        artefact.write_tensors(path, tensors, body, FORMAT)
+        write_tensors(path, tensors, body, FORMAT)
 
 
 def read_stored(path: PathLike) -> Stored:
     """Return what `store` or `Stored.save` wrote."""
-    document, tensors = artefact.read_tensors(path, FORMAT)
-    try:
+    document, tensors = read_tensors(path, FORMAT)
+    with artefact.decoding(path, FORMAT):
         for key, names in document["names"].items():
             tensors[key] = np.array(names)[tensors[key]]
         return Stored(**tensors, provenance=document["provenance"])
-    except (LookupError, TypeError, ValueError) as error:
-        reason = f"its arrays do not fit together ({type(error).__name__}: {error})"
-        raise artefact.inconsistent(path, FORMAT, reason) from error
 
 
 def score_tasks(

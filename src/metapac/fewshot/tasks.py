@@ -240,6 +240,28 @@ def check_pool_sizes(unit: str, parts: dict[str, int], available: int) -> None:
         )
 
 
+def check_pool_of_task(task: Task, x: Any, rows: int) -> None:
+    """Raise if a task holds positions in other data, or has no support examples."""
+    if (x is not None and task.x is not x) or len(task.x) != rows:
+        raise InvalidInput(
+            f"task {task.name!r} belongs to another pool than these embeddings. "
+            "Embed its pool with learner.bank(pool.x)."
+        )
+    if not len(task.support):
+        raise InvalidInput(f"task {task.name!r} has no support examples. Draw it with shots >= 1.")
+
+
+def check_one_support_size(tasks: Sequence[Task]) -> None:
+    """Raise unless all tasks have equally many support examples."""
+    sizes = sorted({len(task.support) for task in tasks})
+    if len(sizes) != 1:
+        got = f"sizes {sizes[0]} and {sizes[1]}" if sizes else "no task"
+        raise InvalidInput(
+            f"tasks must have support sets of one size, got {got}. "
+            "Pass the tasks of each size in a separate call."
+        )
+
+
 def _check_not_dataset(name: str, x: Any) -> None:
     """Raise for an object that gives examples one by one, which NumPy would read whole or not."""
     of_library = any(

@@ -8,15 +8,15 @@ import math
 import re
 import shutil
 import weakref
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from metapac._common import listed
 from metapac.artefact import private_folder
+from metapac.columns import Reading
 from metapac.errors import InvalidInput, keyword
-from metapac.tables.engines import Reading
 from metapac.tables.errors import check_case_collisions
 
 PLAIN = Reading()
@@ -38,11 +38,10 @@ def open_text(path: Path, reading: Reading) -> Iterator[IO[str]]:
             yield file
     except UnicodeError as error:
         likely = keyword("encoding", "windows-1252")
-        raise InvalidInput(
-            f"{path} is not {reading.encoding} text. Read it with its encoding, such as {likely}."
-        ) from error
+        remedy = f"Read it with its encoding, such as {likely}, if it is CSV."
+        raise InvalidInput(f"{path} is not {reading.encoding} text. {remedy}") from error
     except (csv.Error, EOFError, gzip.BadGzipFile) as error:
-        raise InvalidInput(f"{path} is not readable as CSV ({error}).") from error
+        raise InvalidInput(f"{path} is not readable ({error}).") from error
 
 
 def recode(paths: Sequence[Path], reading: Reading, owner: Any) -> list[Path]:
@@ -72,7 +71,7 @@ def partition_root(path: Path) -> tuple[Path, tuple[str, ...]]:
     return folder, tuple(columns)
 
 
-def read_header(path: Path, reading: Reading = PLAIN) -> list[str]:
+def read_header(path: Path, reading: Reading) -> list[str]:
     """Return the column names of a file."""
     with open_text(path, reading) as file:
         columns = next(csv.reader(file, delimiter=separator_of(path, reading)), [])
@@ -80,69 +79,81 @@ def read_header(path: Path, reading: Reading = PLAIN) -> list[str]:
         raise InvalidInput(f"{path} is empty; it needs a header line with the column names.")
     likely = next((mark for mark in ";\t|," if mark in columns[0]), None)
     if len(columns) == 1 and reading.separator is None and likely is not None:
-        raise InvalidInput(
-            f"{path} has only the column {columns[0]!r}, which looks like several. Read it with "
-            f"{keyword('separator', likely)}."
-        )
+        remedy = f"which looks like several. Read it with {keyword('separator', likely)}."
+        raise InvalidInput(f"{path} has only the column {columns[0]!r}, {remedy}")
     return name_columns(str(path), columns)
 
 
 def name_columns(title: str, columns: Sequence[str]) -> list[str]:
     """Return the names of columns, such as "Unnamed: 0" for one without a name, as pandas does."""
-    counts, names = Counter(columns), []
+    given, names = {*columns}, []
     for i, name in enumerate(columns):
-        if name and counts[name] > 1:
-            raise InvalidInput(f"{title} has two columns named {name!r}. Rename one.")
         unnamed = f"Unnamed: {i}"
-        while not name and unnamed in counts:
+        while unnamed in given:
             unnamed += "_"
         names.append(name or unnamed)
     check_case_collisions(title, names)
     return names
 
 
-def read_common_header(paths: Sequence[Path], reading: Reading = PLAIN) -> list[str]:
+def read_common_header(paths: Sequence[Path], reading: Reading) -> list[str]:
     """Return the column names that all files share, in one order."""
-    columns = read_header(paths[0], reading)
-    for path in paths[1:]:
-        if separator_of(path, reading) != separator_of(paths[0], reading):
-            raise InvalidInput(f"{paths[0]} and {path} must both be separated by commas or tabs.")
-        header = read_header(path, reading)
-        if header != columns:
+    headers = ((path, separator_of(path, reading), read_header(path, reading)) for path in paths)
+    first, separator, columns = next(headers)
+    for path, other, header in headers:
+        if (other, header) != (separator, columns):
             raise InvalidInput(
-                f"{path} has other columns than {paths[0]}: {', '.join(header)} instead of "
-                f"{', '.join(columns)}. Pass files with the same header."
+                f"{path} has other columns or another separator than {first}: {listed(header)} "
+                f"instead of {listed(columns)}."
             )
     return columns
 
 
 def check_rows(
-    paths: Sequence[Path], numbers: Sequence[str], task: str | None, reading: Reading = PLAIN
+    paths: Sequence[Path], numbers: Sequence[str], task: str | None, reading: Reading
 ) -> None:
     """Raise InvalidInput for the first row with a wrong number of fields, no task or no score."""
     for path in paths:
         places = {name: i for i, name in enumerate(read_header(path, reading))}
-        scores = [(name, places[name]) for name in numbers if name in places]  # or in a folder
         with open_text(path, reading) as file:
             reader = csv.reader(file, delimiter=separator_of(path, reading))
             next(reader)
             for row in filter(None, reader):
-                where = f"{path}, line {reader.line_num}"
-                if len(row) != len(places):
-                    raise InvalidInput(
-                        f"{where}: {len(row)} fields where the header has {len(places)}. Quote "
-                        "fields that contain a separator."
-                    )
-                if task in places and not row[places[task]]:
-                    raise InvalidInput(
-                        f"{where}: column {task!r} is empty; an example must belong to a task. "
-                        "Drop that row or name its task."
-                    )
-                for name, place in scores:
-                    _check_number(f"{where}: column {name!r}", row[place], task, reading.decimal)
+                fault = _find_fault(row, places, numbers, task, reading.decimal)
+                if fault:
+                    raise InvalidInput(f"{path}, line {reader.line_num}: {fault}")
 
 
-def check_line_endings(paths: Sequence[Path], reading: Reading = PLAIN) -> None:
+def _find_fault(
+    row: list[str], places: dict[str, int], numbers: Sequence[str], task: str | None, decimal: str
+) -> str:
+    if len(row) != len(places):
+        count = f"{len(row)} fields where the header has {len(places)}"
+        return f"{count}. Quote fields that contain a separator."
+    if task in places and not row[places[task]]:
+        return f"column {task!r} is empty; an example must belong to a task."
+    cells = [(name, row[places[name]]) for name in numbers if name in places]  # or in a folder
+    for name, text in cells:
+        if not _is_number(text, decimal):
+            # Without a task, sets are predicted: the cautious score keeps the label.
+            advice = "give a label without one inf" if task is None else "drop rows without one"
+            if decimal == "." and re.search(r"\d,\d", text):
+                advice = f"read decimal commas with {keyword('decimal', ',')}"
+            fault = f"column {name!r} holds {text!r}, which is not a number"
+            return f"{fault}. Write numbers like 0{decimal}25, or {advice}."
+    return ""
+
+
+def _is_number(text: str, decimal: str) -> bool:
+    if "_" in text or (decimal == "," and "." in text):
+        return False
+    try:
+        return not math.isnan(float(text.replace(decimal, ".")))
+    except ValueError:
+        return False
+
+
+def check_line_endings(paths: Sequence[Path], reading: Reading) -> None:
     """Raise InvalidInput if rows of a file end in LF and in CRLF, quoted line breaks aside."""
     for path in paths:
         endings, is_quoted = set(), False
@@ -153,22 +164,3 @@ def check_line_endings(paths: Sequence[Path], reading: Reading = PLAIN) -> None:
                     endings.add(line.endswith("\r\n"))
         if len(endings) > 1:
             raise InvalidInput(f"{path} mixes rows that end in CRLF and in LF. Use one of them.")
-
-
-def _check_number(where: str, text: str, task: str | None, decimal: str) -> None:
-    foreign = "_" in text or (decimal == "," and "." in text)
-    try:
-        number = math.nan if foreign else float(text.replace(decimal, "."))
-    except ValueError:
-        number = math.nan
-    if not math.isnan(number):
-        return
-    # Without a task, sets are predicted: the cautious score is then the one that is kept.
-    kept = "give a label without a score inf, so that it is kept"
-    problem = (
-        f"{where} holds {text!r}, which is not a number. Write numbers like 0{decimal}25, without "
-        f"thousands separators; {kept if task is None else 'drop rows without a score'}."
-    )
-    if decimal == "." and re.search(r"\d,\d", text):
-        problem += f" Read decimal commas with {keyword('decimal', ',')}."
-    raise InvalidInput(problem)

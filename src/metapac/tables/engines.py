@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import weakref
 from contextlib import ExitStack
@@ -17,39 +16,6 @@ from metapac.errors import InvalidInput, keyword
 from metapac.tables.errors import pick_name, reason
 
 DUCKDB, SPARK = "duckdb", "pyspark"  # the names that Ibis gives them
-_LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte order mark
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How to read a table: the options of ``open_table``, which documents them."""
-
-    table: str | None = None
-    separator: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    views: bool = False
-    connection: Any = None
-
-    def __post_init__(self) -> None:
-        mark = ";" if self.separator is None else self.separator
-        is_one = isinstance(mark, str) and len(mark) == 1 and not "\ud800" <= mark <= "\udfff"
-        if not is_one or mark in '"\r\n\0' or mark.isalnum():
-            raise InvalidInput(
-                f"separator must be one character such as ';', '|' or a tab, got {mark!r}.",
-                parameter="separator",
-            )
-        check_one_of("decimal", self.decimal, (".", ","))
-        try:
-            "".encode(self.encoding)
-            name = codecs.lookup(self.encoding).name  # one encoding has one name
-        except (LookupError, TypeError, ValueError):
-            raise InvalidInput(
-                "encoding must be the name of a text encoding, such as 'windows-1252' or 'utf-16', "
-                f"got {self.encoding!r}.",
-                parameter="encoding",
-            ) from None
-        object.__setattr__(self, "encoding", "utf-8" if name in _LIKE_UTF8 else name)
 
 
 @dataclass(frozen=True)
@@ -93,11 +59,8 @@ def traits_of(connection: Any) -> Traits:
 
 
 # DuckDB would otherwise download and run code that a query or an address calls for.
-_NO_DOWNLOADS = {
-    "allow_community_extensions": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
+_CODE = "allow_community_extensions autoinstall_known_extensions autoload_known_extensions"
+_NO_DOWNLOADS = dict.fromkeys(_CODE.split(), False)
 
 
 def connect(
@@ -107,7 +70,7 @@ def connect(
     memory_limit: str | None = None,
     threads: int | None = None,
 ) -> Any:
-    """Return an Ibis connection for ``calibrate_table`` and the other table functions.
+    """Return an Ibis connection, the engine that `Reading` takes.
 
     Parameters
     ----------
@@ -134,13 +97,13 @@ def connect(
     Examples
     --------
     >>> import pandas as pd
-    >>> from metapac.tables import calibrate_table, connect
+    >>> from metapac import Columns, MetaPS, Reading, open_table
+    >>> from metapac.tables import connect
     >>> connection = connect(memory_limit="1GiB", threads=1)
     >>> frame = pd.DataFrame({"site": [i % 40 for i in range(2000)], "score": range(2000)})
-    >>> calibrate_table(
-    ...     frame, task="site", score="score", epsilon=0.1, alpha=0.1, delta=0.1,
-    ...     connection=connection,
-    ... ).threshold_
+    >>> columns = Columns(task="site", score="score")
+    >>> table = open_table(frame, columns, Reading(connection=connection))
+    >>> MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table).threshold_
     120.0
     >>> connection.disconnect()
     """
@@ -160,16 +123,13 @@ def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
     scratch = ExitStack()
     spill = scratch.enter_context(private_folder("metapac-spill"))
     config = {"temp_directory": str(spill), "threads": threads, "memory_limit": memory_limit}
+    given = {name: value for name, value in config.items() if value is not None}
     try:
-        given = {name: value for name, value in config.items() if value is not None}
-        connection = ibis.duckdb.connect(**given, **_NO_DOWNLOADS)
-        return _close_with(connection, scratch)
+        return _close_with(ibis.duckdb.connect(**given, **_NO_DOWNLOADS), scratch)
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError for text that is not UTF-8
         scratch.close()
-        raise InvalidInput(
-            f"memory_limit must be a size such as 4GiB, got {memory_limit!r}.",
-            parameter="memory_limit",
-        ) from error
+        text = f"memory_limit must be a size such as 4GiB, got {memory_limit!r}."
+        raise InvalidInput(text, parameter="memory_limit") from error
 
 
 _SPARK_SETTINGS = {
@@ -204,11 +164,9 @@ def _connect_spark(master: str | None, memory_limit: str | None, threads: int | 
         session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         scratch.close()
-        no_answer = "stopped SparkContext" in reason(error)
-        why = "no master answered" if no_answer else reason(error)
         raise InvalidInput(
-            f"Spark did not start at {master!r} ({why}). It needs Java 17 or newer on this machine "
-            "and, unless it runs here, a cluster that answers at that address."
+            f"Spark did not start at {master!r} ({reason(error)}). It needs Java 17 or newer on "
+            "this machine and, unless it runs here, a cluster that answers at that address."
         ) from error
     return _close_with(ibis.pyspark.connect(session), scratch)
 
@@ -241,37 +199,32 @@ def pick_table(
     connection: Any, name: str, table: str | None, catalog: str | None = None, *, views: bool = True
 ) -> Table:
     """Return a table of a database: the one named, or the only one."""
-    places, computed = _list_tables(connection, catalog)
-    hidden = [] if views else sorted(computed)
-    names = sorted(places.keys() - hidden)
-    if table in hidden or (hidden and not names and table is None):
+    tables = _list_tables(connection, catalog)
+    computed = [key for key, (*_, is_computed) in tables.items() if is_computed and not views]
+    names = sorted(tables.keys() - computed)
+    if table in computed or (computed and not names and table is None):
         raise InvalidInput(
-            f"{name}: {table or hidden[0]!r} is a view or has generated columns: it is computed "
-            "while it is read, and a view can read other files. If you trust it, read it with "
-            f"{keyword('views', True)}."
+            f"{name}: {table or computed[0]!r} is a view or has generated columns, which can read "
+            f"other files. If you trust it, read it with {keyword('views', True)}."
         )
     if table is not None and table not in names and "." in table and connection.name != DUCKDB:
         schema, _, plain = table.rpartition(".")
-    else:
-        schema, plain = places[pick_name(name, table, names, "table")]
-    return connection.table(plain, database=schema)
+        return connection.table(plain, database=schema)
+    place, plain, _ = tables[pick_name(name, table, names, "table")]
+    return connection.table(plain, database=place)
 
 
-def _list_tables(
-    connection: Any, catalog: str | None
-) -> tuple[dict[str, tuple[Any, str]], set[str]]:
-    """Return the place of each table by its name, and the names of those that are computed."""
+def _list_tables(connection: Any, catalog: str | None) -> dict[str, tuple[Any, str, bool]]:
+    """Return the place and the name of each table, and whether it is computed."""
     if connection.name != DUCKDB:
         names = [name for name in connection.list_tables() if not re.match(_MEMTABLE, name)]
-        views = "SELECT name FROM sqlite_master WHERE type = 'view'"
-        rows = connection.con.execute(views) if connection.name == "sqlite" else ()
-        return {name: (None, name) for name in names}, {name for (name,) in rows}
+        query = "SELECT name FROM sqlite_master WHERE type = 'view'"
+        views = connection.con.execute(query).fetchall() if connection.name == "sqlite" else []
+        return {name: (None, name, (name,) in views) for name in names}
     catalogs = [connection.current_catalog, "temp"] if catalog is None else [catalog]
     rows = connection.raw_sql(_DUCKDB_TABLES).fetchall()  # Ibis 12 cannot list those of DuckDB 2
-    found = {
+    return {
         name if schema == "main" else f"{schema}.{name}": ((place, schema), name, is_computed)
         for place, schema, name, is_computed in rows
         if place in catalogs and not (place == "temp" and name.startswith("ibis_"))
     }
-    places = {key: (schema, name) for key, (schema, name, _) in found.items()}
-    return places, {key for key, (*_, is_computed) in found.items() if is_computed}

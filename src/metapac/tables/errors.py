@@ -6,7 +6,6 @@ import difflib
 import json
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,8 +39,8 @@ def reporting(
         if "OutOfMemory" in type(error).__name__:
             text = f"{name}: {why}. Raise memory_limit."
             raise EngineError(text, parameter="memory_limit") from cause
-        hint = " If it is truncated, or not of the type that its name says, write it again."
-        raise EngineError(f"{name} cannot be {verb} ({why}).{hint if is_file else ''}") from cause
+        hint = " Is it truncated, or of another type than its name says?" if is_file else ""
+        raise EngineError(f"{name} cannot be {verb} ({why}).{hint}") from cause
 
 
 def reason(error: BaseException, address: str = "") -> str:
@@ -64,11 +63,8 @@ def get_column(source: Any, name: str, remedy: str = "") -> Any:
     lower = {column.lower(): column for column in reversed(columns)}
     close = difflib.get_close_matches(name.lower(), lower, 1, 0.75)
     hint = f" Did you mean {lower[close[0]]!r}?" if close else remedy
-    if source.is_text and len(columns) == 1:
-        hint += " Columns must be separated by commas, in .tsv by tabs."
-    raise InvalidInput(
-        f"{source.name} has no column {name!r}; it has: {list_columns(source)}.{hint}"
-    )
+    text = f"{source.name} has no column {name!r}; it has: {list_columns(source)}.{hint}"
+    raise InvalidInput(text)
 
 
 def pick_name(title: str, wanted: str | None, names: Sequence[str], noun: str) -> str:
@@ -99,15 +95,15 @@ def check_column_names(**names: Any) -> None:
 
 
 def check_case_collisions(name: str, columns: Sequence[str]) -> None:
-    """Raise InvalidInput for names that differ only in case, which engines may confuse."""
+    """Raise InvalidInput for equal names; engines may also confuse those that differ in case."""
     seen: dict[str, str] = {}
     for column in columns:
-        first = seen.setdefault(column.lower(), column)
-        if first != column:
+        if column.lower() in seen:
+            both = f"{seen[column.lower()]!r} and {column!r}"
             raise InvalidInput(
-                f"{name} has columns {first!r} and {column!r}, which differ only in case. Rename "
-                "one."
+                f"{name} has columns {both}, which differ at most in case. Rename one."
             )
+        seen[column.lower()] = column
 
 
 def name_type(kind: Any) -> str:
@@ -121,17 +117,12 @@ def class_names(classes: Sequence[Any]) -> list[Any]:
     if isinstance(classes, str):
         text = f"classes must be a list of names, got the string {classes!r}."
         raise InvalidInput(text, parameter="classes")
-    counts = Counter(str(name) for name in classes)
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated or not counts:
-        problem = f"{repeated[0]!r} twice" if repeated else "none"
-        text = f"classes must name each class once, got {problem}."
+    names = [str(name) for name in classes]
+    if not names or len({*names}) < len(names):
+        text = f"classes must name each class once, got {listed(names) or 'none'}."
         raise InvalidInput(text, parameter="classes")
-    whole = (int, np.integer)
-    return [
-        int(name) if isinstance(name, whole) and not isinstance(name, bool) else str(name)
-        for name in classes
-    ]
+    whole = [isinstance(c, int | np.integer) and not isinstance(c, bool) for c in classes]
+    return [int(c) if is_whole else str(c) for c, is_whole in zip(classes, whole, strict=True)]
 
 
 def no_rows(name: str) -> InvalidInput:
@@ -142,10 +133,8 @@ def no_rows(name: str) -> InvalidInput:
 def check_no_missing_tasks(name: str, column: str | None, missing: int) -> None:
     """Raise InvalidInput if rows have no task."""
     if missing:
-        raise InvalidInput(
-            f"{name}: column {column!r} is missing in {pluralize(missing, 'row')}; an example must "
-            "belong to a task. Drop those rows or name their task."
-        )
+        problem = f"{name}: column {column!r} is missing in {pluralize(missing, 'row')}"
+        raise InvalidInput(f"{problem}; an example must belong to a task.")
 
 
 def pluralize(count: int, noun: str) -> str:

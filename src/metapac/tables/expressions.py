@@ -16,12 +16,13 @@ from metapac._common import Array, Counts, Table
 
 def previous_float(values: Array) -> Array:
     """Return the largest number of the same precision below each value."""
-    return _neighbour(values, -np.inf)
+    with np.errstate(over="ignore", under="ignore"):  # to infinity, and to subnormal numbers
+        return np.asarray(np.nextafter(values, values.dtype.type(-np.inf)))
 
 
 def next_float(values: Array) -> Array:
     """Return the smallest number of the same precision above each value."""
-    return _neighbour(values, np.inf)
+    return -previous_float(-values)
 
 
 def float_to_ordinal(values: Array) -> Counts:
@@ -37,11 +38,6 @@ def ordinal_to_float(ordinals: Counts, dtype: np.dtype[Any]) -> Array:
     width = np.dtype(f"i{dtype.itemsize}")
     magnitude = np.abs(ordinals).astype(width).view(dtype)
     return np.where(ordinals < 0, -magnitude, magnitude)
-
-
-def _neighbour(values: Array, towards: float) -> Array:
-    with np.errstate(over="ignore", under="ignore"):  # to infinity, and to subnormal numbers
-        return np.asarray(np.nextafter(values, values.dtype.type(towards)))
 
 
 def exact(value: float) -> Any:

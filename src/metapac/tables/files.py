@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import errno
 import fnmatch
-import functools
 import glob
-import gzip
-import math
 import os
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, reduce
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,34 +22,24 @@ from ibis.backends.sql.datatypes import DuckDBType
 
 from metapac._common import Table, require, warn
 from metapac._text import mask
-from metapac.artefact import check_unpacked, read_unpacked
+from metapac.columns import Reading
 from metapac.errors import InvalidInput
 from metapac.tables import csv_text
-from metapac.tables.engines import DUCKDB, SPARK, Reading
+from metapac.tables.engines import DUCKDB, SPARK
 from metapac.tables.errors import pick_name
+from metapac.unpacking import check_unpacked, read_unpacked
 
 _SUFFIXES = {
-    suffix: kind
-    for kind, suffixes in {
-        "parquet": ".parquet .pq",
-        "csv": ".csv .tsv .csv.gz .tsv.gz",
-        "json": ".jsonl .ndjson .json .jsonl.gz .ndjson.gz .json.gz",
-        "arrow": ".feather .arrow .ipc",
-        "excel": ".xlsx .xlsm .xlsb .xls .ods",
-    }.items()
-    for suffix in suffixes.split()
+    "parquet": ".parquet .pq",
+    "csv": ".csv .tsv .csv.gz .tsv.gz",
+    "json": ".jsonl .ndjson .json .jsonl.gz .ndjson.gz .json.gz",
+    "arrow": ".feather .arrow .ipc",
+    "excel": ".xlsx .xlsm .xlsb .xls .ods",
 }
+_KINDS = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 _DATABASES = {
     "duckdb": (".duckdb", ".ddb", ".db"),
     "sqlite": (".sqlite", ".sqlite3", ".db3", ".db"),
-}
-_TITLES = {
-    "arrow": "an Arrow file",
-    "csv": "CSV",
-    "duckdb": "a DuckDB database",
-    "json": "JSON lines",
-    "parquet": "a Parquet file",
-    "sqlite": "a SQLite database",
 }
 _MAGIC = {
     "parquet": (0, b"PAR1"),
@@ -75,23 +63,20 @@ def kind_of(path: Path) -> str:
     read other files.
     """
     if not path.is_file():
-        raise InvalidInput(
-            f"{path} is not a regular file, and a table is read more than once. Write it to a file "
-            "first."
-        )
+        raise InvalidInput(f"{path} is not a regular file, and a table is read more than once.")
     with path.open("rb") as file:
         start = file.read(16)
     magic = (kind for kind, (place, mark) in _MAGIC.items() if start[place:].startswith(mark))
     content, expected, suffix = next(magic, None), suffix_kind(path), path.suffix.lower()
     if content in _DATABASES:
         if suffix not in _DATABASES[content]:
+            remedy = f"If you trust it, rename it to end in {_DATABASES[content][0]}."
             raise InvalidInput(
-                f"{path} is {_TITLES[content]}, but its name does not say so. If you trust it, "
-                f"rename it to end in {_DATABASES[content][0]}."
+                f"{path} is a {content} file, but its name does not say so. {remedy}"
             )
         return content
     if content in ("zip", "ole") and expected == "excel":
-        return "excel"
+        return expected
     if content in ("zip", "ole") or expected == "excel" or _FOREIGN.fullmatch(suffix):
         raise InvalidInput(
             f"{path} cannot be read. Pass a CSV, JSON lines, Parquet, Arrow, Excel, DuckDB or "
@@ -101,20 +86,18 @@ def kind_of(path: Path) -> str:
         raise InvalidInput(f"{path} is compressed with gzip. Rename it to end in {path.suffix}.gz.")
     if content in (None, "gzip"):
         return expected or "csv"
-    if expected is not None and expected != content:
-        warn(f"{path} is {_TITLES[content]}, not {_TITLES[expected]}, and is read as such.")
+    if expected not in (None, content):
+        warn(f"{path} is a {content} file, not {expected}, and is read as such.")
     return content
 
 
 def suffix_kind(path: Path) -> str | None:
     """Return the kind of a table that a name stands for."""
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
-    return _SUFFIXES.get("".join(suffixes)) or _SUFFIXES.get("".join(suffixes[-1:]))
+    return _KINDS.get("".join(suffixes)) or _KINDS.get("".join(suffixes[-1:]))
 
 
 _ANY_CELLS, _CELLS_PER_BYTE = 1 << 22, 4  # of 32 bytes each; a full sheet has at most one per byte
-_CELL = rb"<(?:[^\s<>:/]+:)?(?:c|[a-z-]+-cell)(?=[\s/>])"
-_PLACE = re.compile(_CELL + rb'(?: r="([A-Z]{1,3})([0-9]{1,7})"(?![^<]*\sr\s*=))?')
 Cell = Any  # str, float, bool, date, time or timedelta; "" if empty
 
 
@@ -127,31 +110,24 @@ def read_sheet(path: Path, sheet: str | None) -> Any:
     with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
         name = pick_name(str(path), sheet, workbook.sheet_names, "sheet")
         rows = workbook.get_sheet_by_name(name).to_python(skip_empty_area=True)
+    title = f"{path}, sheet {name}"
     if not rows:
-        raise InvalidInput(
-            f"{path}, sheet {name} is empty. Write the column names in its first row."
-        )
-    names = csv_text.name_columns(
-        f"{path}, sheet {name}", [_as_text(cell) or "" for cell in rows[0]]
-    )
-    columns = zip(*rows[1:], strict=True) if len(rows) > 1 else [()] * len(names)
-    arrays = [_as_array(cells) for cells in columns]
-    return pa.Table.from_arrays(arrays, names=names)
+        raise InvalidInput(f"{title} is empty. Write the column names in its first row.")
+    names = csv_text.name_columns(title, [_as_text(cell) or "" for cell in rows[0]])
+    columns = [[row[i] for row in rows[1:]] for i in range(len(names))]
+    return pa.Table.from_arrays([_as_array(cells) for cells in columns], names=names)
 
 
 def make_table(frame: Any) -> Table:
     """Return a frame as a table; half precision, which DuckDB does not read, as float32."""
     import pyarrow as pa
 
-    def widen(kind: Any) -> Any:
-        return pa.float32() if pa.types.is_float16(kind) else kind
-
-    if isinstance(frame, pa.Table | pa.RecordBatch):
-        schema = pa.schema([(field.name, widen(field.type)) for field in frame.schema])
-        frame = frame if schema.types == frame.schema.types else frame.cast(schema)
-    elif hasattr(frame, "astype"):  # of pandas
-        names = frame.columns[frame.dtypes.astype(str).isin(["float16", "halffloat[pyarrow]"])]
-        frame = frame.astype(dict.fromkeys(names, "float32")) if len(names) else frame
+    half = [name for name, kind in ibis.memtable(frame).schema().items() if kind.is_float16()]
+    if half and isinstance(frame, pa.Table | pa.RecordBatch):
+        kinds = {field.name: field.type for field in frame.schema}
+        frame = frame.cast(pa.schema(kinds | dict.fromkeys(half, pa.float32())))
+    elif half and hasattr(frame, "astype"):
+        frame = frame.astype(dict.fromkeys(half, "float32"))
     return ibis.memtable(frame)
 
 
@@ -170,32 +146,15 @@ def read_arrow(paths: Sequence[Path]) -> Any:
 def _check_extent(path: Path) -> None:
     """Raise if a sheet reaches much further than it has cells: calamine allocates them all."""
     most = max(_ANY_CELLS, _CELLS_PER_BYTE * path.stat().st_size)
-    if path.suffix.lower() == ".xls" or _bound_cells(path) <= most:  # .xls is not zipped
+    if path.suffix.lower() == ".xls":  # which is not zipped
         return
     for name, parts in groupby(read_unpacked(path), key=lambda part: part[0]):
         cells = _count_cells(chunk for _, chunk in parts)
         if cells > most:
             raise InvalidInput(
-                f"{path} has {path.stat().st_size:,} bytes, but its part {name} reaches over "
-                f"{cells:,} cells. Delete stray cells far from the table, or save the sheet as CSV."
+                f"{path} is small, but its part {name} reaches over {cells:,} cells. Delete stray "
+                "cells far from the table, or save the sheet as CSV."
             )
-
-
-def _bound_cells(path: Path) -> float:
-    """Return quickly a bound on what `_count_cells` returns, infinite if cells are not numbered."""
-    rows, letters, rest = 0, {b"A"}, b""
-    for _, chunk in read_unpacked(path):
-        text, mark, rest = (rest + chunk).rpartition(b"<")
-        rest = mark + rest
-        places = _PLACE.findall(text)
-        rows = max(rows, *(int(digits or 0) for _, digits in places), 0)
-        letters |= {column for column, _ in places}
-    is_numbered = b"" not in letters and not _PLACE.match(rest)
-    return rows * max(map(_column_number, letters)) if is_numbered else math.inf
-
-
-def _column_number(letters: bytes) -> int:
-    return functools.reduce(lambda number, letter: 26 * number + letter - 64, letters.upper(), 0)
 
 
 def _count_cells(chunks: Iterable[bytes]) -> int:
@@ -207,7 +166,7 @@ def _count_cells(chunks: Iterable[bytes]) -> int:
         kind, place = tag.rpartition(":")[2], attributes.get("r")
         if kind == "c" and place:
             letters = place.rstrip(string.digits)
-            row, column = int(place[len(letters) :]), _column_number(letters.encode())
+            row, column = int(place[len(letters) :]), _column_number(letters)
         elif kind in ("c", "table-cell", "covered-table-cell"):
             column += int(attributes.get("table:number-columns-repeated", 1))
         elif kind in ("row", "table-row"):
@@ -215,7 +174,9 @@ def _count_cells(chunks: Iterable[bytes]) -> int:
             row, column = int(place or row + step), 0
         elif kind == "table":
             total, row, rows, columns = total + rows * columns, 0, 0, 0
-        if kind in ("v", "is") or any(name[:7] in ("office:", "table:f") for name in attributes):
+        if kind in ("v", "is") or (
+            kind != "c" and any(name[:7] in ("office:", "table:f") for name in attributes)
+        ):
             rows, columns = max(row, rows), max(column, columns)
 
     parser, fault, end, is_sheet = expat.ParserCreate(), "", b"", False
@@ -232,6 +193,11 @@ def _count_cells(chunks: Iterable[bytes]) -> int:
     return total + rows * columns
 
 
+@cache
+def _column_number(letters: str) -> int:
+    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters.upper(), 0)
+
+
 def _as_array(cells: Sequence[Cell]) -> Any:
     """Return a column as numbers or booleans if all cells are, and as text otherwise."""
     import pyarrow as pa
@@ -244,18 +210,14 @@ def _as_array(cells: Sequence[Cell]) -> Any:
     if kinds and kinds <= {int, float}:
         is_whole = all(float(value).is_integer() and abs(value) <= 2**53 for value in filled)
         return pa.array(values, pa.float64()).cast(pa.int64() if is_whole else pa.float64())
-    return pa.array([_as_text(cell) for cell in cells], pa.string())
+    return pa.array(map(_as_text, cells), pa.string())
 
 
 def _as_text(cell: Cell) -> str | None:
     """Return a cell as text, null if it is empty: 7.0 is 7, as the sheet shows it."""
-    if cell == "":
-        return None
-    if type(cell) is float and cell.is_integer():
-        return str(int(cell))
-    if isinstance(cell, datetime.datetime | datetime.date | datetime.time):
+    if isinstance(cell, datetime.date | datetime.time):
         return cell.isoformat()
-    return str(cell)
+    return str(int(cell) if type(cell) is float and cell.is_integer() else cell) or None
 
 
 # Addresses of files that only the engine can find.
@@ -290,15 +252,13 @@ def find(paths: Sequence[str]) -> tuple[str, list[Path]]:
     if not files:
         raise InvalidInput("source is an empty list of paths. Pass at least one.")
     for file in files:  # Linux allows any bytes in a name, and engines do not
-        if any("\ud800" <= character <= "\udfff" for character in str(file.absolute())):
+        if re.search("[\ud800-\udfff]", str(file.absolute())):
             raise InvalidInput(f"the path of {file} is not valid UTF-8. Rename the file or folder.")
     name = display_name(paths)
     kinds = {kind_of(file): file for file in reversed(files)}
     if len(kinds) > 1:
         examples = " and ".join(f"{kind} ({file})" for kind, file in kinds.items())
-        raise InvalidInput(
-            f"{name} holds files of several kinds: {examples}. Pass files of one kind."
-        )
+        raise InvalidInput(f"{name} holds files of several kinds: {examples}.")
     (kind,) = kinds
     if len(files) > 1 and kind in ("duckdb", "excel", "sqlite"):
         raise InvalidInput(f"{name} matches {len(files)} databases or workbooks. Pass one.")
@@ -355,10 +315,8 @@ def _walk(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
         if seen > _MOST_ENTRIES:
-            raise InvalidInput(
-                f"{folder} holds more than {_MOST_ENTRIES:,} files and folders. Pass a folder that "
-                "holds the table alone, or a glob."
-            )
+            text = f"{folder} holds more than {_MOST_ENTRIES:,} files and folders. Pass a glob."
+            raise InvalidInput(text)
         folders[:] = [name for name in folders if name[0] not in "._"]
         paths = [Path(place, name) for name in names if name[0] not in "._"]  # such as _SUCCESS
         yield from (path for path in paths if suffix_kind(path) and path.is_file())
@@ -378,16 +336,14 @@ def read(connection: Any, kind: str, paths: list[Path], reading: Reading) -> Tab
     separator = csv_text.separator_of(paths[0], reading)
     if kind == "csv" and reading.encoding != "utf-8":
         paths = csv_text.recode(paths, reading, connection)
+    names = [str(path.absolute()) for path in paths]
     if connection.name != SPARK:
-        names = [glob.escape(str(path.absolute())) for path in paths]
-        return _load(connection, kind, names, separator, columns)
-    for path in paths:
-        if path.name[0] in "_.":
-            raise InvalidInput(
-                f"{path}: Spark ignores files whose names start with '_' or '.'. Rename it."
-            )
+        return _load(connection, kind, [*map(glob.escape, names)], separator, columns)
+    ignored = [path for path in paths if path.name[0] in "_."]
+    if ignored:
+        raise InvalidInput(f"{ignored[0]}: Spark ignores names that start with '_' or '.'.")
     # Hadoop would expand these characters as a pattern.
-    names = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute())) for path in paths]
+    names = [re.sub(r"([\\*?\[\]{}])", r"\\\1", name) for name in names]
     return _load(connection, kind, names, separator, columns, **_partition_options(paths))
 
 
@@ -424,14 +380,14 @@ def _load(
     if kind == "csv":
         text = {"columns": dict.fromkeys(columns, "VARCHAR")} if columns else {"all_varchar": True}
         return connection.read_csv(names, delim=separator, **text, **_CSV)
-    # Strings that look like dates or identifiers remain strings.
     table = connection.read_json(names, sample_size=-1, **_JSON)
-    schema = table.schema()
-    guessed = [name for name, kind in schema.items() if kind.is_temporal() or kind.is_uuid()]
+    types = {name: DuckDBType.to_string(kind) for name, kind in table.schema().items()}
+    guessed = [
+        name for name, kind in table.schema().items() if kind.is_temporal() or kind.is_uuid()
+    ]
     if not guessed:
         return table
-    types = {name: DuckDBType.to_string(kind) for name, kind in schema.items()}
-    types |= dict.fromkeys(guessed, "VARCHAR")
+    types |= dict.fromkeys(guessed, "VARCHAR")  # strings that look like dates remain strings
     return connection.read_json(names, columns=types, **_JSON)
 
 
@@ -444,28 +400,19 @@ def _partition_options(paths: Sequence[Path]) -> dict[str, Any]:
 def _load_extension(connection: Any, address: str) -> None:
     """Load the extension of DuckDB that reads an address, if the user has installed it."""
     extension = "azure" if str(scheme(address)).startswith("a") else "httpfs"
-    (is_loaded, is_installed), *_ = connection.raw_sql(
-        f"SELECT loaded, installed FROM duckdb_extensions() WHERE extension_name = '{extension}'"
-    ).fetchall() or [(False, False)]
-    if not (is_loaded or is_installed):
+    known = "SELECT loaded OR installed FROM duckdb_extensions() WHERE extension_name"
+    if connection.raw_sql(f"{known} = '{extension}'").fetchall() != [(True,)]:
         raise InvalidInput(
-            f"{mask(address)} needs DuckDB's extension {extension}, which is not installed, and "
-            "metapac downloads no code. Download the file and pass its path, or install the "
-            f"extension once: python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\"."
+            f"{mask(address)} needs DuckDB's extension {extension}, and metapac downloads no code. "
+            f"Run python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\", or download the "
+            "file."
         )
     connection.raw_sql(f"LOAD {extension}")
 
 
 def _check_json_lines(path: Path) -> None:
     """Raise InvalidInput if a file is empty or does not hold JSON lines."""
-    with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
-        start = file.read(100)
-        file.seek(0)
-        first = next((line.strip() for line in file if line.strip()), b"")
-    if b'"format": "metapac' in start:
-        raise InvalidInput(f"{path} is a metapac file, not a table of scores. Pass the table.")
-    if not (first.startswith(b"{") and first.endswith(b"}")):
-        raise InvalidInput(
-            f"{path} must hold JSON lines, one object per line. With pandas, write it with "
-            "to_json(orient='records', lines=True)."
-        )
+    with csv_text.open_text(path, csv_text.PLAIN) as file:
+        first = next((line.strip() for line in file if line.strip()), "")
+    if first[:1] + first[-1:] != "{}":
+        raise InvalidInput(f"{path} must hold JSON lines, one object per line.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import errno
 import os
@@ -13,7 +14,7 @@ from typing import IO, Any
 from metapac import artefact
 from metapac._common import PathLike, Table
 from metapac._text import mask
-from metapac.errors import EngineError, InvalidInput
+from metapac.errors import InvalidInput
 from metapac.tables import errors, files
 from metapac.tables.engines import DUCKDB, SPARK
 from metapac.tables.sources import Source
@@ -39,9 +40,8 @@ def check_output(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()
     check_path(source, path, inputs)
     local = files.local_path(os.fspath(path))
     if source.connection.name == SPARK and local is not None and local.exists():
-        raise FileExistsError(
-            errno.EEXIST, "already exists, and Spark writes a folder: remove it first", str(path)
-        )
+        problem = "already exists, and Spark writes a folder: remove it first"
+        raise FileExistsError(errno.EEXIST, problem, str(path))
 
 
 def check_path(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()) -> None:
@@ -64,23 +64,23 @@ def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
     """
     if not isinstance(output, str | os.PathLike):
         with errors.reporting("the table", "written"):
-            _write_csv(connection, table, output)
+            _stream(connection, table, "csv", output)
         return
     kind, name = output_kind(output), os.fspath(output)
     local = files.local_path(name)
+    full = str(local and local.resolve())  # Ibis quotes it as Python does, which SQL may not accept
     with errors.reporting(mask(name), "written", address=name if local is None else ""):
         if local is None:
             _save(connection, table, kind, name)
         elif connection.name == SPARK:
             with artefact.new_folder(local, create=False) as folder:
                 _save(connection, table, kind, str(folder.absolute()))
-        elif connection.name == DUCKDB:
-            _write_with_duckdb(connection, table, kind, local)
-        elif kind == "csv":
-            with artefact.replacing(local) as file:
-                _write_csv(connection, table, file)
+        elif connection.name == DUCKDB and repr(full) == f"'{full}'":
+            with artefact.replacing_path(local) as temporary:
+                _save(connection, table, kind, temporary)
         else:
-            _write_parquet(connection, table, local)
+            with artefact.replacing(local, binary=kind == "parquet") as file:
+                _stream(connection, table, kind, file)
 
 
 def _save(connection: Any, table: Table, kind: str, place: PathLike) -> None:
@@ -96,50 +96,25 @@ def _save(connection: Any, table: Table, kind: str, place: PathLike) -> None:
         connection.to_parquet_dir(table, place)
 
 
-def _write_csv(connection: Any, table: Table, file: IO[str]) -> None:
-    if connection.name == DUCKDB:  # through a file, which DuckDB writes on all cores
+def _stream(connection: Any, table: Table, kind: str, file: IO[Any]) -> None:
+    """Write to an open file: DuckDB through another file, which it writes on all cores."""
+    if connection.name == DUCKDB:
         with artefact.private_folder("metapac-table") as folder:
-            path = folder / "table.csv"
-            connection.to_csv(table, path)
-            with path.open(encoding="utf-8", newline="") as written:
-                shutil.copyfileobj(written, file)
-        return
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(table.columns)
-    for batch in connection.to_pyarrow_batches(table):
-        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        for row in rows:  # booleans as other engines write them
-            writer.writerow(str(cell).lower() if isinstance(cell, bool) else cell for cell in row)
-
-
-def _write_with_duckdb(connection: Any, table: Table, kind: str, path: Path) -> None:
-    absolute = str(path.resolve())
-    if repr(absolute) != f"'{absolute}'":  # Ibis quotes as Python does, which SQL does not accept
-        with (
-            artefact.private_folder("metapac-table") as folder,
-            artefact.replacing(path, binary=True) as file,
-        ):
             _save(connection, table, kind, folder / "table")
-            with (folder / "table").open("rb") as written:
+            with (folder / "table").open("rb") as raw:
+                written = codecs.getreader("utf-8")(raw) if kind == "csv" else raw
                 shutil.copyfileobj(written, file)
-        return
-    with artefact.replacing_path(path) as temporary:
-        try:
-            _save(connection, table, kind, temporary)
-        except Exception as error:
-            if str(temporary) not in str(error):
-                raise
-            why = errors.reason(error).replace(str(temporary), str(path))
-            raise EngineError(f"{path} cannot be written ({why}).") from error
+    elif kind == "csv":
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.columns)
+        for batch in connection.to_pyarrow_batches(table):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                # Booleans as other engines write them.
+                writer.writerow(str(x).lower() if isinstance(x, bool) else x for x in row)
+    else:
+        from pyarrow import parquet
 
-
-def _write_parquet(connection: Any, table: Table, path: Path) -> None:
-    from pyarrow import parquet
-
-    batches = connection.to_pyarrow_batches(table)
-    with (
-        artefact.replacing(path, binary=True) as file,
-        parquet.ParquetWriter(file, batches.schema) as writer,
-    ):
-        for batch in batches:
-            writer.write_batch(batch)
+        batches = connection.to_pyarrow_batches(table)
+        with parquet.ParquetWriter(file, batches.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)

@@ -15,12 +15,13 @@ import ibis
 
 from metapac._common import Table
 from metapac._text import mask, scrub_line
+from metapac.columns import Reading
 from metapac.context import Context
 from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.provenance import Provenance, differing_options, read_common_provenance
 from metapac.tables import errors, files
 from metapac.tables.csv_text import PLAIN, check_line_endings, check_rows
-from metapac.tables.engines import DUCKDB, Reading, Traits, connect, pick_table, traits_of
+from metapac.tables.engines import DUCKDB, Traits, connect, pick_table, traits_of
 
 _FRAME = (
     r"pandas\.(.*\.)?DataFrame|polars\.(.*\.)?(DataFrame|LazyFrame)|"
@@ -90,11 +91,11 @@ def open_source(source: Any, reading: Reading | None = None, **options: Any) -> 
     if isinstance(source, list | tuple) and all(isinstance(s, str | os.PathLike) for s in source):
         return _open_paths([os.fspath(path) for path in source], how)
     if isinstance(source, ibis.BaseBackend):
-        name = f"the {source.name} connection"
-        return _open(name, how, lambda engine: _pick(engine, name, how), lambda: source)
+        name, how = f"the {source.name} connection", replace(how, connection=source)
+        return _open(name, how, lambda engine: _pick(engine, name, how))
     if isinstance(source, ibis.Table):
-        name = _title(source)
-        return _open(name, how, lambda engine: Source(source, name, engine), source.get_backend)
+        name, how = _title(source), replace(how, connection=source.get_backend())
+        return _open(name, how, lambda engine: Source(source, name, engine))
     name = f"the {_check_frame(source)} frame"
     return _open(name, how, lambda engine: Source(files.make_table(source), name, engine))
 
@@ -105,24 +106,22 @@ def _open(
     read: Callable[[Any], Source],
     start: Callable[[], Any] | None = None,
     *,
-    owned: bool = False,
     is_file: bool = False,
     address: str = "",
 ) -> Source:
-    """Read with an engine that is started, or with the given one, or with a new DuckDB.
+    """Read with an engine that is started for it, or with the given one, or with a new DuckDB.
 
     The source closes an engine that it owns; so does this function if reading fails.
     """
-    if start is None:
-        owned = how.connection is None
+    is_owned = start is not None or how.connection is None
     with errors.reporting(name, is_file=is_file, address=address):
         engine = start() if start is not None else how.connection or connect()
         try:
-            source = replace(read(engine), owns_connection=owned, options=how)
+            source = replace(read(engine), owns_connection=is_owned, options=how)
             _check_open(source)
             return source
         except BaseException:
-            if owned:
+            if is_owned:
                 engine.disconnect()
             raise
 
@@ -143,7 +142,8 @@ def _open_paths(paths: list[str], how: Reading) -> Source:
 
     def read(engine: Any) -> Source:
         if kind in ("duckdb", "sqlite"):
-            return _pick(engine, str(path), how, path, is_attached=kind == "duckdb")
+            catalog = _attach(engine, path) if kind == "duckdb" else None
+            return _pick(engine, str(path), how, path, catalog)
         if kind != "excel":
             _check_no_table(how, name)
         table, origins = files.read(engine, kind, found, how), tuple(paths)
@@ -153,25 +153,26 @@ def _open_paths(paths: list[str], how: Reading) -> Source:
         address = f"{path.absolute().as_uri()}?mode=ro"
         return ibis.sqlite.from_connection(sqlite3.connect(address, uri=True))
 
-    is_sqlite = kind == "sqlite"
-    return _open(name, how, read, start if is_sqlite else None, owned=is_sqlite, is_file=True)
+    return _open(name, how, read, start if kind == "sqlite" else None, is_file=True)
+
+
+def _attach(engine: Any, path: Path) -> str:
+    """Attach a DuckDB file to the engine, read-only, and return the name it has there."""
+    if engine.name != DUCKDB:
+        raise InvalidInput(f"{path} is a DuckDB file, which {engine.name} cannot read.")
+    catalog, quoted = ibis.util.gen_name("file"), str(path.absolute()).replace("'", "''")
+    engine.raw_sql(f"ATTACH '{quoted}' AS {catalog} (READ_ONLY)")
+    return str(catalog)
 
 
 def _pick(
-    engine: Any, name: str, how: Reading, path: Path | None = None, *, is_attached: bool = False
+    engine: Any, name: str, how: Reading, path: Path | None = None, catalog: str | None = None
 ) -> Source:
-    """Return a table of a database; a DuckDB file is attached to the engine, read-only."""
-    catalog, views = None, how.views or path is None
-    if is_attached and engine.name != DUCKDB:
-        raise InvalidInput(f"{path} is a DuckDB file, which {engine.name} cannot read.")
-    if is_attached:
-        catalog = ibis.util.gen_name("file")
-        quoted = str(path and path.absolute()).replace("'", "''")
-        engine.raw_sql(f"ATTACH '{quoted}' AS {catalog} (READ_ONLY)")
+    """Return a table of a database; views of a file must be asked for."""
     try:
-        rows = pick_table(engine, name, how.table, catalog, views=views)
+        rows = pick_table(engine, name, how.table, catalog, views=how.views or path is None)
     except BaseException:
-        if is_attached:
+        if catalog is not None:
             engine.raw_sql(f"DETACH {catalog}")
         raise
     return Source(rows, f"{name}, table {rows.get_name()}", engine, () if path is None else (path,))
@@ -179,10 +180,8 @@ def _pick(
 
 def _check_no_table(how: Reading, name: str) -> None:
     if how.table is not None:
-        raise InvalidInput(
-            f"{keyword('table', how.table)} applies only to databases and workbooks, and {name} is "
-            "neither. Leave it out."
-        )
+        rule = f"{keyword('table', how.table)} applies only to databases and workbooks"
+        raise InvalidInput(f"{rule}, and {name} is neither.")
 
 
 def _open_remote(address: str, how: Reading) -> Source:
@@ -200,8 +199,7 @@ def _open_address(address: str, how: Reading) -> Source:
     name = mask(address)
     bad = InvalidInput(
         f"{name} is not an address that Ibis can open. Of a DuckDB or SQLite file, pass the path; "
-        "for MotherDuck, pass an Ibis connection of your own. Write special characters of a "
-        "password as in an address, such as %2F for a slash and %40 for @."
+        "in a password, write %2F for a slash and %40 for @."
     )
     is_file = files.scheme(address) in ("duckdb", "motherduck", "sqlite")
     if is_file or re.search(r"@.*@|[/?#].*@", address.partition("://")[2]):
@@ -219,7 +217,7 @@ def _open_address(address: str, how: Reading) -> Source:
     def read(engine: Any) -> Source:
         return replace(_pick(engine, name, how), origins=(address,))
 
-    return _open(name, how, read, start, owned=True, address=address)
+    return _open(name, how, read, start, address=address)
 
 
 def _check_frame(frame: Any) -> str:
@@ -227,10 +225,8 @@ def _check_frame(frame: Any) -> str:
     names = [f"{base.__module__}.{base.__name__}" for base in type(frame).__mro__]
     package = next((name.split(".")[0] for name in names if re.fullmatch(_FRAME, name)), None)
     if package is None:
-        raise InvalidInput(
-            "source must be a path, a list of paths, a pandas, polars or pyarrow frame, an Ibis "
-            f"table or an Ibis connection, got {type(frame).__name__}."
-        )
+        sources = "a path, a list of paths, a frame, an Ibis table or an Ibis connection"
+        raise InvalidInput(f"source must be {sources}, got {type(frame).__name__}.")
     unnamed = [c for c in frame.columns if not isinstance(c, str)] if package == "pandas" else []
     if unnamed:
         raise InvalidInput(f"columns of a frame must be named by strings, got {unnamed[0]!r}.")

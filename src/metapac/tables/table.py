@@ -13,7 +13,7 @@ import ibis
 import numpy as np
 
 from metapac._common import Array, Counts, Floats, PathLike, Progress, ignore_progress
-from metapac.columns import Columns
+from metapac.columns import Columns, Reading
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges
 from metapac.errors import InvalidInput, keyword
@@ -31,7 +31,6 @@ from metapac.inputs import as_task_names
 from metapac.sets import SetSummary
 from metapac.tables import data_checks, errors, sources
 from metapac.tables.columns import get_id_column
-from metapac.tables.engines import Reading
 from metapac.tables.output import check_output, output_kind, write
 from metapac.tables.prediction import Sets, add_intervals, add_sets
 from metapac.tables.scores import (
@@ -69,6 +68,12 @@ class Table(Data):
 
     source: Source
     columns: Columns
+
+    @classmethod
+    def open(cls, source: Any, columns: Columns, reading: Reading) -> Self:
+        """Open what ``open_table`` names."""
+        inner = source.source if isinstance(source, Table) else source
+        return cls(sources.open_source(inner, reading), columns)
 
     def __enter__(self) -> Self:
         return self
@@ -339,58 +344,6 @@ class Table(Data):
 
     def check_origin(self, context: Context, model: str | None) -> None:
         sources.check_origin(self.source, context, model)
-
-
-def open_table(
-    source: Any,
-    columns: Columns | None = None,
-    reading: Reading | None = None,
-) -> Table:
-    """Open a table of scores, for ``calibrate``, ``predict``, ``evaluate`` and the other verbs.
-
-    Parameters
-    ----------
-    source : path, list of paths, frame, Ibis table or Ibis connection
-        A path, glob or folder of Parquet, CSV, JSON lines or Arrow files, or a list of them; an
-        Excel workbook; a DuckDB or SQLite file, or the address of a database; a pandas, polars or
-        pyarrow frame; an Ibis table or connection.
-    columns : Columns, optional
-        Which column holds what. For new tasks, what is left out is as in calibration.
-    reading : Reading, optional
-        How to read a table that is not written as usual, and with which engine.
-
-    Returns
-    -------
-    Table
-        The open table. Used as a context manager, it closes a connection that it opened.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is not valid, or does not apply to such a source.
-    EngineError
-        If the engine cannot read the table.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from metapac import Columns, MetaPS, open_table
-    >>> frame = pd.DataFrame({"site": [i % 40 for i in range(2000)], "score": range(2000)})
-    >>> table = open_table(frame, Columns(task="site", score="score"))
-    >>> promise = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table)
-    >>> promise.threshold_
-    120.0
-    >>> promise.columns_
-    {'task': 'site', 'score': 'score'}
-    """
-    if not isinstance(columns, Columns | None):
-        raise InvalidInput(
-            "columns must be a metapac.Columns, such as Columns(task='site', label='outcome').",
-            parameter="columns",
-        )
-    if isinstance(source, Table):
-        source = source.source
-    return Table(sources.open_source(source, reading), columns or Columns())
 
 
 def _check_no_classes(**form: bool) -> None:

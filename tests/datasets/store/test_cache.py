@@ -191,7 +191,7 @@ def test_the_error_for_missing_data_says_what_to_do(tmp_path: Path) -> None:
         ("missing facts", "data.json cannot be read"),
         ("edited facts", "data.json was edited or damaged"),
         ("newer", "data.json has schema 99, .* Upgrade metapac"),
-        ("truncated facts", "data.json is not complete JSON"),
+        ("truncated facts", "data.json is not .* complete JSON"),
     ],
 )
 def test_damage_is_reported_and_repaired(

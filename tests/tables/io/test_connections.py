@@ -37,21 +37,6 @@ def test_duckdb_downloads_no_code() -> None:
     connection.disconnect()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"engine": "oracle"},
-        {"memory_limit": "much"},
-        {"memory_limit": "\udcff"},
-        {"threads": 0},
-        {"master": "local"},
-    ],
-)
-def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        connect(**options)
-
-
 def test_more_rows_than_memory_are_calibrated(tmp_path: Path) -> None:
     """A file of several times the limit, out of order."""
     connection = connect(memory_limit="60MiB", threads=2)

@@ -23,6 +23,7 @@ from metapac.tables.sources import open_source
 from tests.helpers.engines import connection, put
 from tests.helpers.tables import predict_table
 
+ODD = """it's a "\\" """  # the name of a folder
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
 
 
@@ -52,7 +53,7 @@ def test_parquet_and_csv(
     promise: MetaPS, scores: NDArray[np.float64], frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     expected = label_lists(promise.predict_set(scores), CLASSES)
-    folder = tmp_path / "it's"
+    folder = tmp_path / ODD
     folder.mkdir()
     for path in (tmp_path / "sets.parquet", folder / "sets.parquet"):
         predict_table(promise, frame, output=path)
@@ -63,7 +64,7 @@ def test_parquet_and_csv(
             rows = list(csv.DictReader(file))
         assert [json.loads(each) for each in sets_of(rows)] == expected
         assert rows[0]["text"] == "a,b\nc"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["it's", "sets.csv", "sets.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [ODD, "sets.csv", "sets.parquet"]
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres", "spark"])
@@ -219,3 +220,32 @@ def test_blanks_around_text_are_kept(promise: MetaPS, engine: str, tmp_path: Pat
     predict_table(promise, table, output=tmp_path / f"{engine}.csv")
     result = open_source(tmp_path / f"{engine}.csv")
     assert sorted(result.run(result.table)["site"].to_pylist()) == [" a ", "a"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "path", "is_input"),
+    [
+        ("in", "in/sets.parquet", True),
+        ("in", "in/deep/sets.parquet", True),
+        ("in", "sets.parquet", False),
+        ("in/*.parquet", "in/sets.parquet", True),
+        ("in/*.parquet", "in/sets.csv", False),
+        ("**/*.parquet", "sets.parquet", True),
+        ("**/*.parquet", "in/deep/sets.parquet", True),
+        ("in/a.parquet", "in/sets.parquet", False),
+        ("*/*.parquet", "in/deep/sets.parquet", False),
+        ("in/**", "in/deep/sets.parquet", True),
+    ],
+)
+def test_outputs_that_would_be_read_next_time(
+    origin: str, path: str, is_input: bool, promise: MetaPS, tmp_path: Path
+) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    parquet.write_table(two_classes(3), tmp_path / "in" / "a.parquet")
+    output = tmp_path / path
+    if is_input:
+        with pytest.raises(ValueError, match="would be part of the input"):
+            predict_table(promise, tmp_path / origin, output=output)
+    else:
+        predict_table(promise, tmp_path / origin, output=output)
+    assert output.exists() != is_input

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import pytest
 from pyarrow import feather
 
 from metapac import InvalidInput, MetapacError, MetaPS
-from metapac.tables.engines import Reading
+from metapac.columns import Reading
 from metapac.tables.sources import open_source
 from tests.helpers.engines import ENGINES, connection, put
 from tests.helpers.tables import calibrate_table
@@ -102,19 +101,6 @@ def test_globs_and_folders(
     check(expected, tmp_path / "**" / f"*.{suffix}")
 
 
-def test_a_folder_name_may_hold_the_task(
-    frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
-) -> None:
-    plain = frame[frame.task.isin(["007", "70", "2020-01-02"])]
-    for task, part in plain.groupby("task"):
-        (tmp_path / f"task={task}").mkdir()
-        part[["score"]].to_parquet(tmp_path / f"task={task}" / "part.parquet")
-    result = calibrate_table(
-        tmp_path, task="task", score="score", **PROMISE, on_infeasible="trivial"
-    )
-    assert result.tasks_.tolist() == ["007", "2020-01-02", "70"]
-
-
 def test_a_password_is_not_shown() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(ValueError, match=r"postgres://127.0.0.1:1/\.\.\. cannot be read"):
@@ -162,55 +148,6 @@ def opened(path: Any, **more: Any) -> Any:
     return open_source(path, connection=connection("duckdb"), **more)
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    for path, message in [
-        (tmp_path / "no.parquet", "No such file: .*no.parquet"),
-        (tmp_path / "*.parquet", r"No such file: .*\*.parquet"),
-        (tmp_path, "folder holds no table"),
-    ]:
-        with pytest.raises(FileNotFoundError, match=message):
-            opened(path)
-
-
-def test_files_of_several_kinds_are_rejected(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("task,score\na,1\n")
-    (tmp_path / "b.jsonl").write_text('{"task": "a", "score": 1}\n')
-    with pytest.raises(
-        ValueError, match=r"holds files of several kinds: json \(.*b.jsonl\) and csv"
-    ):
-        opened(tmp_path)
-
-
-def test_csv_files_must_share_their_header(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("task,score\na,1\n")
-    (tmp_path / "b.csv").write_text("score,task\n1,a\n")
-    with pytest.raises(
-        ValueError, match="b.csv has other columns than .*a.csv: score, task instead"
-    ):
-        opened(tmp_path)
-
-
-def test_a_pipe_is_rejected(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(
-        ValueError, match="pipe is not a regular file, and a table is read more than"
-    ):
-        opened(tmp_path / "pipe")
-
-
-def test_a_table_name_for_a_file_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("task,score\na,1\n")
-    with pytest.raises(
-        ValueError, match="table='x' applies only to databases and workbooks, and .*a.csv is n"
-    ):
-        opened(tmp_path / "a.csv", table="x")
-
-
-def test_invalid_sources_are_rejected() -> None:
-    with pytest.raises(ValueError, match="source must be a path, a list of paths, a pandas, polar"):
-        open_source([1, 2, 3])
-
-
 def test_only_owned_connections_are_closed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("task,score\na,1\n")
     with open_source(tmp_path / "a.csv") as source:
@@ -222,16 +159,6 @@ def test_only_owned_connections_are_closed(tmp_path: Path) -> None:
     assert shared.run(shared.table).num_rows == 1
     with open_source(source):  # it is not closed twice
         pass
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [pd.Series([1.0]), np.ones((2, 2)), [1, 2], {"a": [1]}, pa.array([1.0])],
-    ids=lambda frame: type(frame).__name__,
-)
-def test_invalid_frames_are_rejected(frame: Any) -> None:
-    with pytest.raises(ValueError, match=f"source must be .* got {type(frame).__name__}"):
-        open_source(frame)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "pyarrow", "feather"])
@@ -250,21 +177,11 @@ def test_half_precision_is_read(kind: str, tmp_path: Path) -> None:
 def test_deprecated_calls_of_ibis_are_no_errors(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("task,score\n" + "a,1\nb,2\n" * 9)
     code = (
-        "from metapac.tables import calibrate_table; calibrate_table('a.csv', task='task', "
-        "score='score', epsilon=.3, alpha=.4, delta=.3, on_infeasible='trivial')"
+        "from metapac import *; table = open_table('a.csv', Columns(task='task', score='score')); "
+        "MetaPS(epsilon=.3, alpha=.4, delta=.3, on_infeasible='trivial').calibrate(table)"
     )
     command = [sys.executable, "-W", "error::DeprecationWarning", "-c", code]
     subprocess.run(command, cwd=tmp_path, check=True)
-
-
-def test_columns_of_a_frame_have_names() -> None:
-    with pytest.raises(ValueError, match="columns of a frame must be named by strings, got 0"):
-        open_source(pd.DataFrame(np.ones((2, 2))))
-
-
-def test_an_empty_list_of_paths_is_rejected() -> None:
-    with pytest.raises(ValueError, match="source is an empty list of paths. Pass at least one"):
-        open_source([])
 
 
 @pytest.mark.parametrize("address", ["foo://me:secret@host/db", "mysql://me:secret@host/db"])
@@ -349,20 +266,13 @@ def test_an_engine_that_repeats_the_address_later_shows_no_secret(
 def test_remote_files_need_an_extension_that_is_not_downloaded() -> None:
     with pytest.raises(ValueError, match=r"https://host/\.\.\. needs DuckDB's extension httpfs"):
         open_source("https://host/a.parquet")
-    with pytest.raises(ValueError, match=r"az://box/\.\.\. needs DuckDB's extension azure, whi"):
+    with pytest.raises(ValueError, match=r"az://box/\.\.\. needs DuckDB's extension azure"):
         open_source("az://box/a.parquet", connection=connection("duckdb"))
 
 
 def test_remote_files_that_are_read_into_memory_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"https://host/\.\.\. must be downloaded first"):
         open_source("https://host/a.xlsx")
-
-
-def test_options_of_csv_apply_only_to_csv(frame: pd.DataFrame, tmp_path: Path) -> None:
-    frame.to_parquet(tmp_path / "a.parquet")
-    for source in (tmp_path / "a.parquet", frame):
-        with pytest.raises(ValueError, match="decimal applies only to CSV files"):
-            open_source(source, decimal=",")
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
@@ -406,9 +316,7 @@ def test_workbooks_and_arrow_files(
 
 
 def test_addresses_of_database_files_are_paths() -> None:
-    with pytest.raises(
-        ValueError, match="is not an address .* Of a DuckDB or SQLite file, pass the path"
-    ):
+    with pytest.raises(ValueError, match="is not an address .* pass the path"):
         open_source("sqlite://a.db")
 
 

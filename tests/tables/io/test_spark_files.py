@@ -12,11 +12,9 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from metapac.tables import files
-from metapac.tables.engines import Reading
 from metapac.tables.files import _partition_options
 from tests.helpers.engines import connection
-from tests.helpers.tables import calibrate_table
+from tests.helpers.tables import calibrate_table, open_source
 
 PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 
@@ -67,8 +65,8 @@ def test_spark_reads_files(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
 @pytest.mark.parametrize("name", ["_a.csv", ".a.csv"])
 def test_names_that_spark_ignores_are_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("g,s\na,0.5\n")
-    with pytest.raises(InvalidInput, match="Spark ignores files whose names start with '_' or"):
-        files.read(SimpleNamespace(name="pyspark"), "csv", [tmp_path / name], Reading())
+    with pytest.raises(InvalidInput, match="Spark ignores names that start with '_' or"):
+        open_source(tmp_path / name, connection=SimpleNamespace(name="pyspark"))
 
 
 def test_folders_are_partitions_if_all_files_share_them() -> None:

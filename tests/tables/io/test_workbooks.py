@@ -15,9 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
-from metapac import EngineError
 from metapac.tables.files import read_arrow, read_sheet
-from tests.helpers.tables import calibrate_table
 from tests.helpers.workbooks import write_workbook
 
 ROWS: list[list[Any]] = [
@@ -62,20 +60,14 @@ def test_empty_sheets_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a.xlsx, sheet one is empty. Write the column names in i"):
         read_sheet(tmp_path / "a.xlsx", None)
     write_workbook(tmp_path / "b.xlsx", {"one": [["x", "x"], [1, 2]]})
-    with pytest.raises(ValueError, match="b.xlsx, sheet one has two columns named 'x'. Rename on"):
+    with pytest.raises(ValueError, match="b.xlsx, sheet one has columns 'x' and 'x'"):
         read_sheet(tmp_path / "b.xlsx", None)
-
-
-def test_a_damaged_workbook_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04 and nothing else")
-    with pytest.raises(EngineError, match="a.xlsx cannot be read"):
-        calibrate_table(tmp_path / "a.xlsx", task="a", epsilon=0.1, alpha=0.1, delta=0.1)
 
 
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     write_workbook(tmp_path / "a.xlsx", {"one": ROWS})
     code = (
-        "import sys; sys.modules['python_calamine'] = None; from metapac.tables import open_table; "
+        "import sys; sys.modules['python_calamine'] = None; from metapac import open_table; "
         f"open_table({str(tmp_path / 'a.xlsx')!r})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -125,7 +117,7 @@ EMPTY_ODS = (
 OPEN = """
 import sys
 from metapac.errors import MetapacError
-from metapac.tables import open_table
+from metapac import open_table
 for path in sys.argv[1:]:
     try:
         open_table(path)
@@ -169,7 +161,7 @@ def test_a_far_cell_in_a_small_file_is_refused(tmp_path: Path) -> None:
     files = [add_rows(tmp_path / f"{i}.xlsx", rows) for i, rows in enumerate(FAR.values())]
     *said, twice, unclosed, ods = open_apart(*files, write_ods(tmp_path / "a.ods", FAR_ODS))
     for path, text in zip(files, said, strict=False):
-        assert re.match(rf"{path} has [\d,]+ bytes, but its part xl/worksheets/sheet1.xml", text)
+        assert re.match(rf"{path} is small, but its part xl/worksheets/sheet1.xml", text)
         assert "Delete stray cells far from the table, or save the sheet as CSV." in text
     assert "17,179,869,184 cells" in said[0]
     assert "cannot be read (duplicate attribute" in twice

@@ -13,7 +13,6 @@ import numpy as np
 import typer
 
 from metapac._common import Array, Progress, check_one_of, require
-from metapac.artefact import check_stated_size
 from metapac.cli.options import Device, Home
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.cli.training import (
@@ -35,6 +34,7 @@ from metapac.fewshot.pools import Pools, split_classes, split_groups
 from metapac.fewshot.study.pool_study import TASKS, PoolStudy
 from metapac.fewshot.study.run import seed_folder
 from metapac.fewshot.tasks import ClassReuse
+from metapac.unpacking import check_stated_size
 
 if TYPE_CHECKING:
     from metapac.fewshot.training.history import Epoch

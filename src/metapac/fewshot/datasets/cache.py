@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Annotated, Any, Self, TypedDict
 
 import numpy as np
 from numpy.lib import format as npy
@@ -211,9 +211,21 @@ def _modified(folder: Path) -> int:
         return 0
 
 
+class _Array(TypedDict):
+    dtype: str
+    shape: list[artefact.Size]
+    sha256: str
+
+
+class _Document(TypedDict):
+    name: str
+    facts: dict[str, Any]
+    arrays: dict[Annotated[str, re.compile(r"\w+", re.ASCII).fullmatch], _Array]
+
+
 def _format(name: str) -> artefact.Format:
     remedy = f"Run 'metapac data prepare {name}' again, or delete that folder."
-    return artefact.Format("metapac data", "'metapac data prepare'", remedy, shape="data")
+    return artefact.Format("metapac data", "'metapac data prepare'", remedy, shape=_Document)
 
 
 def _read(folder: Path) -> dict[str, Any]:

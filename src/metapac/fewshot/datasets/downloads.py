@@ -29,8 +29,9 @@ from urllib.parse import urlsplit
 
 from metapac._common import PathLike, Progress, ignore_progress
 from metapac._version import __version__
-from metapac.artefact import check_ratio, private_folder, replacing
+from metapac.artefact import private_folder, replacing
 from metapac.errors import BadArchive, DownloadFailed, InvalidInput
+from metapac.unpacking import check_ratio
 
 _KINDS = (".zip", ".tar", ".tar.gz")
 _CHUNK = 1 << 16

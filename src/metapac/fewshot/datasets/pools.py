@@ -9,13 +9,12 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 
 from metapac import artefact
 from metapac._common import Array, PathLike, Progress
-from metapac.artefact import check_stated_size
 from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.cifar10c import cifar10c
@@ -26,12 +25,48 @@ from metapac.fewshot.datasets.heart_files import PAPER
 from metapac.fewshot.datasets.images import image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet
 from metapac.fewshot.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
+from metapac.fewshot.tensors import data_checksum
+from metapac.unpacking import check_stated_size
+
+
+def _is_architecture(body: dict[str, Any]) -> bool:
+    parts = [body.get(name, {}) for name in ("backbone", "model")]
+    is_named = isinstance(body.get("class"), str) and all(isinstance(part, dict) for part in parts)
+    return is_named and artefact.fits(body.get("weights"), artefact.Size)
+
+
+Architecture = Annotated[dict[str, Any], _is_architecture]
+
+
+class EpochRow(TypedDict):
+    """An epoch in the history of a run."""
+
+    epoch: Annotated[artefact.Size, bool]
+    loss: float
+    accuracy: artefact.Share
+    lr: float
+    seconds: artefact.Seconds
+
+
+class _Run(TypedDict):
+    data: str
+    data_checksum: str
+    weights_checksum: NotRequired[artefact.Sha256]
+    options: dict[str, Any]
+    architecture: Architecture
+    accuracy: artefact.Share
+    accuracy_interval: NotRequired[artefact.Interval]
+    pools: dict[str, list[Any]]
+    left_out: NotRequired[list[Any]]
+    classes: NotRequired[artefact.Size | None]
+    history: list[EpochRow]
+
 
 RUN = artefact.Format(
     "metapac run",
     written_by="'metapac train'",
     remedy="Run 'metapac train' again with the same options.",
-    shape="run",
+    shape=_Run,
 )
 FILE = "run.json"
 _CHECKPOINT = "checkpoint.safetensors"  # of a run that has not ended
@@ -241,7 +276,7 @@ def load_run_pools(
     else:
         x, y, groups = _read_images(data, size, progress)
     arrays = (x, y) if groups is None else (x, y, groups)
-    checksum = artefact.data_checksum(*arrays)
+    checksum = data_checksum(*arrays)
     check_same_data(folder, data, stored, checksum)
     classes = record.get("classes")
     pools = {
@@ -288,7 +323,7 @@ def _split_arrays(
     rng: int,
 ) -> LoadedPools:
     """Split examples at random into pools that share no class or group."""
-    checksum = artefact.data_checksum(*(array for array in arrays if array is not None))
+    checksum = data_checksum(*(array for array in arrays if array is not None))
     (x, y, groups), left_out = _leave_out_small(arrays, min_size or 1)
     unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
     count, large = len(np.unique(ids)), f" with at least {min_size} examples" if left_out else ""

@@ -19,18 +19,17 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from metapac._common import Array, Counts, Floats
-from metapac.adaptation import (
-    BoundedScorer,
-    as_support_set,
-    check_finite_embeddings,
+from metapac.adaptation import as_support_set, count_examples
+from metapac.errors import InvalidInput
+from metapac.fewshot.adapters import BoundedScorer, lower_scores
+from metapac.fewshot.learners.networks import describe_module
+from metapac.fewshot.tasks import (
+    Task,
+    TaskBatch,
+    batches,
     check_one_support_size,
     check_pool_of_task,
-    count_examples,
-    lower_scores,
 )
-from metapac.errors import InvalidInput
-from metapac.fewshot.learners.networks import describe_module
-from metapac.fewshot.tasks import Task, TaskBatch, batches
 
 BATCH = 1024
 
@@ -220,7 +219,12 @@ class PrototypeBank:
         self, embeddings: Tensor | NDArray[Any], x: Any = None, *, memory: int = 8 * GIB
     ) -> None:
         z = torch.as_tensor(embeddings).float()
-        check_finite_embeddings(z)
+        bad = (~z.isfinite()).any(-1).nonzero().flatten().tolist()
+        if bad:  # the mean over the pool would spread it to all
+            raise InvalidInput(
+                f"{len(bad)} of {len(z)} examples of the pool have embeddings that are not finite "
+                f"(first at position {bad[0]}). Check x for NaN, and that training did not diverge."
+            )
         self.embeddings = z  # (n, d)
         self.x = x
         fits = 8 * len(z) ** 2 <= memory
@@ -294,7 +298,7 @@ class PrototypeBank:
         logits = self._logits(rows, batch.classes)
         worst = worst_case_logits(logits, true, self._distance_error(rows))
         scores = worst.softmax(1).gather(1, true.unsqueeze(1)).flatten().float()
-        # Rounded down, as `metapac.adaptation.lower_scores` does, but on the device.
+        # Rounded down, as `metapac.fewshot.adapters.lower_scores` does, but on the device.
         return np.asarray(scores.nextafter(scores.new_zeros(())).cpu().numpy())
 
     def _logits(self, rows: _Rows, classes: int) -> Tensor:

@@ -15,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from metapac._common import Counts, Doubles, Floats, as_positive_number, check_one_of
-from metapac.adaptation import (
-    BoundedScorer,
-    as_support_set,
-    as_vectors,
+from metapac._common import Counts, Doubles, Floats, as_positive_number, check_one_of, on_host
+from metapac.adaptation import as_support_set, count_examples
+from metapac.errors import InvalidInput
+from metapac.fewshot.adapters import BoundedScorer
+from metapac.fewshot.tasks import (
+    Task,
+    TaskBatch,
+    batches,
     check_one_support_size,
     check_pool_of_task,
-    count_columns,
-    count_examples,
 )
-from metapac.errors import InvalidInput
-from metapac.fewshot.tasks import Task, TaskBatch, batches
 from metapac.score_functions import ScoreFunction
 
 UNIT = 2.0**-50
@@ -303,6 +302,34 @@ def softmax(logits: Floats) -> Doubles:
     """Return probabilities in float64; the largest logit of a row must be finite."""
     odds = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
     return np.asarray(odds / odds.sum(-1, keepdims=True))
+
+
+def as_vectors(name: str, x: Any, *, columns: int | None = None) -> Doubles:
+    """Return vectors in float64, one in a row, all finite and of one length."""
+    width = count_columns(name, x)
+    if columns not in (None, width):
+        text = f"{name} must hold vectors of length {columns}, as the support set does"
+        raise InvalidInput(f"{text}, got {width}.")
+    vectors = np.asarray(on_host(x)).astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(vectors).all(1))
+    if len(bad):
+        raise InvalidInput(
+            f"{name} must hold finite numbers, got {len(bad)} of {len(vectors)} vectors with NaN "
+            f"or infinity (first at position {bad[0]})."
+        )
+    return vectors
+
+
+def count_columns(name: str, x: Any) -> int:
+    """Return the length of the vectors in a matrix of numbers."""
+    array = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(on_host(x))
+    kind = getattr(array.dtype, "kind", "f")
+    if len(array.shape) != 2 or kind not in "fiub" or not array.shape[1]:
+        raise InvalidInput(
+            f"{name} must hold one vector for each example, as numbers of shape (n, d), got "
+            f"{array.dtype} of shape {tuple(array.shape)}. Pass the embeddings of an encoder."
+        )
+    return int(array.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -274,18 +274,15 @@ def draw_comparison(demo: SitesDemo, path: PathLike) -> None:
     _draw_kinds(axes[2], attempts)
     for ax in axes:
         ax.yaxis.set_major_formatter("{x:.0%}")
-        ax.spines[["top", "right"]].set_visible(False)
     save(figure, path)
 
 
 def _draw_rates(axes: Axes, name: str, evaluation: Evaluation) -> None:
     """Draw the miss rate of each state with its exact interval."""
     order = np.argsort(evaluation.errors, kind="stable")
-    error = evaluation.errors[order]
-    low, high = (end[order] for end in (evaluation.low, evaluation.high))
-    ends = np.maximum([error - low, high - error], 0)
+    ends = [end[order] for end in (evaluation.errors, evaluation.low, evaluation.high)]
     style: dict[str, Any] = {"color": _COLOURS[name], "markersize": 4, "linewidth": 1}
-    axes.errorbar(np.arange(len(order)), error, ends, fmt="o", label=f"{name} guarantee", **style)
+    plots.draw_intervals(axes, np.arange(len(order)), *ends, label=f"{name} guarantee", **style)
 
 
 def _draw_kinds(axes: Axes, attempts: tuple[Attempt, ...]) -> None:

@@ -14,11 +14,12 @@ from metapac.errors import InvalidInput
 from metapac.fewshot.study.methods import SECOND_DELTA, describe_need
 from metapac.fewshot.study.rows import Rows
 from metapac.guarantee import Guarantee
-from metapac.plots import INK, LIMIT, create_figure, draw_boxes, save
+from metapac.plots import INK, LIMIT, create_figure, draw_grid, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MEAN = {"marker": "o", "markersize": 4, "markerfacecolor": "white", "markeredgecolor": INK}
 # After Okabe and Ito: distinguishable with any colour vision.
 COLOURS = {
     "PS": "#e69f00",
@@ -239,6 +240,37 @@ def _whiskers(guarantee: Guarantee) -> tuple[float, float]:
 def _describe_whiskers(guarantee: Guarantee) -> str:
     low, high = (f"{end:g}{_SUFFIX.get(end, 'th')}" for end in _whiskers(guarantee))
     return f"{low} and {high} percentile of tasks"
+
+
+def draw_boxes(
+    axes: Axes,
+    values: Sequence[Array],
+    *,
+    whiskers: tuple[float, float],
+    colours: Sequence[str],
+    positions: Sequence[float] | None = None,
+    width: float = 0.55,
+) -> None:
+    """Draw a box for each sample, with a circle at its mean."""
+    # boxplot() would end a whisker at the last value within the percentile, which is shorter.
+    names, places = ("whislo", "q1", "med", "q3", "whishi"), [whiskers[0], 25, 50, 75, whiskers[1]]
+    drawn = axes.bxp(
+        [
+            dict(zip(names, np.percentile(sample, places), strict=True), mean=np.mean(sample))
+            for sample in values
+        ],
+        positions=positions,
+        showfliers=False,
+        widths=width,
+        patch_artist=True,
+        boxprops={"edgecolor": INK},
+        medianprops={"color": INK, "linewidth": 1.5},
+        showmeans=True,
+        meanprops=_MEAN,
+    )
+    for box, colour in zip(drawn["boxes"], colours, strict=True):
+        box.set_facecolor(colour)
+    draw_grid(axes)
 
 
 def _columns(

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from metapac.fewshot.study.pool_study import PoolStudy, join_groups, largest_que
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import check_settings, read_settings, run_study
 from metapac.fewshot.tasks import Task
+from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.training.checkpoints import load_weights, save_weights
 from metapac.fewshot.training.history import Epoch, History
 from metapac.fewshot.training.loop import choose_device, train
@@ -393,11 +394,34 @@ def _scored_tests(e: Experiment, stored: Stored, predictor: QuantilePredictor) -
     ]
 
 
+class _Learner(TypedDict):
+    experiment: dict[str, Any]
+    training: dict[str, Any]
+    data: str
+    rng: artefact.Size
+    weights: str
+    pools: dict[str, Annotated[list[artefact.Size], lambda counts: len(counts) == 2]]
+    epochs: artefact.Size
+    episodes: artefact.Size
+    best_epoch: artefact.Size
+    validation_accuracy: artefact.Share
+    seconds: NotRequired[artefact.Seconds]
+    recipe: NotRequired[dict[str, Any]]
+    accuracy: artefact.Share
+    accuracy_interval: NotRequired[artefact.Interval]
+    accuracy_tasks: NotRequired[artefact.Size]
+    auroc: NotRequired[artefact.Share]
+    auroc_both_labels: NotRequired[artefact.Share]
+    tasks_with_both_labels: NotRequired[artefact.Share]
+    device: NotRequired[str]
+    versions: dict[str, Any]
+
+
 LEARNER = artefact.Format(
     "metapac learner",
     written_by="'metapac reproduce'",
     remedy="Run 'metapac reproduce' again with another folder.",
-    shape="learner",
+    shape=_Learner,
 )
 LEARNER_FILE = "learner.json"
 _CONTROLS = "controls"  # folder beside the rows of a seed
@@ -575,7 +599,7 @@ def control_folder(folder: PathLike, control: Control) -> Path:
 def weights_checksum(learner: ProtoNet) -> str:
     """Return a checksum of the weights of a learner."""
     state = learner.module.state_dict()
-    return artefact.data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
+    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
 def _device_name(learner: ProtoNet) -> str:

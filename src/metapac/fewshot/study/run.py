@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import scipy
@@ -24,11 +24,21 @@ from metapac.fewshot.study.rows import Rows, evaluate_draw, read_table, write_ta
 from metapac.fewshot.study.summary import Summary, summarise
 from metapac.guarantee import Guarantee
 
+
+class _Settings(TypedDict):
+    guarantee: dict[Literal["epsilon", "alpha", "delta"], Any]
+    draws: Annotated[int, lambda draws: draws >= 1]
+    rng: Annotated[int, lambda rng: rng >= 0]
+    methods: list[dict[str, Any]]
+    study: Any
+    versions: dict[str, Any]
+
+
 FORMAT = artefact.Format(
     "metapac evaluation",
     written_by="run_study",
     remedy="Restore it from a backup, or run the study into another folder.",
-    shape="evaluation",
+    shape=_Settings,
 )
 SETTINGS, TABLE = "evaluation.json", "rows.csv.gz"
 _MAY_DIFFER = ("draws", "versions.metapac", "study.notes")  # rules have versions of their own
@@ -148,6 +158,8 @@ def read_settings(folder: PathLike) -> dict[str, Any]:
         reason = "no evaluation is here; pass a folder that run_study wrote to"
         raise FileNotFoundError(errno.ENOENT, reason, str(path))
     document = artefact.read(path, FORMAT)
+    with artefact.decoding(path, FORMAT):
+        Guarantee(**document["guarantee"])
     return {k: v for k, v in document.items() if k not in ("format", "schema", "metapac")}
 
 

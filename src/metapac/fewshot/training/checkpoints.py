@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import torch
 from torch import Tensor
@@ -15,18 +15,73 @@ from torch.optim import Optimizer
 
 from metapac import artefact
 from metapac._common import PathLike
-from metapac.adaptation import Trainable
 from metapac.errors import BadArtefact, InvalidInput, keyword
+from metapac.fewshot.adapters import Trainable
+from metapac.fewshot.datasets.pools import Architecture, EpochRow
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
+from metapac.fewshot.tensors import read_tensors, write_tensors
+
+_Size = Annotated[int, lambda size: 1 <= size <= 1 << 16]
+_Seed = Annotated[int, lambda seed: seed >= 0]
+_Large = Annotated[int, lambda size: 0 <= size <= 1 << 31]
+_Network = TypedDict(
+    "_Network",
+    {
+        "class": Annotated[str, lambda name: name != "Sphere"],
+        "channels": NotRequired[_Size],
+        "size": NotRequired[_Size],
+        "width": NotRequired[_Size],
+        "inputs": NotRequired[_Size],
+        "depth": NotRequired[_Size],
+        "tokens": NotRequired[_Size],
+        "positions": NotRequired[_Size],
+        "maps": NotRequired[_Size],
+        "mean": NotRequired[list[float]],
+        "std": NotRequired[list[float]],
+        "dropout": NotRequired[artefact.Share],
+        "words": NotRequired[
+            Annotated[list[Annotated[_Large, bool]], lambda sizes: len(sizes) == 2]
+        ],
+        "frozen": NotRequired[bool],
+        "padding": NotRequired[_Large],
+        "is": NotRequired[str],
+    },
+)
+_Sphere = TypedDict("_Sphere", {"class": Literal["Sphere"], "backbone": _Network})
+_Model = TypedDict(
+    "_Model", {"class": Literal["Classifier"], "classes": _Size, "backbone": _Network | _Sphere}
+)
+
+
+class _ProtoNet(TypedDict):
+    backbone: _Network | _Sphere
+
+
+class _MAML(TypedDict):
+    steps: Annotated[int, lambda steps: 0 <= steps <= 1 << 16]
+    step_size: float
+    second_order: bool
+    model: _Model
+
+
+class _Weights(TypedDict):
+    architecture: Architecture
+
+
+class _Checkpoint(TypedDict):
+    architecture: Architecture
+    config: Annotated[dict[str, Any], lambda config: artefact.fits(config.get("rng"), _Seed)]
+    history: list[EpochRow]
+
 
 WEIGHTS = artefact.Format(
     "metapac weights",
     written_by="save_weights or metapac train",
     remedy="Restore it from a backup, or train again.",
     unsigned=True,
-    shape="weights",
+    shape=_Weights,
 )
 
 
@@ -50,7 +105,7 @@ def save_weights(learner: Trainable, path: PathLike) -> None:
     """
     state = {name: detached_copy(tensor) for name, tensor in learner.module.state_dict().items()}
     body = {"architecture": describe_architecture(learner)}
-    artefact.write_tensors(path, state, body, WEIGHTS, framework="torch")
+    write_tensors(path, state, body, WEIGHTS, framework="torch")
 
 
 def load_weights(learner: Trainable, path: PathLike) -> None:
@@ -170,7 +225,7 @@ def detached_copy(tensor: Tensor) -> Tensor:
 
 def _read(path: PathLike) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the architecture and the weights in a file."""
-    document, tensors = artefact.read_tensors(path, WEIGHTS, framework="torch")
+    document, tensors = read_tensors(path, WEIGHTS, framework="torch")
     return document["architecture"], tensors
 
 
@@ -188,10 +243,9 @@ def _check_rebuildable(file: Path, architecture: Mapping[str, Any]) -> None:
     """Raise unless metapac knows the classes of a learner and of its backbone."""
     if architecture["class"] not in ("ProtoNet", "MAML"):
         raise _unknown_class(file, architecture["class"])
-    try:
-        artefact.check(architecture, artefact.load_schema("architecture"))
-    except artefact.Fault as fault:
-        raise artefact.inconsistent(file, WEIGHTS, fault.inside("architecture")) from fault
+    with artefact.decoding(file, WEIGHTS):
+        shape = _ProtoNet if architecture["class"] == "ProtoNet" else _MAML
+        artefact.check_shape(architecture, shape)
     described = _backbone(architecture)
     name = described.get("backbone", described)["class"]  # of the network on a sphere
     if name not in {backbone.__name__ for backbone in BACKBONES.values()}:
@@ -245,7 +299,7 @@ CHECKPOINT = artefact.Format(
     remedy="Restore it from a backup, or choose another folder to train from the start.",
     schema=2,
     oldest=2,
-    shape="checkpoint",
+    shape=_Checkpoint,
 )
 _OLD_INDEX = "checkpoint.json"  # of metapac 0.1, beside a file of tensors for each epoch
 _PARTS = ("weights", "best", "optimiser")
@@ -269,7 +323,7 @@ def write_checkpoint(folder: PathLike, checkpoint: Checkpoint) -> None:
     target.mkdir(parents=True, exist_ok=True)
     tensors = {name: detached_copy(tensor) for name, tensor in _name_tensors(checkpoint).items()}
     body = {name: getattr(checkpoint, name) for name in ("architecture", "config", "history")}
-    artefact.write_tensors(checkpoint_file(target), tensors, body, CHECKPOINT, framework="torch")
+    write_tensors(checkpoint_file(target), tensors, body, CHECKPOINT, framework="torch")
 
 
 def read_checkpoint(folder: PathLike) -> Checkpoint | None:
@@ -283,7 +337,7 @@ def read_checkpoint(folder: PathLike) -> Checkpoint | None:
         )
     if not path.exists():
         return None
-    document, tensors = artefact.read_tensors(path, CHECKPOINT, framework="torch")
+    document, tensors = read_tensors(path, CHECKPOINT, framework="torch")
     epochs = [epoch["epoch"] for epoch in document["history"]]
     if epochs != list(range(1, len(epochs) + 1)):
         raise artefact.inconsistent(path, CHECKPOINT, "its history skips or repeats an epoch")

@@ -19,9 +19,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from metapac._common import PathLike, Seed, as_whole_number
-from metapac.adaptation import Trainable
 from metapac.artefact import lock_folder
 from metapac.errors import InvalidInput
+from metapac.fewshot.adapters import Trainable
 from metapac.fewshot.learners.protonet import check_example_type, cuda_math
 from metapac.fewshot.training.checkpoints import (
     Checkpoint,
