@@ -79,7 +79,7 @@ def test_a_calibrated_table_says_what_the_promise_is_about(tmp_path: Path) -> No
     with pytest.raises(InvalidInput, match="score must be 'raw'"):
         promise_for(path, score="raw")
     with pytest.raises(InvalidInput, match="context must be a metapac.Context, got 'mine'"):
-        calibrate_table(path, task="task", score="score", context="mine", **LEVELS)  # type: ignore[arg-type]
+        calibrate_table(path, task="task", score="score", context="mine", **LEVELS)
 
 
 @pytest.mark.parametrize("pool", ["train", "validation", "calibration", "test", "all"])

@@ -64,6 +64,15 @@ class Table(Data):
         The table in its engine.
     columns : Columns
         Which column holds what.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import Columns, open_table
+    >>> frame = pd.DataFrame({"site": ["ohio", "ohio", "utah"], "score": [0.9, 0.7, 0.8]})
+    >>> with open_table(frame, Columns(task="site", score="score")) as table:
+    ...     table.sizes()
+    {None: array([1, 2])}
     """
 
     source: Source
@@ -71,7 +80,22 @@ class Table(Data):
 
     @classmethod
     def open(cls, source: Any, columns: Columns, reading: Reading) -> Self:
-        """Open what ``open_table`` names."""
+        """Return an open table; see ``open_table``.
+
+        Parameters
+        ----------
+        source : path, list of paths, frame, Ibis table or Ibis connection
+            The table.
+        columns : Columns
+            Which column holds what.
+        reading : Reading
+            How to read it.
+
+        Returns
+        -------
+        Table
+            The open table.
+        """
         inner = source.source if isinstance(source, Table) else source
         return cls(sources.open_source(inner, reading), columns)
 
@@ -293,7 +317,32 @@ class Table(Data):
         inputs: Iterable[PathLike] = (),
         progress: Progress | None = None,
     ) -> Sets:
-        """Return the rows with their sets, and write them to ``output`` if there is one."""
+        """Return the rows with their sets, and write them to ``output`` if there is one.
+
+        Parameters
+        ----------
+        predictor : MetaPS or PS
+            The calibrated predictor.
+        output : path or text file, optional
+            Where to write the rows with their sets.
+        booleans : bool, default False
+            Whether to add a column for each class instead of a column of sets.
+        answer : bool, default False
+            Whether to add the label of each set of one.
+        model : str, optional
+            Name of the model that gave the scores.
+        allow : iterable of str, default ()
+            Checks to skip.
+        inputs : iterable of paths, default ()
+            Other files that must not be overwritten.
+        progress : callable, optional
+            Called as ``progress(stage, done, total)`` at each step.
+
+        Returns
+        -------
+        Sets
+            The table with its sets, their summary and what looks wrong with them.
+        """
         new, tell, as_text = self._resolve(predictor), progress or ignore_progress, True
         new.check_origin(predictor.context_, model)
         if isinstance(output, str | os.PathLike):
