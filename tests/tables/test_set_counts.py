@@ -30,7 +30,7 @@ def table_of(scores: Any) -> pd.DataFrame:
 def test_summaries_agree_with_arrays(engine: str, count: int) -> None:
     scores = np.random.default_rng(1).random((30, count))
     scores[0], scores[1], scores[2, 0], scores[3, 1] = 0, 1, math.inf, -math.inf
-    scores[:, 2] = 0
+    scores[:, 2], scores[4, 1], scores[5, 1] = 0, -0.25, 1.5  # the ends are in one class
     summary = summarise_table(PROMISE, put(engine, table_of(scores)))
     expected = summarise_sets(PROMISE.predict_set(scores), [str(j) for j in range(count)])
     assert summary.by_class == expected.by_class
