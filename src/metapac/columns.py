@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -90,25 +90,43 @@ class Columns:
     calibrated_score: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.columns, str | None):
+            names = self.columns if isinstance(self.columns, Iterable) else (self.columns,)
+            object.__setattr__(self, "columns", tuple(names))
+        for text, parameter in self._problems():
+            raise InvalidInput(text, parameter=parameter)
+
+    def _problems(self) -> Iterator[tuple[str, str | tuple[str, str]]]:
+        """Yield what is wrong, and the arguments that it is about."""
         for field in fields(Columns):
             name, value = field.name, getattr(self, field.name)
             if name not in ("columns", "classes") and not isinstance(value, str | None):
                 kind = type(value).__name__
-                text = f"{name} must be the name of a column as a string, got {kind}."
-                raise InvalidInput(text, parameter=name)
-        if not isinstance(self.columns, str | None):
-            object.__setattr__(self, "columns", _as_column_list(self.columns))
+                yield f"{name} must be the name of a column as a string, got {kind}.", name
+        if isinstance(self.columns, tuple):
+            yield from _check_listed(self.columns)
         if self.classes_column is not None:
-            self._check_classes_column()
-        if self.prediction is not None:
-            self._check_numbers()
-        elif self.y is not None or self.scale is not None:
-            name = "y" if self.y is not None else "scale"
-            raise InvalidInput(
-                f"{name} needs prediction, the column with the predicted number. For classes, pass "
-                "label.",
-                parameter=(name, "label"),
-            )
+            if self.classes is not None:
+                yield "classes_column gives the classes of each row: leave out classes.", "classes"
+            if not isinstance(self.pattern, str) or "*" in self.pattern:
+                text = "classes_column needs a column of lists of scores as columns"
+                yield f"{text}, got {self.pattern!r}.", "columns"
+        yield from self._problems_of_numbers()
+
+    def _problems_of_numbers(self) -> Iterator[tuple[str, str | tuple[str, str]]]:
+        if self.prediction is None:
+            for name in ("y", "scale"):
+                if getattr(self, name) is not None:
+                    text = f"{name} needs prediction, the column with the predicted number."
+                    yield f"{text} For classes, pass label.", (name, "label")
+            return
+        for name in ("score", "label", "classes", "classes_column"):
+            if getattr(self, name) is not None:
+                yield f"prediction is for regression, and {name} for other scores.", name
+        for name in ("prediction", "scale"):
+            if self.y is not None and getattr(self, name) == self.y:
+                text = f"{name} and y must name different columns, got {self.y!r} for both: the "
+                yield f"{text}true value of a new row is not known.", (name, "y")
 
     @property
     def pattern(self) -> str | Sequence[str]:
@@ -164,14 +182,12 @@ class Columns:
             The columns to read.
         """
         chosen = {field.name: getattr(self, field.name) for field in fields(Columns)}
-        are_numbers = any(chosen[name] is not None for name in _NUMBERS)
-        if not are_numbers and any(chosen[name] is not None for name in _SCORES):
+        given = {name for name, value in chosen.items() if value is not None}
+        are_numbers = "prediction" in stored and not given.intersection(_SCORES)
+        are_numbers = are_numbers or bool(given.intersection(_NUMBERS))
+        if not are_numbers:
             chosen |= self._resolve_scores(stored, classes)
-        elif are_numbers or "prediction" in stored:
-            chosen |= {k: stored.get(k) if chosen[k] is None else chosen[k] for k in _NUMBERS}
-        else:
-            chosen |= self._resolve_scores(stored, classes)
-        for name in ("task", "cluster", "columns"):
+        for name in ("task", "cluster", "columns", *(_NUMBERS if are_numbers else ())):
             chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
         reserved = tuple(stored[name] for name in ("task", "label", "cluster") if name in stored)
         return _NewColumns(**chosen, reserved=reserved, calibrated_score=stored.get("score"))
@@ -196,36 +212,6 @@ class Columns:
             chosen["classes"] = [by_column[name] for name in self.columns]
         return chosen
 
-    def _check_classes_column(self) -> None:
-        """Raise InvalidInput for what does not go with classes that differ from row to row."""
-        if self.classes is not None:
-            raise InvalidInput(
-                "classes_column gives the classes of each row, so classes cannot be passed too.",
-                parameter="classes",
-            )
-        if not isinstance(self.pattern, str) or "*" in self.pattern:
-            raise InvalidInput(
-                "classes_column needs a column of lists of scores, in the same order. Name it as "
-                f"columns, got {self.pattern!r}.",
-                parameter="columns",
-            )
-
-    def _check_numbers(self) -> None:
-        """Raise InvalidInput for what does not go with a predicted number."""
-        for name in ("score", "label", "classes", "classes_column"):
-            if getattr(self, name) is not None:
-                raise InvalidInput(
-                    f"prediction is for regression, and {name} for other scores. Pass one of them.",
-                    parameter=name,
-                )
-        for name in ("prediction", "scale"):
-            if self.y is not None and getattr(self, name) == self.y:
-                raise InvalidInput(
-                    f"{name} and y must name different columns, got {self.y!r} for both: the true "
-                    "value of a new row is not known. Name the column that the model computed.",
-                    parameter=(name, "y"),
-                )
-
 
 @dataclass(frozen=True, kw_only=True)
 class _NewColumns(Columns):
@@ -235,21 +221,14 @@ class _NewColumns(Columns):
     calibrated_score: str | None = None  # type: ignore[misc]
 
 
-def _as_column_list(columns: Any) -> tuple[str, ...]:
-    """Return the names of columns that were listed one by one."""
-    names = tuple(columns) if isinstance(columns, Iterable) else (columns,)
-    if not names or not all(isinstance(name, str) for name in names):
-        kind = type(next((x for x in names if not isinstance(x, str)), columns)).__name__
-        raise InvalidInput(
-            "columns must be a pattern such as 'p_*', the name of a column of lists, or a list of "
-            f"names of columns, got {kind if names else 'an empty list'}.",
-            parameter="columns",
-        )
+def _check_listed(names: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with columns that are listed one by one."""
+    others = [type(name).__name__ for name in names if not isinstance(name, str)]
+    if others or not names:
+        text = "columns must be a pattern such as 'p_*', a column of lists, or a list of columns"
+        yield f"{text}, got {others[0] if others else 'an empty list'}.", "columns"
     if len({*names}) < len(names):
-        raise InvalidInput(
-            f"columns must name each column once, got {', '.join(names)}.", parameter="columns"
-        )
-    return names
+        yield f"columns must name each column once, got {', '.join(names)}.", "columns"
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ def explore_table(source: Any, **options: Any) -> Exploration:
 
 
 def monitor_table(monitor: Any, source: Any, **options: Any) -> Added:
-    return monitor.add(open_scores(source, options), **options)
+    added: Added = monitor.add(open_scores(source, options), **options)
+    return added
 
 
 def compare(promise: Any, source: Any, reference: Any, **options: Any) -> Drift:

@@ -131,22 +131,6 @@ def test_every_split_and_precision(split: Any, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine(engine: str) -> None:
-    scores, tasks = family(40, 120)
-    scores[tasks == "site 3"] = 0.25  # all tied
-    scores[(tasks == "site 4") & (scores < 3)] = -np.inf
-    scores[tasks == "site 5"] = np.round(scores[tasks == "site 5"])
-    tasks = tasks.astype(object)
-    for i, name in enumerate(NASTY):
-        tasks[tasks == f"site {i}"] = name
-    table = put(engine, pd.DataFrame({"task": tasks, "score": scores}))
-    promise: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
-    expected = MetaPS(**promise).calibrate(scores, tasks)
-    with as_if_large():
-        assert_same(calibrate_table(table, task="task", score="score", **promise), expected)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 def test_single_precision_on_every_engine(engine: str) -> None:
     scores, tasks = family(10, 50)
     scores = scores.astype(np.float32)
@@ -222,15 +206,6 @@ def test_a_table_that_changes_between_passes_is_noticed() -> None:
         )
 
 
-def test_parameters_are_checked_before_the_table_is_opened() -> None:
-    with pytest.raises(ValueError, match="epsilon must be a number strictly between 0 and 1"):
-        calibrate_table("nowhere", task="t", score="s", epsilon=2, alpha=0.1, delta=0.1)
-    with pytest.raises(ValueError, match="on_infeasible must be 'raise' or 'trivial', got 'x'"):
-        calibrate_table("nowhere", task="t", score="s", **LOOSE, on_infeasible="x")
-    with pytest.raises(TypeError, match="unknown parameter .confidence_level.; use epsilon = 1 - "):
-        calibrate_table("nowhere", task="t", score="s", confidence_level=0.9)  # type: ignore[call-arg]
-
-
 @pytest.mark.parametrize("engine", ["postgres", "sqlite", "duckdb"])
 @pytest.mark.parametrize("kind", ["softmax", "tiny", "large", "denormal"])
 def test_scores_whose_squares_overflow_or_underflow(engine: str, kind: str) -> None:
@@ -299,22 +274,6 @@ PER_CLASS: dict[str, Any] = {
 def by_arrays(frame: pd.DataFrame, **promise: Any) -> MetaPS:
     labels = frame.y.to_numpy() if promise.get("per_class") else None
     return MetaPS(**promise).calibrate(frame.true.to_numpy(), frame.task.to_numpy(), labels)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("how", [{"score": "true"}, {}], ids=["score column", "class scores"])
-def test_each_class_on_every_engine(engine: str, how: dict[str, Any]) -> None:
-    frame = with_classes()
-    table = put(engine, frame)
-    expected = by_arrays(frame, **PER_CLASS)
-    assert (expected.task_sizes_ == 0).any()
-    with as_if_large():
-        result = calibrate_table(table, task="task", label="y", **how, **PER_CLASS)
-    assert_same(result, expected)
-    # Classes come in the order of the labels, or of the columns.
-    columns = ("a:b", "ill", "well") if how else ("ill", "a:b", "well")
-    assert result.classes_ == columns
-    assert np.isfinite(result.thresholds_[result.classes_.index("well")])
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_columns_that_match_are_classes_in_their_order() -> None:
     assert result.names == ["b", "a"]
     assert result.columns == ("p_b", "p_a")
     assert find(table, classes=["a", "b"]).columns == ("p_a", "p_b")
-    assert find(pa.table({"a_score": [1], "b_score": [2]}), pattern="*_score").names == ["a", "b"]
+    assert find(pa.table({"a_score": [1], "b_score": [2]}), columns="*_score").names == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_scores_have_one_precision(kinds: list[str], expected: Any) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_positions_in_lists_are_classes(kind: str) -> None:
     table = pa.table({"l": pa.array([[0.1, 0.2], [0.3, 0.4]], pa.list_(pa.type_for_alias(kind)))})
-    result = find(table, pattern="l")
+    result = find(table, columns="l")
     assert (result.names, result.columns) == ([0, 1], ("l",))
     assert result.precision == np.dtype(kind)
-    assert find(table, pattern="l", classes=["no", "yes"]).names == ["no", "yes"]
+    assert find(table, columns="l", classes=["no", "yes"]).names == ["no", "yes"]
 
 
 def test_text_among_the_numbers_of_sqlite_is_rejected(tmp_path: Path) -> None:

@@ -6,14 +6,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from metapac import Context, InvalidInput, MetaPS, evaluate, load
 from tests.helpers import engines
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
-from tests.test_clusters import PROMISE, made
 
+PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
 COLUMNS: dict[str, Any] = {"task": "task", "score": "score", "cluster": "alphabet"}
+
+
+def made(clusters: int = 40, tasks: int = 5, examples: int = 20, rng: int = 0) -> pd.DataFrame:
+    """Return examples of tasks in clusters whose scores have a level of their own."""
+    generator = np.random.default_rng(rng)
+    level = generator.random(clusters).repeat(tasks * examples)
+    task = np.arange(clusters * tasks).repeat(examples)
+    return pd.DataFrame(
+        {
+            "alphabet": [f"a{i}" for i in range(clusters) for _ in range(tasks * examples)],
+            "task": [f"t{i}" for i in task],
+            "score": level + generator.random(len(task)),
+        }
+    )
 
 
 @pytest.mark.parametrize("engine", engines.ENGINES)
@@ -57,20 +72,6 @@ def test_the_cluster_is_no_class() -> None:
     assert promise.columns_ is not None
     assert promise.columns_["classes"] == ["yes", "no"]
     assert predict_table(promise, table).to_pandas()["set_size"].max() == 2
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    frame = made()
-    with pytest.raises(InvalidInput, match="no column 'alfabet'.*Did you mean 'alphabet'"):
-        calibrate_table(frame, task="task", score="score", cluster="alfabet", **PROMISE)
-    frame.loc[3, "alphabet"] = None
-    with pytest.raises(InvalidInput, match="'alphabet' must name the cluster .* empty in 1 row"):
-        calibrate_table(frame, **COLUMNS, **PROMISE)
-    frame.loc[3, "alphabet"] = "a9"
-    with pytest.raises(InvalidInput, match="task 't0' is in the clusters 'a0' and 'a9', and must"):
-        calibrate_table(frame, **COLUMNS, **PROMISE)
-    with pytest.raises(InvalidInput, match="cluster must be the name of a column as a string"):
-        calibrate_table(made(), task="task", score="score", cluster=3, **PROMISE)  # type: ignore[arg-type]
 
 
 def test_no_task_of_a_cluster_may_be_trained_on() -> None:

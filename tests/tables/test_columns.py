@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InvalidInput, MetaPS, load
-from metapac.columns import Columns, resolve_columns
+from metapac import Columns, InvalidInput, load
 from metapac.fewshot import MetaCP
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
@@ -78,16 +77,51 @@ def test_labels_and_classes_are_stored(frame: pd.DataFrame, tmp_path: Path) -> N
     np.testing.assert_allclose(sizes, kept.sum(axis=1).reshape(12, 20).mean(axis=1))
 
 
-def test_columns_passed_override_those_stored() -> None:
-    promise = MetaPS(**LEVELS, split="tight").combine(np.linspace(0, 1, 50))
-    promise.columns_ = {"task": "site", "label": "y", "columns": "q_*", "classes": ["a"]}
-    reserved = ("site", "y")
-    stored = Columns("site", None, "y", "q_*", ["a"], reserved=reserved)
-    assert resolve_columns(promise) == stored
-    passed = resolve_columns(promise, task="t", score="s")
-    assert passed == Columns("t", "s", None, "q_*", ["a"], reserved=reserved)
-    assert resolve_columns(promise, columns="r_*") == replace(stored, pattern="r_*")
-    assert resolve_columns(promise, classes=["b"]) == replace(stored, classes=["b"])
+STORED = {"task": "site", "label": "y", "columns": "q_*", "classes": ["a"]}
+NUMBERS = {"task": "site", "prediction": "m", "y": "t", "scale": "s"}
+LISTED = {"label": "y", "columns": ["u", "v"], "classes": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("passed", "stored", "classes", "expected"),
+    [
+        ({}, STORED, None, STORED),
+        ({"task": "t", "score": "s"}, STORED, None,
+         {"task": "t", "score": "s", "columns": "q_*", "classes": ["a"]}),
+        ({"columns": "r_*"}, STORED, None, STORED | {"columns": "r_*"}),
+        ({"classes": ["b"]}, STORED, None, STORED | {"classes": ["b"]}),
+        ({"cluster": "c"}, {"task": "g", "cluster": "k"}, None, {"task": "g", "cluster": "c"}),
+        ({}, {}, ("cat", "dog"), {"classes": ("cat", "dog")}),
+        ({"score": "t"}, {"score": "s", "label": "y"}, ("a",),
+         {"score": "t", "label": "y", "classes": ("a",)}),
+        ({"label": "z"}, {"score": "s", "label": "y"}, ("a",), {"label": "z", "classes": ("a",)}),
+        ({"columns": ["v", "u"]}, LISTED, None, LISTED | {"columns": ("v", "u"),
+                                                          "classes": ["b", "a"]}),
+        ({"columns": ["v", "w"]}, LISTED, None, {"label": "y", "columns": ("v", "w")}),
+        ({}, NUMBERS, None, NUMBERS),
+        ({"prediction": "n"}, NUMBERS, None, NUMBERS | {"prediction": "n"}),
+        ({"score": "r"}, NUMBERS, None, {"task": "site", "score": "r"}),
+        ({"prediction": "n"}, STORED, None, {"task": "site", "prediction": "n", "columns": "q_*"}),
+        ({}, {"columns": "l", "classes_column": "k"}, None, {"columns": "l",
+                                                             "classes_column": "k"}),
+    ],
+)  # fmt: skip
+def test_columns_left_out_are_those_of_calibration(
+    passed: dict[str, Any], stored: dict[str, Any], classes: Any, expected: dict[str, Any]
+) -> None:
+    found = Columns(**passed).resolve(stored, classes)
+    names = [field.name for field in fields(Columns)]
+    got = {name: getattr(found, name) for name in names if getattr(found, name) is not None}
+    wanted = Columns(**expected)
+    assert got == {name: getattr(wanted, name) for name in got}
+    assert {*got} == {*expected}
+
+
+def test_columns_of_calibration_are_no_classes() -> None:
+    new = Columns(task="t").resolve({"task": "site", "label": "y", "score": "p_true"}, None)
+    assert new.not_classes >= {"t", "site", "y"}
+    assert new.score_columns == {"p_true"}
+    assert Columns(score="s").score_columns == {"s"}
 
 
 def test_adding_arrays_keeps_the_columns_and_calibrating_on_arrays_forgets_them(
@@ -100,41 +134,29 @@ def test_adding_arrays_keeps_the_columns_and_calibrating_on_arrays_forgets_them(
     assert promise.columns_ is None
 
 
-def test_classes_are_stored_as_json_can_hold_them() -> None:
-    result = Columns("t", None, "y", "p").to_json([np.int64(1), 2, 3.5, True])
-    assert result == {"task": "t", "label": "y", "columns": "p", "classes": [1, 2, "3.5", "True"]}
-
-
-def test_after_calibration_on_arrays_the_task_must_be_passed(frame: pd.DataFrame) -> None:
-    promise = MetaPS(**LEVELS, split="tight").combine(np.linspace(0, 1, 50))
-    with pytest.raises(
-        ValueError, match="task must name the column .* a predictor that was calibrated on arrays"
-    ):
-        evaluate_table(promise, frame, score="p_true")
+@pytest.mark.parametrize(
+    ("columns", "classes", "expected"),
+    [
+        ({"task": "t", "score": "s", "id": "i"}, None, {"task": "t", "score": "s"}),
+        ({"label": "y"}, ["a", 1], {"label": "y", "columns": "p_*", "classes": ["a", 1]}),
+        ({"label": "y", "columns": ["u"]}, ("a",),
+         {"label": "y", "columns": ["u"], "classes": ["a"]}),
+        ({"label": "y", "columns": "l"}, [], {"label": "y", "columns": "l"}),
+        ({"label": "y", "columns": "l", "classes_column": "k"}, [],
+         {"label": "y", "columns": "l", "classes_column": "k"}),
+        ({"prediction": "m", "y": "t", "cluster": "c"}, None,
+         {"prediction": "m", "y": "t", "cluster": "c"}),
+    ],
+)  # fmt: skip
+def test_a_promise_file_names_what_was_used(
+    columns: dict[str, Any], classes: Any, expected: dict[str, Any]
+) -> None:
+    assert Columns(**columns).to_json(classes) == expected
 
 
 def test_other_predictors_are_rejected(frame: pd.DataFrame) -> None:
-    with pytest.raises(
-        ValueError, match="must be a calibrated MetaPS or PS, got MetaCP. MetaCP needs a"
-    ):
-        predict_table(MetaCP(epsilon=0.1, delta=0.1), frame)  # type: ignore[arg-type]
-
-
-def test_a_predictor_with_a_guarantee_per_class_stores_its_classes(frame: pd.DataFrame) -> None:
-    rng = np.random.default_rng(0)
-    labels = np.tile(["cat", "dog"], 1000)
-    promise = MetaPS(**LEVELS, per_class=True).calibrate(
-        rng.random(2000), np.repeat(np.arange(50), 40), labels
-    )
-    assert resolve_columns(promise) == Columns(classes=("cat", "dog"), per_class=True)
-    promise.columns_ = {"task": "site", "score": "s", "label": "y"}
-    stored = resolve_columns(promise)
-    assert (stored.task, stored.score, stored.label) == ("site", "s", "y")
-    other_score = resolve_columns(promise, score="t")
-    assert (other_score.score, other_score.label) == ("t", "y")
-    other_label = resolve_columns(promise, label="z")
-    assert (other_label.score, other_label.label) == (None, "z")
-    assert resolve_columns(promise, classes=["dog"]).classes == ["dog"]
+    with pytest.raises(ValueError, match="must be a calibrated MetaPS or PS, got MetaCP"):
+        evaluate_table(MetaCP(epsilon=0.1, delta=0.1), frame, task="site", score="p_true")
 
 
 def test_columns_can_be_listed_and_named(frame: pd.DataFrame, tmp_path: Path) -> None:
@@ -189,37 +211,3 @@ def test_many_columns_can_be_listed() -> None:
     promise = calibrate_table(frame, columns=names, **chosen)
     sizes = predict_table(promise, frame.drop(columns="y")).to_pandas()["set_size"]
     np.testing.assert_array_equal(sizes, promise.predict_set(scores).sum(axis=1))
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (["p_cat", "p_cat"], "columns must name each column once, got 'p_cat' twice"),
-        (["p_cat", "p_owl"], "has no column 'p_owl'; it has: site, p_truth"),
-        (["p_cat", "site"], "columns must name columns with scores, got 'site', which names tasks"),
-        (["p_cat", "p_truth"], "got 'p_truth', which names tasks or true labels"),
-        (["p_cat"], "'p_cat' gives scores of one class only, 'p_cat'"),
-        ([], "or a list of names of columns, got an empty list"),
-        (["p_cat", 3], "or a list of names of columns, got int"),
-        (3, "or a list of names of columns, got int"),
-    ],
-)
-def test_lists_of_columns_are_checked(frame: pd.DataFrame, columns: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        calibrate_table(frame, task="site", label="p_truth", columns=columns, **LEVELS)
-
-
-def test_classes_name_each_listed_column(frame: pd.DataFrame) -> None:
-    with pytest.raises(InvalidInput, match="the class of each of the 2 columns 'p_cat', 'p_dog', "):
-        calibrate_table(
-            frame,
-            task="site",
-            label="p_truth",
-            columns=["p_cat", "p_dog"],
-            classes=["cat"],
-            **LEVELS,
-        )
-    with pytest.raises(
-        InvalidInput, match="'p_truth' must hold one of the classes 'p_cat', 'p_dog'"
-    ):
-        calibrate_table(frame, task="site", label="p_truth", columns=["p_cat", "p_dog"], **LEVELS)

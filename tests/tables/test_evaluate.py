@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from metapac import PS, Context, InvalidInput, MetaPS, NotCalibrated, evaluate
+from metapac import PS, Context, InvalidInput, MetaPS, evaluate
 from tests.helpers.engines import ENGINES, put
 from tests.helpers.tables import evaluate_table
 
@@ -38,23 +38,6 @@ def frame(scores: NDArray[np.float64]) -> pd.DataFrame:
     return pd.DataFrame({"site": site, "y": CLASSES[label], "true": true, **columns})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_errors_and_sizes_of_each_task(
-    engine: str, promise: MetaPS, scores: NDArray[np.float64], frame: pd.DataFrame
-) -> None:
-    result = evaluate_table(promise, put(engine, frame), task="site", label="y")
-    kept = promise.predict_set(scores)
-    missed = ~promise.predict_set(frame.true.to_numpy())
-    assert result.tasks.tolist() == [0, 1, 2, 3]
-    for i in range(4):
-        in_task = (frame.site == i).to_numpy()
-        assert result.examples[i] == in_task.sum()
-        assert result.errors[i] == pytest.approx(missed[in_task].mean(), abs=1e-12)
-        assert result.sizes is not None
-        assert result.sizes[i] == pytest.approx(kept[in_task].sum(axis=1).mean(), abs=1e-12)
-    assert result.within == np.mean(result.errors <= 0.3)
-
-
 def test_scores_of_the_true_labels_have_no_sizes(promise: MetaPS, frame: pd.DataFrame) -> None:
     by_label = evaluate_table(promise, frame, task="site", label="y")
     by_score = evaluate_table(promise, frame, task="site", score="true")
@@ -65,49 +48,6 @@ def test_scores_of_the_true_labels_have_no_sizes(promise: MetaPS, frame: pd.Data
 def test_ps_can_be_evaluated_too(frame: pd.DataFrame) -> None:
     alone = PS(epsilon=0.3, delta=0.1).calibrate(np.linspace(0, 1, 100))
     assert evaluate_table(alone, frame, task="site", score="true").epsilon == 0.3
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"y": ["Cat", "dog"]}, "'Cat' differs from 'cat' only in case or spaces: give it one spe"),
-        (
-            {"y": ["cat", "fox"]},
-            "column 'y' must hold one of the classes 'cat', 'dog', got 'fox' in 1",
-        ),
-        ({"y": ["cat", None]}, "must hold one of the classes 'cat', 'dog', got no label in 1 row"),
-        ({"y": [0.5, 1.5]}, "column 'y' must hold strings or integers to name labels, got float64"),
-        ({"p_dog": [0.5, None]}, "nulls or NaN"),
-        (
-            {"site": [0.5, 1.5]},
-            "column 'site' must hold strings or integers to name tasks, got flo",
-        ),
-        (
-            {"site": ["a", None]},
-            "column 'site' is missing in 1 row; an example must belong to a ta",
-        ),
-    ],
-)
-def test_invalid_tables_are_rejected(
-    promise: MetaPS, changes: dict[str, Any], message: str
-) -> None:
-    columns = {"site": ["a", "b"], "y": ["cat", "dog"], "p_cat": [0.5, 0.5], "p_dog": [0.5, 0.5]}
-    with pytest.raises(ValueError, match=message):
-        evaluate_table(promise, pa.table(columns | changes), task="site", label="y")
-
-
-def test_score_or_label(promise: MetaPS, frame: pd.DataFrame) -> None:
-    choices: list[dict[str, Any]] = [{}, {"score": "true", "label": "y"}]
-    for options in choices:
-        with pytest.raises(ValueError, match="pass either score, the column with the score of the"):
-            evaluate_table(promise, frame, task="site", **options)
-    with pytest.raises(ValueError, match="has no column 'nowhere'; it has: site, y, true, p_cat"):
-        evaluate_table(promise, frame, task="nowhere", score="true")
-
-
-def test_a_predictor_must_be_calibrated(frame: pd.DataFrame) -> None:
-    with pytest.raises(NotCalibrated, match="this MetaPS is not calibrated yet"):
-        evaluate_table(MetaPS(epsilon=0.1, alpha=0.1, delta=0.1), frame, task="site", score="true")
 
 
 @pytest.mark.parametrize("names", [["b", "a"], ["a", "b"]])
@@ -222,29 +162,6 @@ def test_tasks_that_the_guarantee_does_not_cover_are_left_out(
     assert repr(result).startswith("<Evaluation of 3 tasks (1 left out): ")
 
 
-def test_it_is_an_error_if_no_task_is_covered(frame: pd.DataFrame) -> None:
-    rng = np.random.default_rng(0)
-    large = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, min_examples=80)
-    large.calibrate(rng.random(800), np.repeat(np.arange(100, 110), 80))
-    message = "no task to evaluate: tasks need at least 80 examples, and the 4 tasks here have few"
-    with pytest.raises(ValueError, match=message):
-        evaluate_table(large, frame, task="site", score="true")
-
-
-def test_a_guarantee_per_class_needs_labels(frame: pd.DataFrame) -> None:
-    promise = per_class()
-    with pytest.raises(
-        ValueError, match="label must name the column with the true label, since ea"
-    ):
-        evaluate_table(promise, frame, task="site", score="true")
-    with pytest.raises(
-        ValueError, match="column 'y' must hold one of the classes 'cat', 'dog', 'o"
-    ):
-        evaluate_table(promise, frame.replace({"y": {"cat": "fox"}}), task="site", label="y")
-    with pytest.raises(ValueError, match="classes must be among the calibrated ones"):
-        evaluate_table(promise, frame, task="site", label="y", score="true", classes=["cat", "x"])
-
-
 @pytest.mark.parametrize("labels", [[0, 1], [False, True]], ids=str)
 def test_labels_calibrated_on_arrays_match_those_of_tables(labels: list[Any]) -> None:
     rng = np.random.default_rng(0)
@@ -261,19 +178,6 @@ def test_labels_calibrated_on_arrays_match_those_of_tables(labels: list[Any]) ->
     for i, label in enumerate(labels):
         missed = true[i::2] < promise.threshold_of(label)
         assert result.by_class[label].errors.tolist() == [missed.mean()]
-
-
-def test_the_table_route_agrees_with_the_array_route(
-    promise: MetaPS, scores: NDArray[np.float64], frame: pd.DataFrame
-) -> None:
-    table = evaluate_table(promise, frame, task="site", label="y", min_examples=20)
-    arrays = evaluate(
-        promise, scores, frame.site, frame.y, classes=CLASSES.tolist(), min_examples=20
-    )
-    pd.testing.assert_frame_equal(table.to_pandas(), arrays.to_pandas(), check_dtype=False)
-    assert table.classes == arrays.classes
-    assert table.left_out == arrays.left_out
-    assert str(table.verdict) == str(arrays.verdict)
 
 
 def test_many_classes_in_lists() -> None:
@@ -317,9 +221,3 @@ def test_the_model_is_compared(frame: pd.DataFrame) -> None:
         evaluate_table(promise, frame, task="site", score="true", model="v2")
     with pytest.raises(InvalidInput, match="model must be 'v1'"):
         evaluate(promise, frame.true, frame.site, model="v2")
-
-
-def test_a_table_without_labels_is_for_prediction(promise: MetaPS) -> None:
-    table = pa.table({"site": ["a", "b"], "p_cat": [0.5, 0.5], "p_dog": [0.5, 0.5]})
-    with pytest.raises(InvalidInput, match="no column 'truth'.* Evaluation needs labels; for sets"):
-        evaluate_table(promise, table, task="site", label="truth")

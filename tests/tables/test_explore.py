@@ -28,7 +28,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_task_is_judged_by_the_others(engine: str, frame: pd.DataFrame) -> None:
-    found = explore_table(put(engine, frame), task="site", label="y", tasks=24, **LEVELS)
+    found = explore_table(put(engine, frame), task="site", label="y", n_tasks=24, **LEVELS)
     assert [(c.epsilon, c.per_class) for c in found.cells] == [
         (e, per_class) for per_class in (False, True) for e in (0.1, 0.3)
     ]
@@ -66,7 +66,7 @@ def test_a_few_cells_at_a_time_give_the_same(
     frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = explore_table(frame, task="site", label="y", **LEVELS)
-    monkeypatch.setattr("metapac.tables.exploration._COMPARISONS", 1)
+    monkeypatch.setattr("metapac.tables.sets._COMPARISONS", 1)
     assert explore_table(frame, task="site", label="y", **LEVELS).to_json() == whole.to_json()
 
 
@@ -75,7 +75,7 @@ def test_tasks_count_once_whatever_their_size() -> None:
     rows = [("a", 0.9, 0.9)] * 60 + [("b", 0.2, 0.1)] * 20
     table = pd.DataFrame(rows, columns=["site", "p_yes", "p_no"])
     table["y"] = np.where(np.arange(80) % 2, "yes", "no")
-    found = explore_table(table, task="site", label="y", epsilon=[0.2], alpha=[0.3], tasks=40)
+    found = explore_table(table, task="site", label="y", epsilon=[0.2], alpha=[0.3], n_tasks=40)
     assert found.cells[0].size.value == pytest.approx((2 + 0) / 2)  # not 60/80 of 2
 
 
@@ -126,38 +126,6 @@ def test_by_default_as_many_tasks_as_the_pilot_or_the_fewest_that_work(frame: pd
     assert [cell.tasks for cell in found.cells[:2]] == [60, 25]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"epsilon": []}, "epsilon must be a sequence of numbers between 0 and 1"),
-        ({"alpha": ".1"}, "alpha must be a sequence of numbers between 0 and 1"),
-        ({"epsilon": [1.5]}, "epsilon must be a number strictly between 0 and 1, got 1.5"),
-        ({"epsilon": None}, "epsilon must be a number strictly between 0 and 1, got None"),
-        ({"alpha": ["a"]}, "alpha must be a number strictly between 0 and 1, got 'a'"),
-        ({"epsilon": [0.1, 0.95]}, r"Did you mean epsilon=0.05\? To go on, pass allow=\('levels',"),
-        ({"alpha": [0.1, 0.9]}, "Did you mean alpha=0.1?"),
-        ({"delta": 0.95}, "Did you mean delta=0.05?"),
-        ({"allow": ["dupes"]}, "allow must name checks to skip"),
-        ({"id": "y"}, "id occurs twice within a task"),
-        ({"min_examples": -1}, "min_examples must be a whole number from 0"),
-        ({"min_examples": 61}, "holds 0 tasks with at least 61 examples, and exploring takes at"),
-        ({"tasks": 0}, "tasks must be"),
-        ({"label": None}, "label must name the column with the true label"),
-        ({"label": "z"}, "has no column 'z'"),
-        ({"task": "z"}, "has no column 'z'"),
-        ({"columns": "q_*"}, "has no column like 'q_\\*'"),
-    ],
-)
-def test_bad_input(frame: pd.DataFrame, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        explore_table(frame, **({"task": "site", "label": "y"} | changes))
-
-
-def test_a_single_task_is_refused(frame: pd.DataFrame) -> None:
-    with pytest.raises(InvalidInput, match="holds 1 task, and exploring takes at least 2"):
-        explore_table(frame[frame.site == 3], task="site", label="y")
-
-
 def test_what_the_data_mean_is_checked(frame: pd.DataFrame) -> None:
     swapped = frame.rename(columns={"p_no": "p_yes", "p_yes": "p_no"})
     asked: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS
@@ -183,9 +151,3 @@ def test_names_of_any_script() -> None:
     found = explore_table(table, task="site", label="y", epsilon=[0.1], alpha=[0.2])
     assert {*found.prevalence} == {*names}
     assert set(found.tasks) == {f"Ü {i}" for i in range(20)}
-
-
-def test_missing_scores_are_refused(frame: pd.DataFrame) -> None:
-    bad = frame.assign(p_yes=frame.p_yes.where(frame.index > 2))
-    with pytest.raises(InvalidInput, match="nulls or NaN in 3 of 1500 rows"):
-        explore_table(bad, task="site", label="y")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from metapac import PS, InvalidInput, MetaPS
-from metapac.tables.scores import Residuals
-from metapac.tables.sets import IntervalSummary, find_ends, summarise_intervals
+from metapac import PS, InvalidInput
+from metapac.tables.sets import IntervalSummary, summarise_intervals
 from metapac.tables.sources import open_source
 from tests.helpers import engines
 from tests.helpers.tables import calibrate_table, predict_table
@@ -103,13 +101,3 @@ def test_columns_that_exist_are_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     predict_table(calibrate_to(-1.0), make_sites(), prediction="guess", output=path)
     assert pd.read_csv(path).columns.tolist() == ["site", "guess", "sd", "truth", "lower", "upper"]
-
-
-def test_a_guarantee_per_class_has_no_intervals() -> None:
-    labels = np.tile(["a", "b"], 600)
-    promise = MetaPS(per_class=True, **PROMISE).calibrate(
-        np.linspace(-2, -1, 1200), np.repeat(np.arange(30), 40), labels
-    )
-    none: Any = None
-    with pytest.raises(InvalidInput, match="intervals need one threshold"):
-        find_ends(promise, Residuals(none, none, none, ()))

@@ -43,17 +43,6 @@ def promise(known: pd.DataFrame) -> MetaPS:
     return calibrate_table(known, task="site", label="y", **LEVELS)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_table_counts_as_arrays_do(engine: str, promise: MetaPS) -> None:
-    new = make("new", 8, seed=1, noise=1.5)
-    by_table, by_array = Monitor(promise), Monitor(promise)
-    monitor_table(by_table, put(engine, new), batch="2026-01")
-    by_array.add(new.true.to_numpy(), new.site.to_numpy(), batch="2026-01")
-    assert by_table.course == by_array.course
-    assert by_table._counted == by_array._counted
-    assert monitor_table(by_array, put(engine, new)).steps == []
-
-
 def test_a_guarantee_for_each_class(known: pd.DataFrame) -> None:
     promise = calibrate_table(
         known, task="site", label="y", per_class=True, **LEVELS | {"epsilon": 0.4, "delta": 0.4}
@@ -144,32 +133,3 @@ def test_columns_of_lists(known: pd.DataFrame) -> None:
     lists = known.assign(probs=known[["p_cat", "p_dog", "p_owl"]].to_numpy().tolist())
     drift = compare_tables(promise, lists, lists, task="site", columns="probs", classes=[*CLASSES])
     assert len(drift.shifts) == 30
-
-
-def test_bad_tables(promise: MetaPS, known: pd.DataFrame) -> None:
-    new = make("new", 2, seed=5)
-    missing = new.assign(site=new.site.where(new.index > 3, None))
-    holes = new.assign(p_cat=new.p_cat.where(new.index > 3))
-    columns = [f"p_{name}" for name in CLASSES]
-    cases = [
-        (missing, known, "column 'site' is missing in 4 rows"),
-        (holes, known, "hold nulls or NaN in 4 of 80 rows"),
-        (new[:0], known, "no rows|has no"),
-        (new, known[:0], "no rows|has no"),
-        (new, known[known.site < "old 10"], "reference must have at least 19 tasks"),
-        (new, known.assign(**dict.fromkeys(columns, np.inf)), "must hold finite scores"),
-        (new.drop(columns="site"), known, "site"),
-        (new, known.drop(columns="p_cat"), "p_cat"),
-    ]
-    for table, reference, message in cases:
-        with pytest.raises(InvalidInput, match=message):
-            compare_tables(promise, table, reference)
-    bare = MetaPS(**LEVELS).calibrate(known.true.to_numpy(), known.site.to_numpy())
-    with pytest.raises(InvalidInput, match="task must name the column with the task of each row"):
-        compare_tables(bare, new, known)
-    with pytest.raises(InvalidInput, match="task must name the column with the task of each row"):
-        monitor_table(Monitor(bare), new)
-    monitor = Monitor(promise)
-    with pytest.raises(InvalidInput, match="'y'"):
-        monitor_table(monitor, new.drop(columns="y"))
-    assert monitor.course == []

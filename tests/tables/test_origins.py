@@ -13,13 +13,13 @@ import pytest
 from metapac import Context, InvalidInput, MetaPS, Monitor, Site, combine_sites, load, read_site
 from metapac.data_checks import CheckWarning
 from metapac.provenance import Provenance, write_scores
-from metapac.report import report
 from metapac.tables.sources import add_origin, check_origin, open_source, read_origin
 from tests.helpers.tables import (
     calibrate_table,
     evaluate_table,
     monitor_table,
     predict_table,
+    report_table,
     site_table,
 )
 from tests.helpers.tables import compare as compare_tables
@@ -54,7 +54,7 @@ def each_route(promise: MetaPS, path: Path, model: str | None = None) -> list[An
         lambda: predict_table(promise, path, model=model, output=path.with_name("sets.csv")),
         lambda: evaluate_table(promise, path, **named),
         lambda: monitor_table(Monitor(promise), path, **named),
-        lambda: report(promise, path, **named),
+        lambda: report_table(promise, path, **named),
         lambda: compare_tables(promise, path, path.with_name("calibration.parquet"), model=model),
     ]
 
@@ -79,7 +79,7 @@ def test_a_calibrated_table_says_what_the_promise_is_about(tmp_path: Path) -> No
     with pytest.raises(InvalidInput, match="score must be 'raw'"):
         promise_for(path, score="raw")
     with pytest.raises(InvalidInput, match="context must be a metapac.Context, got 'mine'"):
-        calibrate_table(path, task="task", score="score", context="mine", **LEVELS)  # type: ignore[arg-type]
+        calibrate_table(path, task="task", score="score", context="mine", **LEVELS)
 
 
 @pytest.mark.parametrize("pool", ["train", "validation", "calibration", "test", "all"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import Any
 
@@ -10,13 +12,10 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from metapac import MetaPS, label_lists
-from metapac.columns import Columns, resolve_columns
-from metapac.tables.scores import FEW_CLASSES, find_class_scores, true_scores
-from metapac.tables.sets import KeptLabels, row_outcomes
-from metapac.tables.sources import open_source
+from metapac import InvalidInput, MetaPS
+from metapac.tables.scores import FEW_CLASSES
 from tests.helpers.engines import put
-from tests.helpers.tables import calibrate_table, evaluate_table, predict_table
+from tests.helpers.tables import calibrate_table, evaluate_table, open_scores, predict_table
 
 ENGINES = ("duckdb", "sqlite", "postgres", "spark")
 MANY = FEW_CLASSES + 5
@@ -78,56 +77,30 @@ def test_sets_sizes_and_misses(engine: str, count: int, per_class: bool, kind: A
     kept = np.empty((12, count), bool)
     kept[:, place] = promise.predict_set(scores[:, place])
     true = np.array([names.index(label) for label in frame.y])
-    with open_source(put(engine, frame)) as source:
-        used = resolve_columns(promise, task="site", label="y", classes=names)
-        rows = true_scores(source, used)
-        labels = KeptLabels(promise, find_class_scores(source, used))
-        is_one_by_one = engine == "sqlite" or (engine == "postgres" and per_class)
-        assert (labels.of_classes.lists is not None) == (count > FEW_CLASSES and not is_one_by_one)
-        added = row_outcomes(promise, rows) | {"text": labels.as_text(), "score": rows.score}
-        got = source.run(source.table.mutate(**added)).to_pandas().sort_values("id")
-        if engine != "sqlite":
-            added = {"set": labels.as_list(), "set_size": labels.size}
-            listed = source.run(source.table.mutate(**added)).to_pandas().sort_values("id")
-    np.testing.assert_array_equal(got["size"], kept.sum(axis=1))
-    np.testing.assert_array_equal(got["missed"], ~kept[np.arange(12), true])
-    np.testing.assert_array_equal(got["score"].astype(kind), scores[np.arange(12), true])
-    expected = [[names[j] for j in np.flatnonzero(row)] for row in kept]
-    assert [json.loads(text) for text in got["text"]] == expected
-    if engine != "sqlite":
-        assert [list(each) for each in listed["set"]] == expected
-        assert listed["set_size"].tolist() == [*map(len, expected)]
-
-
-@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "sqlite"])
-@pytest.mark.parametrize("per_class", [False, True])
-def test_columns_of_lists(engine: str, per_class: bool) -> None:
-    promise = predictor(4, per_class=per_class)
-    frame, scores = examples(promise, 4, np.float64)
-    place = in_order(promise, 4)
-    names = [names_of(4)[j] for j in place]
-    lists = frame[["id", "site", "y"]].assign(l=scores[:, place].tolist())
-    kept = promise.predict_set(scores[:, place])
-    missed = ~kept[np.arange(12), [names.index(label) for label in frame.y]]
-    table = put(engine, lists)
-    result = predict_table(promise, table, columns="l", classes=names).to_pandas()
-    sets = result.sort_values("id")["set"]
-    assert [list(each) for each in sets] == label_lists(kept, names)
-    judged = evaluate_table(promise, table, task="site", label="y", columns="l", classes=names)
-    assert judged.missed.sum() == missed.sum()
+    table = put(engine, frame)
+    got = predict_table(promise, table, classes=names).to_pandas().sort_values("id")
+    sets = got["set"].map(json.loads) if engine == "sqlite" else got["set"]
+    assert [list(one) for one in sets] == [[names[j] for j in np.flatnonzero(row)] for row in kept]
+    assert got["set_size"].tolist() == kept.sum(axis=1).tolist()
+    file = io.StringIO()
+    open_scores(table, {"classes": names}).add_sets(promise, file)
+    rows = sorted(csv.DictReader(io.StringIO(file.getvalue())), key=lambda row: int(row["id"]))
+    assert [json.loads(row["set"]) for row in rows] == [list(one) for one in sets]
+    judged = evaluate_table(promise, table, task="site", label="y", classes=names)
+    assert judged.missed.sum() == np.sum(~kept[np.arange(12), true])
     assert judged.sets is not None
     assert judged.sets.labels.sum() == kept.sum()
-    assert judged.sets.empty.sum() == np.sum(~kept.any(axis=1))
-    assert judged.sets.full.sum() == np.sum(kept.all(axis=1))
 
 
 @pytest.mark.parametrize("count", [3, MANY])
 def test_a_label_that_is_no_class_has_no_score(count: int) -> None:
     names = [f"c{i}" for i in range(count)]
-    frame = pd.DataFrame({"y": ["c1", "fox", None], **{f"p_{name}": 1.0 for name in names}})
-    with open_source(frame) as source:
-        rows = true_scores(source, Columns(label="y", classes=names))
-        assert source.run(rows.table)["score"].to_pylist() == [1.0, None, None]
+    columns = {f"p_{name}": 1.0 for name in names}
+    frame = pd.DataFrame({"site": "a", "y": ["c1", "fox", None], **columns})
+    with pytest.raises(InvalidInput, match="got no label in 1 row, 'fox' in 1 row"):
+        calibrate_table(
+            frame, task="site", label="y", classes=names, epsilon=0.4, alpha=0.5, delta=0.5
+        )
 
 
 def test_integers_stay_integers_in_lists() -> None:

@@ -16,9 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac import MetaPS, label_lists, load
-from metapac.tables.prediction import write_sets
 from tests.helpers.engines import ENGINES, put
-from tests.helpers.tables import predict_table
+from tests.helpers.tables import open_scores, predict_table
 
 TWO = {"p_a": [1.0], "p_b": [1.0]}
 CLASSES = ["cat", "great owl", "\N{DOG}", 'say "x"']
@@ -53,26 +52,6 @@ def sets_of(table: Any) -> list[Any]:
     return [row["set"] for row in sorted(table, key=lambda row: int(row["id"]))]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine(
-    engine: str, promise: MetaPS, scores: NDArray[np.float64], frame: pd.DataFrame
-) -> None:
-    expected = label_lists(promise.predict_set(scores), CLASSES)
-    result = predict_table(promise, put(engine, frame)).to_pyarrow().to_pylist()
-    sets = sets_of(result)
-    if engine == "sqlite":  # it has no lists
-        sets = [json.loads(each) for each in sets]
-    assert sets == expected
-    by_id = {row["id"]: row["set_size"] for row in result}
-    assert [by_id[i] for i in range(50)] == [len(each) for each in expected]
-    marked = predict_table(promise, put(engine, frame), booleans=True).to_pyarrow().to_pylist()
-    kept = [
-        [bool(row[f"in_{name}"]) for name in CLASSES]
-        for row in sorted(marked, key=lambda r: r["id"])
-    ]
-    assert kept == promise.predict_set(scores).tolist()
-
-
 @pytest.mark.parametrize("calibrated_in", [np.float32, np.float64])
 @pytest.mark.parametrize("table_in", [np.float32, np.float64])
 def test_precisions_are_compared_as_predict_set_does(calibrated_in: Any, table_in: Any) -> None:
@@ -88,15 +67,6 @@ def test_precisions_are_compared_as_predict_set_does(calibrated_in: Any, table_i
     assert 0 < sum(kept) < 61
 
 
-def test_lists_of_scores(promise: MetaPS, scores: NDArray[np.float64]) -> None:
-    table = pa.table({"id": range(50), "probs": list(scores)})
-    named = predict_table(promise, table, columns="probs", classes=CLASSES).to_pyarrow()
-    kept = promise.predict_set(scores)
-    assert sets_of(named.to_pylist()) == label_lists(kept, CLASSES)
-    numbered = predict_table(promise, table, columns="probs").to_pyarrow()
-    assert sets_of(numbered.to_pylist()) == label_lists(kept)
-
-
 def test_some_of_the_classes_in_another_order(promise: MetaPS, frame: pd.DataFrame) -> None:
     result = predict_table(promise, frame, classes=["\N{DOG}", "cat"]).to_pyarrow().to_pylist()
     assert result[1]["set"] == ["\N{DOG}", "cat"]
@@ -109,55 +79,6 @@ def test_a_trivial_predictor_keeps_everything(frame: pd.DataFrame) -> None:
     assert set(result["set_size"].to_pylist()) == {4}
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        (TWO | {"set": [1]}, {}, "already has a column 'set'. Rename or drop it."),
-        (TWO | {"in_a": [1]}, {"booleans": True}, "already has a column 'in_a'. Rename"),
-        ({"q": [1.0]}, {}, r"has no column like 'p_\*'; it has: q."),
-        ({"p_a": [1.0]}, {"columns": "*_*"}, r"columns must contain one star, such as 'p_\*', got"),
-        ({"p_a": [1.0]}, {"columns": "p_a"}, "or name a column of lists of numbers, got 'p_a'"),
-        ({"p_a": [1.0]}, {"classes": ["b"]}, "has no column 'p_b'; it has: p_a."),
-        ({"p_a": ["x"]}, {}, "column 'p_a' must hold numbers, got string. Pass a column of proba"),
-        ({"p_a": [True]}, {}, "column 'p_a' must hold numbers, got boolean"),
-        ({"p_a": [1.0, None], "p_b": [0, 0]}, {}, r"in 1 of 2 rows \(by class, 'a': 1\)"),
-        ({"p_a": [float("nan"), 1.0], "p_b": [0, 0]}, {}, r"in 1 of 2 rows \(by class, 'a': 1\)"),
-        (
-            {"l": [[1.0], [1.0, 2.0]]}, {"columns": "l"},
-            "the lists of column 'l' must hold at least two scores, since a set needs a choice",
-        ),
-        (
-            {"l": [[1.0, 2.0]]}, {"columns": "l", "classes": "abc"},
-            "classes must be a list of names, got the string 'abc'",
-        ),
-        (
-            {"l": [[1.0, 2.0]]}, {"columns": "l", "classes": ["a", "b", "c"]},
-            "must have one score for each of 3 classes, got length 2",
-        ),
-        (
-            {"l": pa.array([[], []], pa.list_(pa.float64()))}, {"columns": "l"},
-            "one score for each of 0 classes, got length 0",
-        ),
-        ({"p_a": [1.0]}, {"classes": ["a", "a"]}, "classes must name each class once, got a, a"),
-        ({"p_a": [1.0]}, {"classes": []}, "classes must name each class once, got none"),
-        ({"p_a": [1.0]}, {"output": "x.txt"}, "output must end in .parquet or .csv, got 'x.txt'"),
-    ],
-)  # fmt: skip
-def test_invalid_tables_are_rejected(
-    promise: MetaPS, columns: dict[str, Any], options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        predict_table(promise, pa.table(columns), **options)
-
-
-def test_nothing_is_written_if_a_score_is_missing(promise: MetaPS, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nulls or NaN"):
-        predict_table(
-            promise, pa.table({"p_a": [1.0, None], "p_b": [1.0, 1.0]}), output=tmp_path / "sets.csv"
-        )
-    assert not list(tmp_path.iterdir())
-
-
 def test_many_classes(promise: MetaPS) -> None:
     scores = np.random.default_rng(0).random((3, 300))
     table = pa.table({f"p_{j}": scores[:, j] for j in range(300)})
@@ -168,15 +89,6 @@ def test_many_classes(promise: MetaPS) -> None:
 
 def test_an_ibis_table_is_returned(promise: MetaPS, frame: pd.DataFrame) -> None:
     assert isinstance(predict_table(promise, frame), ibis.Table)
-
-
-def test_columns_to_add_must_be_new_whatever_their_case(promise: MetaPS) -> None:
-    with pytest.raises(ValueError, match="already has a column 'set'. Rename or drop it."):
-        predict_table(promise, pa.table({"p_a": [1.0], "p_b": [1.0], "SET": [1]}))
-    with pytest.raises(ValueError, match="the result has columns 'in_A' and 'in_a', which differ"):
-        predict_table(
-            promise, pa.table({"l": [[1.0, 2.0]]}), columns="l", classes=["A", "a"], booleans=True
-        )
 
 
 def of_classes(labels: NDArray[Any], kind: Any = np.float64) -> MetaPS:
@@ -233,19 +145,6 @@ def test_classes_calibrated_on_arrays_match_those_of_tables(
         assert result.to_pyarrow()["set"].to_pylist() == label_lists(kept, names)
 
 
-def test_classes_that_were_not_calibrated_are_rejected() -> None:
-    promise = of_classes(np.tile(["a", "b"], 1000))
-    table = pa.table({"p_a": [1.0], "p_c": [1.0]})
-    with pytest.raises(ValueError, match="has no column 'p_b'; it has: p_a, p_c"):
-        predict_table(promise, table)
-    with pytest.raises(
-        ValueError, match="classes must be among the calibrated ones, 'a', 'b', got 'c'"
-    ):
-        predict_table(promise, table, classes=["a", "c"])
-    with pytest.raises(ValueError, match="must have one score for each of 2 classes, got length 3"):
-        predict_table(promise, pa.table({"l": [[1.0, 2.0, 3.0]]}), columns="l")
-
-
 @pytest.mark.parametrize("engine", ["duckdb", "sqlite", "spark"])
 def test_sets_are_written_to_an_open_file(
     engine: str, promise: MetaPS, frame: pd.DataFrame, tmp_path: Path
@@ -253,7 +152,8 @@ def test_sets_are_written_to_an_open_file(
     calls: list[tuple[str, int, int | None]] = []
     file = io.StringIO(newline="")
     table = put(engine, frame)
-    sets = write_sets(promise, table, file, progress=lambda *call: calls.append(call))
+    tell = lambda *call: calls.append(call)  # noqa: E731
+    sets = open_scores(table, {}).add_sets(promise, file, progress=tell)
     assert (sets.rows, sets.classes) == (50, CLASSES)
     assert calls == [("checking the scores", 0, None), ("writing 50 sets", 0, None)]
     rows = list(csv.DictReader(file.getvalue().splitlines(keepends=True)))
@@ -266,13 +166,8 @@ def test_other_inputs_are_not_overwritten(promise: MetaPS, tmp_path: Path) -> No
     path = tmp_path / "promise.csv"
     path.write_text("keep me")
     with pytest.raises(ValueError, match="promise.csv is also the input. Write to another file."):
-        write_sets(promise, pa.table({"p_a": [1.0]}), path, inputs=[path])
+        open_scores(pa.table({"p_a": [1.0]}), {}).add_sets(promise, path, inputs=[path])
     assert path.read_text() == "keep me"
-
-
-def test_the_predictor_is_checked_before_the_table_is_opened() -> None:
-    with pytest.raises(ValueError, match="promise must be a calibrated predictor, got the path"):
-        predict_table("promise.json", "nowhere.csv")  # type: ignore[arg-type]
 
 
 def test_lists_of_texts_are_json_in_csv(promise: MetaPS, tmp_path: Path) -> None:

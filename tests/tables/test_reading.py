@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import MetaPS
-from metapac.tables import open_table
+from metapac import MetaPS, Reading, open_table
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
@@ -30,7 +29,7 @@ def test_every_function_takes_an_open_table(frame: pd.DataFrame, tmp_path: Path)
     path = tmp_path / "a.csv"
     frame.to_csv(path, sep=";", decimal=",", encoding="latin-1", index=False)
     options: dict[str, Any] = {"separator": ";", "decimal": ",", "encoding": "latin-1"}
-    with open_table(path, **options) as foreign:
+    with open_table(path, reading=Reading(**options)) as foreign:
         promise = calibrate_table(foreign, task="site", label="y", **LEVELS)
         same = calibrate_table(frame, task="site", label="y", **LEVELS)
         assert promise.threshold_ == same.threshold_ > 0
@@ -47,9 +46,9 @@ def test_every_function_takes_an_open_table(frame: pd.DataFrame, tmp_path: Path)
 def test_an_open_table_closes_its_connection(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n")
     with open_table(tmp_path / "a.csv") as table:
-        assert table.run(table.table).num_rows == 1
+        assert table.with_columns(task="a").sizes()[None].tolist() == [1]
     with pytest.raises(Exception, match="closed"):
-        table.run(table.table)
+        table.with_columns(task="a").sizes()
 
 
 def test_no_secret_reaches_a_promise_file(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -12,15 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac import InvalidInput, MetaPS, load
-from metapac.columns import Columns
-from metapac.tables.data_checks import check_rare_classes
-from metapac.tables.sources import open_source
+from metapac import Columns, InvalidInput, MetaPS, load, open_table
 from tests.helpers import engines
 from tests.helpers.tables import (
     calibrate_table,
     evaluate_table,
-    explore_table,
     predict_table,
     site_table,
 )
@@ -130,17 +126,6 @@ def test_nulls_after_the_scores_do_not_count(engine: str) -> None:
     assert [found[tuple(row)] for row in new.scores] == kept
 
 
-def test_padding_that_differs_within_a_task_is_a_missing_score() -> None:
-    frame = make_tasks()
-    lists = padded(frame)["scores"].to_pylist()
-    lists[7] = [*lists[7][:2], *[None] * 8]
-    table = padded(frame).set_column(3, "scores", pa.array(lists))
-    with pytest.raises(
-        InvalidInput, match=r"end in nulls after 2 to \d scores in task 'task 0'; a"
-    ):
-        calibrate_table(table, **BY_LABEL, **PROMISE)
-
-
 def test_a_null_before_a_score_is_missing_and_so_is_nan() -> None:
     promise = calibrate_table(make_tasks(), **BY_LABEL, **PROMISE)
     for bad in (None, float("nan")):
@@ -148,15 +133,6 @@ def test_a_null_before_a_score_is_missing_and_so_is_nan() -> None:
             table = pa.table({"scores": [[0.2, bad, 0.8], other]})
             with pytest.raises(InvalidInput, match="hold nulls or NaN in 1 of 2 rows; a score"):
                 predict_table(promise, table)
-
-
-def test_with_known_classes_nothing_may_be_missing() -> None:
-    table = pa.table({"scores": [[0.2, 0.8, None], [0.5, 0.1, 0.4]]})
-    promise = MetaPS(**PROMISE).calibrate(np.arange(900.0), np.arange(900) % 30)
-    with pytest.raises(InvalidInput, match="hold nulls or NaN in 1 of 2 rows"):
-        predict_table(promise, table, columns="scores", classes=["a", "b", "c"])
-    with pytest.raises(InvalidInput, match=r"for each of 2 classes, got length 3"):
-        predict_table(promise, table, columns="scores", classes=["a", "b"])
 
 
 def test_sets_are_json_text_in_csv(tmp_path: Path) -> None:
@@ -177,49 +153,6 @@ def test_labels_may_be_text_and_a_site_may_have_its_own_number_of_classes() -> N
     assert site.thresholds == ((float(method.task_thresholds_[0]),),)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"label": 9}, "must hold a position in the list of the same row, .* not in 1 row. Number"),
-        ({"label": -1}, "'label' must hold a position in the list of the same row"),
-        ({"label": None}, "'label'"),
-        ({"scores": None}, "'scores' must hold a list of scores in every row, and holds none in 1"),
-        ({"scores": []}, "must hold at least two scores, since a set needs a choice, got one wi"),
-        ({"scores": [1.0]}, "must hold at least two scores, since a set needs a choice, got one"),
-    ],
-)
-def test_rows_that_do_not_fit_are_counted(change: dict[str, Any], message: str) -> None:
-    frame = make_tasks().astype({"label": object})
-    for name, value in change.items():
-        frame.at[5, name] = value
-    with pytest.raises(InvalidInput, match=message):
-        calibrate_table(frame, **BY_LABEL, **PROMISE)
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (
-            lambda frame: calibrate_table(frame, **BY_LABEL, per_class=True, **PROMISE),
-            "differ in length, so that a position is not the same class .* and per_class=True",
-        ),
-        (
-            lambda frame: explore_table(frame, **BY_LABEL),
-            "differ in length, and exploring needs the same classes in every row",
-        ),
-        (
-            lambda frame: predict_table(
-                calibrate_table(frame, **BY_LABEL, **PROMISE), frame, booleans=True
-            ),
-            "booleans=True needs one fixed list of classes, and column 'scores', whose lists diff",
-        ),
-    ],
-)
-def test_what_needs_one_list_of_classes_is_refused(function: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        function(make_tasks())
-
-
 def test_scores_of_the_wrong_direction_are_seen() -> None:
     frame = make_tasks()
     frame["scores"] = [[-x for x in row] for row in frame.scores]
@@ -229,10 +162,8 @@ def test_scores_of_the_wrong_direction_are_seen() -> None:
 
 def test_a_position_is_not_a_rare_class() -> None:
     frame = make_tasks()
-    used = Columns("task", None, "label", "scores")
-    with open_source(frame) as source:
-        check_rare_classes(source, used, 0.15)  # positions 4 to 7 are rarer: no warning
+    open_table(frame, Columns(**BY_LABEL)).check_rare_classes(0.15, ())  # positions 4 to 7: no
     short = frame.assign(scores=[row[:3] for row in frame.scores])
     rare = short.assign(label=np.where(np.arange(len(short)) % 40 == 0, 1, 0))
-    with open_source(rare) as source, pytest.warns(UserWarning, match="'1' is 2.5% of the ex"):
-        check_rare_classes(source, used, 0.15)
+    with pytest.warns(UserWarning, match="'1' is 2.5% of the ex"):
+        open_table(rare, Columns(**BY_LABEL)).check_rare_classes(0.15, ())

@@ -30,7 +30,7 @@ def table_of(scores: Any) -> pd.DataFrame:
 def test_summaries_agree_with_arrays(engine: str, count: int) -> None:
     scores = np.random.default_rng(1).random((30, count))
     scores[0], scores[1], scores[2, 0], scores[3, 1] = 0, 1, math.inf, -math.inf
-    scores[:, 2] = 0
+    scores[:, 2], scores[4, 1], scores[5, 1] = 0, -0.25, 1.5  # the ends are in one class
     summary = summarise_table(PROMISE, put(engine, table_of(scores)))
     expected = summarise_sets(PROMISE.predict_set(scores), [str(j) for j in range(count)])
     assert summary.by_class == expected.by_class
@@ -56,13 +56,6 @@ def test_an_empty_table_has_an_empty_summary() -> None:
     summary = summarise_table(PROMISE, table_of(np.empty((0, 2))))
     assert (summary.rows, summary.by_class, summary.low) == (0, {"0": 0, "1": 0}, None)
     assert not summary.warnings()
-
-
-def test_sets_of_one_class_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="gives scores of one class only, '0', and a set needs"):
-        summarise_table(PROMISE, table_of(np.full((3, 1), 0.5)))
-    with pytest.raises(InvalidInput, match="one class only, 0, and"):
-        summarise_table(PROMISE, pd.DataFrame({"l": [[0.5]]}), columns="l")
 
 
 def test_a_table_warns_of_sets_that_are_all_alike() -> None:

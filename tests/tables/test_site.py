@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS
-from tests.helpers.engines import ENGINES, put
-from tests.helpers.tables import calibrate_table, site_table
+from tests.helpers.tables import site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 
@@ -20,24 +19,6 @@ def frame() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     scores = rng.random(12 * 40)
     return pd.DataFrame({"site": np.repeat(np.arange(12), 40), "score": scores, "y": "a"})
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_site_sends_its_part_of_the_evidence(engine: str, frame: pd.DataFrame) -> None:
-    together = calibrate_table(frame, task="site", score="score", **LEVELS)
-    part = put(engine, frame[frame.site == 3])
-    site = site_table(part, name=" ohio ", score="score", **LEVELS)
-    assert site.name == "ohio"
-    assert site.examples == (40,)
-    assert site.guarantee == together.guarantee_
-    assert [list(row) for row in site.thresholds] == together._evidence.thresholds[3].tolist()
-
-
-@pytest.mark.parametrize("name", ["", "  ", None, 7])
-def test_a_site_needs_a_name(name: Any, frame: pd.DataFrame) -> None:
-    message = "name must be a non-empty string, unique among sites, got .* such as name='ohio'"
-    with pytest.raises(InvalidInput, match=message):
-        site_table(frame, name=name, score="score", **LEVELS)
 
 
 def test_classes_must_be_named_since_a_site_may_lack_some(frame: pd.DataFrame) -> None:

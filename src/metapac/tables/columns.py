@@ -17,6 +17,14 @@ from metapac.tables.sources import Source
 _LARGEST = 2**53  # beyond it, a float may stand for several integers
 
 
+def count_rows(source: Source, **conditions: Any) -> tuple[int, ...]:
+    """Return the number of rows, and of those in which each condition is true, by one query."""
+    table = source.table.select(**conditions)
+    counts = {name: table.count(where=table[name]) for name in conditions}
+    found = source.run(table.agg(all=table.count(), **counts))
+    return tuple(column[0].as_py() for column in found.columns)
+
+
 def get_id_column(source: Source, name: str, meaning: str) -> Any:
     """Return a column of tasks or labels as strings or integers, named as in the array route.
 
@@ -42,17 +50,20 @@ def get_id_column(source: Source, name: str, meaning: str) -> Any:
     )
 
 
+def as_written(source: Source, names: Any) -> Any:
+    """Return names that are compared with regard to case."""
+    return names + "" if source.traits.has_collations and names.type().is_string() else names
+
+
 def _local_time(zone: str, moment: Any) -> Any:
     """Stand for the engine's function ``timezone``."""
 
 
 def _as_iso_text(source: Source, column: Any) -> Any:
-    """Return timestamps as ``_ids.as_date_name`` writes them."""
+    """Return timestamps as ``inputs`` writes them."""
     if column.type().timezone is not None:
-        moment, local = column.type(), dt.Timestamp()
-        timezone = ibis.udf.scalar.builtin(
-            _local_time, name="timezone", signature=((dt.string, moment), local)
-        )
+        signature = ((dt.string, column.type()), dt.Timestamp())
+        timezone = ibis.udf.scalar.builtin(_local_time, name="timezone", signature=signature)
         column = timezone("UTC", column)
     text = column.cast("string").replace(" ", "T")
     if source.traits.mixes_types:  # the text is stored as it was written, perhaps with zeros
@@ -71,26 +82,14 @@ def _as_whole_numbers(source: Source, name: str, column: Any, meaning: str) -> A
     bounded = value.between(-_LARGEST, _LARGEST).ifelse(value, ibis.null("float64"))
     whole = (bounded.floor() == bounded).ifelse(bounded, ibis.null("float64"))
     with source.reading((), name):
-        table = source.table.select(value=value, whole=whole)
-        bad = table.filter(table.value.notnull() & table.whole.isnull())
-        first = source.run(bad.agg(rows=bad.count(), value=bad.value.min()))
-    rows, example = (first[part][0].as_py() for part in ("rows", "value"))
-    if rows:
+        _rows, bad = count_rows(source, bad=value.notnull() & whole.isnull())
+    if bad:
         raise InvalidInput(
             f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
             f"{column.type()} with fractions or very large numbers in "
-            f"{errors.pluralize(rows, 'row')}, such as {example:g}. Round it, convert it to "
-            "strings, or pass another column."
+            f"{errors.pluralize(bad, 'row')}. Round it, or pass another column."
         )
     return whole.cast("int64")
-
-
-class Groups(NamedTuple):
-    """Groups of examples, each of one task and one class."""
-
-    names: Array
-    task: Counts
-    label: Counts
 
 
 class Keys(NamedTuple):
@@ -104,18 +103,18 @@ class Keys(NamedTuple):
         prefixes = ((labels == str(name), f"{i}:") for i, name in enumerate(self.classes))
         return ibis.cases(*prefixes) + tasks.cast("string")
 
+    def split(self, key: str) -> tuple[int | str, int]:
+        """Return the task of a key, and the index of its class."""
+        index, _, task = key.partition(":")
+        return int(task) if self.integer_tasks else task, int(index)
+
     def describe(self, key: str) -> str:
         """Return the name of a group for messages."""
-        index, _, task = key.partition(":")
-        return f"{self._parse_task(task)!r}, class {self.classes[int(index)]!r}"
+        task, index = self.split(key)
+        return f"{task!r}, class {self.classes[index]!r}"
 
-    def groups(self, keys: Array) -> Groups:
-        """Return the tasks and classes of some keys."""
-        parts = [key.partition(":") for key in keys.tolist()]
-        tasks = as_task_names([self._parse_task(task) for _index, _, task in parts])
-        names, task = np.unique(tasks, return_inverse=True)
-        label = np.array([int(index) for index, _, _task in parts], dtype=np.int64)
-        return Groups(names, task.astype(np.int64), label)
-
-    def _parse_task(self, text: str) -> int | str:
-        return int(text) if self.integer_tasks else text
+    def groups(self, keys: Array) -> tuple[Array, Counts, Counts]:
+        """Return the tasks in ascending order, and the task and the class of each key."""
+        tasks, labels = zip(*map(self.split, keys.tolist()), strict=True)
+        names, place = np.unique(as_task_names([*tasks]), return_inverse=True)
+        return names, place.astype(np.int64), np.array(labels, dtype=np.int64)

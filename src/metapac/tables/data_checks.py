@@ -11,26 +11,20 @@ import numpy as np
 import pyarrow as pa
 from ibis import _
 
+from metapac import data_checks as checks
 from metapac._common import Counts, Floats
 from metapac.columns import Columns
-from metapac.data_checks import (
-    MAX_ROWS,
-    Facts,
-    Finding,
-    Repeats,
-    Sample,
-    count_matrix,
-    count_repeats,
-    judge_duplicates,
-    judge_percentages,
-    judge_rare_classes,
-    number_tasks,
-    report,
-    sums_to,
+from metapac.data_checks import MAX_ROWS, Facts, Repeats, Sample
+from metapac.tables.columns import as_written, count_rows, get_id_column
+from metapac.tables.expressions import add_up, upload
+from metapac.tables.scores import (
+    ClassScores,
+    Rows,
+    count_equal,
+    count_values,
+    is_usable,
+    match_columns,
 )
-from metapac.tables.columns import get_id_column
-from metapac.tables.expressions import add_up, as_int, upload
-from metapac.tables.scores import ClassScores, Rows, as_floats, as_written, is_usable
 from metapac.tables.search import MAX_GROUPED
 from metapac.tables.sources import Source
 
@@ -50,7 +44,11 @@ def find_facts(
     source, columns, total = rows.source, rows.columns, int(sizes.sum())
     found: dict[str, Any] = {"columns": rows.score_columns}
     search = columns.id is None and "duplicates" not in skipped
-    if columns.score is not None and repeats is not None and judge_duplicates(repeats) is None:
+    if (
+        columns.score is not None
+        and repeats is not None
+        and checks.judge_duplicates(repeats) is None
+    ):
         search = False
     with source.reading(rows.score_columns, columns.task):
         if "score-column" not in skipped:
@@ -67,12 +65,18 @@ def find_facts(
     return Facts([] if columns.task is None else names, total, **found)
 
 
-def judge_sums(source: Source, of_classes: ClassScores) -> Finding | None:
+def judge_sums(source: Source, of_classes: ClassScores) -> checks.Finding | None:
     """Object to rows that sum to 1 beside rows that sum to 100."""
-    table = source.table.select(total=_sum(of_classes))
-    near = {f"near{total}": table.count(where=sums_to(table.total, total)) for total in (1, 100)}
-    result = source.run(table.agg(rows=table.count(), **near))
-    return judge_percentages(*(column[0].as_py() for column in result.columns))
+    return checks.judge_percentages(*count_rows(source, **_near_sums(of_classes)))
+
+
+def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
+    """Return whether the scores of each row sum to 1, and to 100."""
+    if of_classes.lists is not None:
+        total = of_classes.lists.sums()
+    else:
+        total = add_up([score.cast("float64") for score in of_classes.scores])
+    return {f"near{number}": checks.sums_to(total, number) for number in (1, 100)}
 
 
 def check_rare_classes(rows: Rows, epsilon: float, *, allow: Iterable[str] = ()) -> None:
@@ -80,26 +84,30 @@ def check_rare_classes(rows: Rows, epsilon: float, *, allow: Iterable[str] = ())
 
     Without labels, or if classes differ from row to row, there is nothing to warn of.
     """
-    source = rows.source
-    if rows.labels is None or rows.names is None or "rare-class" in allow:
+    label = rows.columns.label
+    if label is None or rows.names is None or "rare-class" in allow:
         return
-    table = source.table.select(label=rows.labels)
-    counts = source.run(table.group_by("label").agg(size=table.count())).to_pydict()
-    found = dict(sorted(zip(counts["label"], counts["size"], strict=True)))
-    known = found | {name: 0 for name in map(str, rows.names) if name not in map(str, found)}
-    report([judge_rare_classes(known, epsilon)], where=source.name)
+    counts = count_values(rows.source, labels=label)
+    found = {str(name): count for (name,), count in counts.items()}
+    known = dict(sorted(found.items())) | {n: 0 for n in map(str, rows.names) if n not in found}
+    checks.report([checks.judge_rare_classes(known, epsilon)], where=rows.source.name)
 
 
 def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
     """Return how often the score column equals one of the class columns that it looks like."""
-    others = _matching_beside_score(source, columns)
-    if not others or columns.score is None:
+    score, pattern = columns.score, columns.pattern
+    if score is None or not isinstance(pattern, str) or pattern.count("*") != 1:
         return {}
-    (score, *rest), _precision = as_floats(source, [columns.score, *others])
-    table = source.table.select(is_equal=add_up([as_int(score == other) for other in rest]) > 0)
-    counts = source.run(table.agg(rows=table.count(), equal=table.count(where=table.is_equal)))
-    numbers = (counts[name][0].as_py() for name in ("rows", "equal"))
-    return {"score_column": (columns.score, others, *numbers)}
+    alike = [
+        name
+        for name in match_columns(source, pattern).values()
+        if name not in columns.not_classes - {score}
+        if source.is_text or source.table[name].type().is_numeric()
+    ]
+    others = [name for name in alike if name != score]
+    if score not in alike or not others:
+        return {}
+    return {"score_column": (score, others, *count_equal(source, score, others))}
 
 
 def _task(rows: Rows) -> Any:
@@ -111,23 +119,22 @@ def _task(rows: Rows) -> Any:
 
 def _is_small(rows: Rows, count: int) -> bool:
     """Return whether the scores of all classes are few enough to be fetched."""
-    of_classes = rows.class_scores
-    return of_classes is not None and of_classes.row_names is None and count <= _wanted(of_classes)
+    return rows.names is not None and count <= _wanted(rows.names)
 
 
-def _wanted(of_classes: ClassScores) -> int:
-    """Return how many rows to fetch at most."""
-    return min(MAX_ROWS, max(1, _MAX_VALUES // len(of_classes.names)))
+def _wanted(names: list[Any]) -> int:
+    """Return how many rows with scores of some classes to fetch at most."""
+    return min(MAX_ROWS, max(1, _MAX_VALUES // len(names)))
 
 
 def _count_at_once(rows: Rows, sample: Sample, search: bool) -> dict[str, Any]:
     """Count what the class scores of a small table show, once they are fetched."""
     tasks, labels, scores, names, _is_part = sample
     has_true = ~np.isnan(scores[np.arange(len(labels)), labels])  # otherwise, see the census
-    found = count_matrix(scores, names, has_true)
+    found = checks.count_matrix(scores, names, has_true)
     if found["affected"]:
         rows.source.check_text(rows.score_columns, rows.columns.task)
-    return found | ({"repeats": count_repeats(tasks, labels, scores)} if search else {})
+    return found | ({"repeats": checks.count_repeats(tasks, labels, scores)} if search else {})
 
 
 def _survey(rows: Rows) -> dict[str, Any]:
@@ -136,34 +143,15 @@ def _survey(rows: Rows) -> dict[str, Any]:
     if of_classes is None:
         return {}
     has_true = is_usable(source, rows.score)  # otherwise reported by the census
-    bad = _missing_by_class(source, of_classes)
-    total = _sum(of_classes)
-    table = source.table.select(
-        fractions=sums_to(total, 1),
-        percentages=sums_to(total, 100),
-        **{f"bad{i}": has_true & is_bad for i, is_bad in enumerate(bad)},
-        affected=has_true & (add_up([as_int(is_bad) for is_bad in bad]) > 0),
-    )
-    counts = {name: table.count(where=table[name]) for name in table.columns}
-    result = source.run(table.agg(**counts))
-    *sums, affected = (column[0].as_py() for column in result.columns)
+    is_affected = has_true & of_classes.lacks_scores(source)
+    by_class = [] if of_classes.lists is not None else of_classes.scores
+    bad = {f"bad{i}": has_true & ~is_usable(source, one) for i, one in enumerate(by_class)}
+    conditions = _near_sums(of_classes) | {"affected": is_affected} | bad
+    _all, fractions, percentages, affected, *counts = count_rows(source, **conditions)
     if affected:
         source.check_text(rows.score_columns, rows.columns.task)
-    by_class = () if of_classes.lists is not None else zip(of_classes.names, sums[2:], strict=True)
-    return {"missing": dict(by_class), "affected": affected, "sums": tuple(sums[:2])}
-
-
-def _missing_by_class(source: Source, of_classes: ClassScores) -> list[Any]:
-    """Return whether the score of each class is missing; with lists, of any class."""
-    if of_classes.lists is None:
-        return [~is_usable(source, score) for score in of_classes.scores]
-    return [of_classes.lists.filter(lambda score: ~is_usable(source, score)).length() > 0]
-
-
-def _sum(of_classes: ClassScores) -> Any:
-    if of_classes.lists is None:
-        return add_up([score.cast("float64") for score in of_classes.scores])
-    return of_classes.lists.sums()
+    missing = dict(zip(of_classes.names, counts, strict=False))  # of lists, none
+    return {"missing": missing, "affected": affected, "sums": (fractions, percentages)}
 
 
 def _sample(rows: Rows, count: int) -> Sample:
@@ -177,39 +165,36 @@ def _sample(rows: Rows, count: int) -> Sample:
     else:
         scores = {"scores": of_classes.lists}
     classes = [str(name) for name in of_classes.names]
-    wanted = _wanted(of_classes)
-    table = rows.source.table
-    if count > wanted:
-        table = table.filter(_is_drawn(rows, wanted / count))
-    table = table.select(task=_task(rows), label=rows.labels, **scores)
+    wanted = _wanted(of_classes.names)
+    table = _draw(rows, wanted / count).select(task=_task(rows), label=rows.labels, **scores)
     result = rows.source.run(table)
     index = {name: i for i, name in enumerate(classes)}
     labels = np.array([index.get(name, -1) for name in result["label"].to_pylist()], np.int64)
     matrix = np.stack([_as_floats(result[name]) for name in scores], axis=1)
     matrix = matrix.reshape(len(labels), len(classes))
     is_known = labels >= 0
-    tasks = number_tasks(result["task"].to_pylist())
+    tasks = checks.number_tasks(result["task"].to_pylist())
     some = tasks[is_known], labels[is_known], matrix[is_known]
     return Sample(*some, of_classes.names, count > wanted)
 
 
-def _is_drawn(rows: Rows, share: float) -> Any:
-    """Return whether a row is in the sample; in DuckDB, by its place, so that samples are equal."""
-    if not (rows.source.traits.in_process and rows.source.traits.has_lists):
-        return ibis.random() < share
-    return (ibis.row_number().hash() & ((1 << 30) - 1)) < int(share * (1 << 30))
+def _draw(rows: Rows, share: float) -> Any:
+    """Return a share of the rows; in DuckDB, chosen by their place, so that samples are equal."""
+    table, traits = rows.source.table, rows.source.traits
+    if share >= 1:
+        return table
+    if not (traits.in_process and traits.has_lists):
+        return table.filter(ibis.random() < share)
+    return table.filter((ibis.row_number().hash() & ((1 << 30) - 1)) < int(share * (1 << 30)))
 
 
 def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> Sample:
     """Return the same where classes differ from row to row: a column is a class within a task."""
-    table = rows.source.table
-    if count > MAX_ROWS:
-        table = table.filter(_is_drawn(rows, MAX_ROWS / count))
-    table = table.select(
+    table = _draw(rows, MAX_ROWS / count).select(
         task=_task(rows), label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
     )
     result = rows.source.run(table).to_pydict()
-    tasks = number_tasks(result["task"])
+    tasks = checks.number_tasks(result["task"])
     index: dict[tuple[int, str], int] = {}
     sizes: Counter[int] = Counter()
     columns = []
@@ -264,27 +249,8 @@ def _count_ids(rows: Rows, id: str) -> tuple[int, int, list[str]]:
     table = source.table.select(task=_task(rows), id=column)
     pairs = table.group_by("task", "id").agg(repeats=table.count())
     counts = source.run(pairs.agg(rows=pairs.repeats.sum(), distinct=pairs.count()))
-    count, distinct = (counts[name][0].as_py() for name in ("rows", "distinct"))
+    count, distinct = (column[0].as_py() for column in counts.columns)
     if count == distinct:
         return count, distinct, []
     first = source.run(pairs.filter(pairs.repeats > 1).order_by("task", "id").limit(3))
-    examples = zip(first["id"].to_pylist(), first["task"].to_pylist(), strict=True)
-    seen = [repr(name) if task is None else f"{name!r} in {task!r}" for name, task in examples]
-    return count, distinct, seen
-
-
-def _matching_beside_score(source: Source, columns: Columns) -> list[str]:
-    """Return the other class columns, if the score column looks like one."""
-    score, pattern = columns.score, columns.pattern
-    if score is None or not isinstance(pattern, str) or pattern.count("*") != 1:
-        return []
-    head, tail = pattern.split("*")
-    reserved = columns.not_classes - {score}
-    alike = [
-        name
-        for name in source.table.columns
-        if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
-        if name not in reserved
-        if source.is_text or source.table[name].type().is_numeric()
-    ]
-    return [name for name in alike if name != score] if score in alike else []
+    return count, distinct, [f"{row['id']!r} in {row['task']!r}" for row in first.to_pylist()]

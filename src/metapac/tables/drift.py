@@ -78,9 +78,11 @@ def compare_tables(
         raise InvalidInput("task must name the column with the task of each row.", parameter="task")
     reference.check_origin(promise.context_, None)
     table.check_origin(promise.context_, model)
-    ends = _find_ends(reference.source, used)
-    known = _count(reference.source, used, ends)
-    return compare_pools(_count(table.source, used, ends), known)
+    new = _value(table.source, used)
+    known = _value(reference.source, used)
+    ends = _find_ends(reference.source, known)
+    pools = [_count(table.source, used, new, *ends), _count(reference.source, used, known, *ends)]
+    return compare_pools(*pools)
 
 
 def _value(source: Source, columns: Columns) -> Any:
@@ -89,17 +91,17 @@ def _value(source: Source, columns: Columns) -> Any:
         return find_residuals(source, columns, needs_y=False).prediction
     of_classes = find_class_scores(source, columns)
     check_class_scores(source, of_classes)
-    if of_classes.lists is not None:
-        return of_classes.lists.maxs()
-    scores = of_classes.scores
-    return ibis.greatest(*scores) if len(scores) > 1 else scores[0]
+    is_wide = of_classes.lists is None
+    return (ibis.greatest(*of_classes.scores) if is_wide else of_classes.lists.maxs()).cast(
+        "float64"
+    )
 
 
-def _find_ends(source: Source, columns: Columns) -> tuple[float, float]:
+def _find_ends(source: Source, value: Any) -> tuple[float, float]:
     """Return the range to divide into bins."""
-    table = source.table.select(value=_value(source, columns).cast("float64"))
-    result = source.run(table.agg(low=_.value.min(), high=_.value.max()))
-    low, high = (result[name][0].as_py() for name in ("low", "high"))
+    table = source.table.select(value=value)
+    found = source.run(table.agg(low=table.value.min(), high=table.value.max()))
+    low, high = (column[0].as_py() for column in found.columns)
     if low is None:
         raise errors.no_rows(source.name)
     if not np.isfinite([low, high]).all():
@@ -107,10 +109,8 @@ def _find_ends(source: Source, columns: Columns) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _count(source: Source, columns: Columns, ends: tuple[float, float]) -> Pool:
+def _count(source: Source, columns: Columns, value: Any, low: float, high: float) -> Pool:
     """Count the rows of each task in each bin; what lies outside has a bin of its own."""
-    low, high = ends
-    value = _value(source, columns).cast("float64")
     place = ((value - exact(low)) / exact(high - low) * _BINS).floor()
     bins = ibis.cases(
         (value < exact(low), -1), (value >= exact(high), _BINS), else_=place.cast("int64")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from metapac._common import PathLike, Progress, Table, ignore_progress
+from metapac._common import Table
 from metapac.columns import Columns
 from metapac.data_checks import check_allowed, judge_scale, judge_sets
 from metapac.data_checks import report as report_findings
-from metapac.errors import InvalidInput, keyword
+from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
 from metapac.sets import SetSummary
 from metapac.tables import errors
 from metapac.tables.data_checks import judge_sums
-from metapac.tables.output import check_output, output_kind, write
 from metapac.tables.scores import find_residuals
 from metapac.tables.sets import (
     IntervalSummary,
@@ -34,9 +32,8 @@ class Sets(NamedTuple):
     table: Table
     classes: list[Any]
     summary: SetSummary | IntervalSummary
-    calibrated: tuple[float, float] | None
+    warnings: list[str]
     epsilon: float
-    skipped: frozenset[str] = frozenset()
     is_compared: bool = False
     is_suspect: bool = False
 
@@ -45,73 +42,42 @@ class Sets(NamedTuple):
         """Number of rows."""
         return self.summary.rows
 
-    @property
-    def warnings(self) -> list[str]:
-        """What looks wrong with the sets."""
-        epsilon = None if "sets" in self.skipped else self.epsilon
-        return self.summary.warnings(self.calibrated, epsilon)
-
-
-def write_sets(
-    promise: ThresholdSets,
-    source: Source,
-    columns: Columns,
-    kept: KeptLabels | None,
-    output: PathLike | IO[str],
-    *,
-    inputs: Iterable[PathLike] = (),
-    progress: Progress | None = None,
-    **form: Any,
-) -> Sets:
-    """Write the rows of a table with their sets; nothing if a score is null or NaN."""
-    tell = progress or ignore_progress
-    as_text = True
-    if isinstance(output, str | os.PathLike):
-        check_output(source, output, inputs)
-        as_text = output_kind(output) == "csv"
-    tell("checking the scores", 0, None)
-    sets = add_sets(promise, source, columns, kept, as_text=as_text, **form)
-    tell(f"writing {sets.rows} sets", 0, None)
-    write(source.connection, sets.table, output)
-    return sets
-
 
 def add_sets(
     promise: ThresholdSets,
     source: Source,
     columns: Columns,
-    kept: KeptLabels | None,
+    kept: KeptLabels,
     *,
     booleans: bool,
     answer: bool,
     allow: Iterable[str],
-    as_text: bool = False,
+    as_text: bool,
 ) -> Sets:
     """Return the rows with their sets, not computed yet; the scores are checked first."""
-    if kept is None:
-        return _add_intervals(promise, source, columns, booleans=booleans, answer=answer)
     added = _make_columns(source, columns, kept, booleans=booleans, as_text=as_text)
     if answer:
         added["answer"] = kept.answer
     _check_new_columns(source, list(added))
     if as_text and source.traits.has_lists:
         added |= lists_as_text(source.table)
-    of_classes, summary = kept.of_classes, count_sets(source, kept)
+    names, summary, skipped = kept.of_classes.names, count_sets(source, kept), check_allowed(allow)
     calibrated, finding = promise._score_range, None
     if calibrated is not None and summary.low is not None and summary.high is not None:
         finding = judge_scale((summary.low, summary.high), calibrated, labelled=False)
     if finding is not None and finding.is_error:
-        finding = judge_sums(source, of_classes) or finding
-    is_same = [*map(str, of_classes.names)] == [*map(str, promise._known_classes or ())]
+        finding = judge_sums(source, kept.of_classes) or finding
+    is_same = [*map(str, names)] == [*map(str, promise._known_classes or ())]
     then = promise._sets if is_same else None
     if finding is None and then is not None:
         finding = judge_sets(then, summary.rows, summary.mean_size, summary.by_class)
-    report_findings([finding], skipped := check_allowed(allow), where=source.name)
+    report_findings([finding], skipped, where=source.name)
     epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
-    sets = Sets(table, of_classes.names, summary, calibrated, epsilon, skipped, then is not None)
-    is_empty = 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
     is_suspect = finding is not None and finding.check not in skipped
-    return sets._replace(is_suspect=is_suspect or (is_empty and "sets" not in skipped))
+    if "sets" not in skipped:
+        is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+    warnings = summary.warnings(calibrated, None if "sets" in skipped else epsilon)
+    return Sets(table, names, summary, warnings, epsilon, then is not None, is_suspect)
 
 
 def _make_columns(
@@ -122,34 +88,26 @@ def _make_columns(
         is_text = as_text or not source.traits.has_lists
         return {"set": kept.as_text() if is_text else kept.as_list(), "set_size": kept.size}
     if kept.of_classes.row_names is not None:
-        origin = "classes_column"
-        if columns.classes_column is None:
-            origin = f"column {columns.pattern!r}, whose lists differ in length,"
+        origin = columns.classes_column or columns.pattern
         raise InvalidInput(
-            f"booleans=True needs one fixed list of classes, and {origin} gives each row its own. "
-            "Leave it out."
+            f"booleans=True needs one fixed list of classes, and column {origin!r} gives each row "
+            "its own."
         )
-    return {f"in_{name}": kept for name, kept in zip(kept.of_classes.names, kept.each, strict=True)}
+    return {
+        f"in_{name}": is_in for name, is_in in zip(kept.of_classes.names, kept.each, strict=True)
+    }
 
 
-def _add_intervals(
-    promise: ThresholdSets, source: Source, columns: Columns, *, booleans: bool, answer: bool
-) -> Sets:
+def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> Sets:
     """Return the rows with the ends of their intervals, not computed yet."""
-    if booleans or answer:
-        raise InvalidInput(
-            f"{keyword('booleans' if booleans else 'answer', True)} is for classes, and prediction "
-            "for numbers. Leave it out.",
-            parameter="prediction",
-        )
     if promise.classes_ is not None:
         raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
     residuals = find_residuals(source, columns, needs_y=False)
     lower, upper = find_ends(promise.threshold_, promise.precision_, residuals)
-    added = {"lower": lower, "upper": upper}
-    _check_new_columns(source, list(added))
+    _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)
-    return Sets(source.table.mutate(**added), [], summary, None, _largest_epsilon(promise))
+    table = source.table.mutate(lower=lower, upper=upper)
+    return Sets(table, [], summary, summary.warnings(), _largest_epsilon(promise))
 
 
 def _largest_epsilon(promise: ThresholdSets) -> float:

@@ -88,22 +88,15 @@ def _query(rows: Rows, bounds: Bounds | None) -> Table:
     columns = {"size": table.count(), "filled": filled}
     columns |= {"low": table.score.min(), "high": table.score.max()}
     if bounds is not None:
-        value, is_within = _averaged(table.score, bounds)
+        value, is_within = table.score.cast("float64"), None
+        if np.isfinite(bounds).all():
+            # From 1 to 2, because some engines fail on squares that overflow or underflow.
+            low, width = exact(bounds[0]), exact(bounds[1] - bounds[0])
+            value = (value - low + width) / width
+            is_within = table.score.between(*map(exact, bounds))
         square = value * value
         columns |= {"mean": value.mean(where=is_within), "square": square.mean(where=is_within)}
     return table.group_by("task").agg(**columns)
-
-
-def _averaged(score: Any, bounds: Bounds) -> tuple[Any, Any]:
-    """Return the values to average, and the rows to include.
-
-    Scores within bounds are rescaled to lie between 1 and 2, because some engines fail on squares
-    that overflow or underflow.
-    """
-    if not np.isfinite(bounds).all():
-        return score.cast("float64"), None
-    low, width = exact(bounds[0]), exact(bounds[1] - bounds[0])
-    return (score.cast("float64") - low + width) / width, score.between(*map(exact, bounds))
 
 
 def _moments(result: Any, bounds: Bounds | None) -> tuple[Array, Array]:
@@ -127,17 +120,16 @@ def _column(result: Any, name: str) -> Array:
 def _missing_scores(rows: Rows, count: int) -> InvalidInput:
     """Count nulls and NaN and name the first tasks that hold them."""
     bad = rows.table.filter(~is_usable(rows.source, rows.table.score))
-    result = rows.source.run(bad.group_by("task").agg(nans=_.score.count(), all=_.count()))
-    nans, both = sum(result["nans"].to_pylist()), sum(result["all"].to_pylist())
-    names = map(rows.describe, result["task"].to_pylist())
-    tasks = sorted(zip(names, result["all"].to_pylist(), strict=True))
+    found = rows.source.run(bad.group_by("task").agg(nans=_.score.count(), all=_.count()))
+    nans, both = (sum(found[name].to_pylist()) for name in ("nans", "all"))
+    by_task = sorted((rows.describe(row["task"]), row["all"]) for row in found.to_pylist())
     name = rows.source.name
     null = "NaN or null" if name == "the pandas frame" else "null"  # the same to pandas
     problems = [errors.pluralize(both - nans, null)] if both > nans else []
     problems += [f"{nans} NaN"] if nans else []
     return InvalidInput(
         f"{name}: the scores hold {' and '.join(problems)} out of {count} values (by task, "
-        f"{listed([f'{task}: {bad}' for task, bad in tasks])}); a score that cannot be compared "
+        f"{listed([f'{task}: {bad}' for task, bad in by_task])}); a score that cannot be compared "
         "cannot be certified. Drop those rows."
     )
 
@@ -169,11 +161,6 @@ class Brackets(NamedTuple):
     def remaining(self) -> int:
         """Number of scores in brackets that are not solved."""
         return int(Spans.of_brackets(self.take(np.flatnonzero(~self.solved))).inside.sum())
-
-    def clip(self, low: Array, high: Array) -> Brackets:
-        """Return the brackets limited to the lowest and the highest score of their tasks."""
-        low, high = np.maximum(self.low, low[self.task]), np.minimum(self.high, high[self.task])
-        return self._replace(low=low, high=high)
 
     def after_scan(
         self, spans: Spans, floor: Array, ceiling: Array, less: Counts, seen: Counts, score: Array
@@ -290,12 +277,6 @@ class Sample(NamedTuple):
     task: Counts
     scores: Array
 
-    def find_tasks(self, census: Census) -> Counts:
-        """Return the index of the task of each row in a census."""
-        place = {name: i for i, name in enumerate(census.names.tolist())}
-        index = np.array([place.get(name, -1) for name in self.names], dtype=np.int64)
-        return index[self.task]
-
 
 class Shape(NamedTuple):
     """Distribution of scores about their task's mean, in units of its standard deviation."""
@@ -306,19 +287,20 @@ class Shape(NamedTuple):
 
     def share_below(self, task: Counts, values: Array) -> Array:
         """Return the share of a task's scores below each value."""
-        shares = np.full(len(values), np.nan)
-        for i, (curve, share) in enumerate(zip(self.values, self.shares, strict=True)):
-            members = self.stratum[task] == i
-            shares[members] = np.interp(values[members], curve, share, left=0.0, right=1.0)
-        return shares
+        return self._interpolate(task, values, self.values, self.shares, 0.0, 1.0)
 
     def quantile(self, task: Counts, shares: Array) -> Array:
         """Return the value below which each share of a task's scores lies."""
-        values = np.full(len(shares), np.nan)
-        for i, (curve, share) in enumerate(zip(self.values, self.shares, strict=True)):
+        return self._interpolate(task, shares, self.shares, self.values, -np.inf, np.inf)
+
+    def _interpolate(
+        self, task: Counts, at: Array, x: list[Array], y: list[Array], left: float, right: float
+    ) -> Array:
+        found = np.full(len(at), np.nan)
+        for i in range(len(x)):
             members = self.stratum[task] == i
-            values[members] = np.interp(shares[members], share, curve, left=-np.inf, right=np.inf)
-        return values
+            found[members] = np.interp(at[members], x[i], y[i], left=left, right=right)
+        return found
 
 
 def take_sample(rows: Rows, count: int | None = None) -> Sample:
@@ -352,7 +334,8 @@ def estimate_shape(rows: Rows, census: Census, sample: Sample) -> Shape | None:
     is_averaged = np.isfinite(census.spread) & (census.spread > 0)
     wanted = min(_ROWS, int(_SHARE * np.median(census.sizes)))
     sample = take_sample(rows, wanted) if wanted > len(sample.scores) else sample
-    task = sample.find_tasks(census)
+    place = {name: i for i, name in enumerate(census.names.tolist())}
+    task = np.array([place.get(name, -1) for name in sample.names], np.int64)[sample.task]
     is_used = (task >= 0) & is_averaged[task]
     if not is_used.any():
         return None
@@ -381,9 +364,7 @@ def guess(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         low = shape.share_below(task, (spans.low - mean) / spread)
         high = shape.share_below(task, (spans.high - mean) / spread)
-        first, last = (
-            _part(spans, rank, sign) for rank, sign in ((spans.first, -1), (spans.last, 1))
-        )
+        first, last = _part(spans, spans.first, -1), _part(spans, spans.last, 1)
         floor = mean + spread * shape.quantile(task, low + (high - low) * first)
         ceiling = mean + spread * shape.quantile(task, low + (high - low) * last)
         floor[low >= high] = np.nan
@@ -425,31 +406,29 @@ class Slivers(NamedTuple):
         return picked
 
     def count_repeats(self, examples: Counts, most: int) -> Repeats:
-        """Return how many distinct scores occur k times in tasks of n scores, for each n and k."""
+        """Return how many distinct scores occur k times in tasks of n scores, for each n and k.
+
+        Neighbouring spans are counted together, few enough for the cache of a processor.
+        """
         ends = np.cumsum(self.sizes)
         ends = ends[ends <= most]
         blocks = np.searchsorted(ends, np.arange(0, ends.max(initial=0), _BATCH), side="right")
         repeats: Counter[tuple[int, int]] = Counter()
         for first, last in pairwise([*dict.fromkeys([0, *blocks.tolist()]), len(ends)]):
-            repeats.update(self._count_repeats(examples, slice(first, last)))
+            sizes, starts = self.sizes[first:last], self.starts[first:last]
+            if not sizes.any():
+                continue
+            scores = self.scores[starts[0] : starts[0] + sizes.sum()]
+            is_new = np.append(True, scores[1:] != scores[:-1])
+            is_new[starts[sizes > 0] - starts[0]] = True
+            places = np.flatnonzero(is_new)
+            times = np.diff(places, append=len(scores))
+            base = int(times.max()) + 1
+            codes = np.repeat(examples[first:last], sizes)[places] * base + times
+            distinct, counts = pa.array(codes).value_counts().flatten()
+            pairs = [divmod(code, base) for code in distinct.to_pylist()]
+            repeats.update(dict(zip(pairs, counts.to_pylist(), strict=True)))
         return repeats
-
-    def _count_repeats(self, examples: Counts, spans: slice) -> Repeats:
-        """Count the repeats of neighbouring spans, few enough for the cache of a processor."""
-        sizes, starts = self.sizes[spans], self.starts[spans]
-        if not sizes.any():
-            return {}
-        begin = int(starts[0])
-        scores = self.scores[begin : begin + int(sizes.sum())]
-        is_first = np.append(True, scores[1:] != scores[:-1])
-        is_first[starts[sizes > 0] - begin] = True
-        first = np.flatnonzero(is_first)
-        times = np.diff(first, append=len(scores))
-        size = np.repeat(examples[spans], sizes)[first]
-        base = int(times.max()) + 1
-        codes, counts = pa.array(size * base + times).value_counts().flatten()
-        pairs = (divmod(code, base) for code in codes.tolist())
-        return dict(zip(pairs, counts.tolist(), strict=True))
 
 
 def fetch_slivers(source: Source, near: Table, floor: Array, expected: float) -> Slivers:
@@ -464,10 +443,15 @@ def fetch_slivers(source: Source, near: Table, floor: Array, expected: float) ->
     # NumPy sorts 16-bit integers by radix, in linear time.
     order = np.argsort(span.astype(np.min_scalar_type(len(floor))), kind="stable")
     scores = scores[order].astype(floor.dtype, copy=False)
+    return Slivers(seen, sizes, _sort_groups(scores, sizes), scores)
+
+
+def _sort_groups(scores: Array, sizes: Counts) -> Counts:
+    """Sort the scores of each group, in place, and return where the groups start."""
     ends = np.cumsum(sizes)
     for start, end in pairwise([0, *ends.tolist()]):
         scores[start:end].sort()
-    return Slivers(seen, sizes, ends - sizes, scores)
+    return np.asarray(ends - sizes)
 
 
 def _fetch_rows(source: Source, near: Table, floor: Array) -> tuple[Counts, Array, Array]:
@@ -502,33 +486,26 @@ MAX_GROUPED = 1 << 20  # rows, of whole tasks, in which copies are sought at mos
 
 
 def order_statistics(
-    rows: Rows,
-    census: Census,
-    ranks: Counts,
-    progress: Progress,
-    sample: Sample | None = None,
+    rows: Rows, census: Census, found: Slivers | Sample | None, ranks: Counts, progress: Progress
 ) -> tuple[Array, Repeats | None]:
-    """Return the scores of some ranks in each task."""
-    scores = np.full(ranks.shape, -np.inf)
+    """Return the scores of some ranks in each task, and how often scores near them repeat."""
     wanted = ranks >= 0
-    search = _Search(rows, census, progress, sample)
+    if isinstance(found, Slivers):
+        place = found.starts[:, None] + ranks
+        scores = np.where(wanted, found.scores[place], -np.inf).astype(np.float64)
+        return scores, found.count_repeats(census.sizes, MAX_GROUPED)
+    scores = np.full(ranks.shape, -np.inf)
+    search = _Search(rows, census, progress, found)
     if wanted.any():
-        task, rank, target = _targets(ranks, wanted)
+        base = int(ranks.max()) + 1
+        codes, target = np.unique(np.nonzero(wanted)[0] * base + ranks[wanted], return_inverse=True)
         # The lowest score of a task would mislead a guess at its low ranks.
         unknown = np.isfinite(census.spread)
         low, high = np.where(unknown, -np.inf, census.low), np.where(unknown, np.inf, census.high)
         ends = low.astype(census.low.dtype), high.astype(census.high.dtype)
-        brackets = search.solve(Brackets.whole(task, rank, *ends, census.sizes))
+        brackets = search.solve(Brackets.whole(*np.divmod(codes, base), *ends, census.sizes))
         scores[wanted] = brackets.low[target]
     return scores, search.repeats
-
-
-def _targets(ranks: Counts, wanted: NDArray[np.bool_]) -> tuple[Counts, Counts, Counts]:
-    """Return task and rank of each distinct target, and the target of each wanted rank."""
-    base = int(ranks.max()) + 1
-    codes, target = np.unique(np.nonzero(wanted)[0] * base + ranks[wanted], return_inverse=True)
-    task, rank = np.divmod(codes, base)
-    return task, rank, target
 
 
 @dataclass
@@ -545,8 +522,15 @@ class _Search:
         """Guess, then count, until few scores are left; fetch these."""
         few = max(_FEW_SCORES, min(MOST, int(self.census.sizes.sum()) // _WORTH_SORTING))
         if self.sample is not None and brackets.remaining > few:
-            brackets = self._try_guesses(brackets, self.sample, few)
-        brackets = brackets.clip(self.census.low, self.census.high)
+            shape = estimate_shape(self.rows, self.census, self.sample)
+            for _attempt in range(_GUESSES):
+                if shape is not None and brackets.remaining > few:
+                    ranks = np.count_nonzero(~brackets.solved)
+                    self.progress(f"searching {ranks} ranks where they are expected", 0, None)
+                    brackets = self._guess(brackets, shape)
+        low = np.maximum(brackets.low, self.census.low[brackets.task])
+        high = np.minimum(brackets.high, self.census.high[brackets.task])
+        brackets = brackets._replace(low=low, high=high)
         while brackets.remaining > few:
             self.progress(f"counting, with {brackets.remaining} scores left", 0, None)
             brackets = self._count(brackets, np.flatnonzero(~brackets.solved))
@@ -555,15 +539,6 @@ class _Search:
             which = np.flatnonzero(~brackets.solved)
             spans = Spans.of_brackets(brackets.take(which))
             brackets = self._scan(brackets, which, spans.low, spans.high, brackets.remaining)
-        return brackets
-
-    def _try_guesses(self, brackets: Brackets, sample: Sample, few: int) -> Brackets:
-        shape = estimate_shape(self.rows, self.census, sample)
-        for _attempt in range(_GUESSES):
-            if shape is not None and brackets.remaining > few:
-                ranks = np.count_nonzero(~brackets.solved)
-                self.progress(f"searching {ranks} ranks where they are expected", 0, None)
-                brackets = self._guess(brackets, shape)
         return brackets
 
     def _guess(self, brackets: Brackets, shape: Shape) -> Brackets:
@@ -593,7 +568,7 @@ class _Search:
         score = slivers.pick(spans.of, unsolved.rank - unsolved.below).astype(floor.dtype)
         after = unsolved.after_scan(spans, floor, ceiling, slivers.less, slivers.seen, score)
         if after is None:
-            raise _changed(self.rows)
+            raise self._changed()
         return brackets.put(which, after)
 
     def _count(self, brackets: Brackets, which: Counts, cuts: Array | None = None) -> Brackets:
@@ -608,10 +583,14 @@ class _Search:
         query = near.group_by("span").agg(seen=_.count(), **less)
         result = self.rows.source.run(query).sort_by("span")
         if len(result) != len(cuts) or (result["seen"].to_numpy() != spans.inside).any():
-            raise _changed(self.rows)
+            raise self._changed()
         counts = np.column_stack([result[name].to_numpy() for name in names])
         less_than_cuts = (spans.below[:, None] + counts)[spans.of]
         return brackets.put(which, narrow(unsolved, cuts[spans.of], less_than_cuts))
+
+    def _changed(self) -> InvalidInput:
+        problem = "changed while it was being read: two passes over it do not agree"
+        return InvalidInput(f"{self.rows.source.name} {problem}.")
 
     def _scores_in_spans(self, spans: Spans, ceiling: Array, **columns: Array) -> Table:
         """Return the scores of each span up to a ceiling, with further columns of the span."""
@@ -637,50 +616,26 @@ class _Search:
         return near.select("span", "score", *columns)
 
 
-def _changed(rows: Rows) -> InvalidInput:
-    return InvalidInput(
-        f"{rows.source.name} changed while it was being read: two passes over it do not agree. "
-        "Calibrate again when nothing writes to it, or on a copy."
-    )
-
-
 # Up to so many rows, one query that collects all scores is faster than several that collect few.
 _FETCH_ALL = 1 << 20
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What is known of the scores of a table before their ranks are."""
+def take_survey(rows: Rows) -> tuple[Census, Slivers | Sample]:
+    """Return the tasks with their sizes, and all scores of a small table, or some of a large one.
 
-    rows: Rows
-    census: Census
-    found: Slivers | Sample
-
-    def order_statistics(self, ranks: Counts, progress: Progress) -> tuple[Array, Repeats | None]:
-        """Return the scores of some ranks in each task."""
-        if isinstance(self.found, Sample):
-            return order_statistics(self.rows, self.census, ranks, progress, self.found)
-        place = self.found.starts[:, None] + ranks
-        scores = np.where(ranks >= 0, self.found.scores[place], -np.inf).astype(np.float64)
-        return scores, self.found.count_repeats(self.census.sizes, MAX_GROUPED)
-
-
-def take_survey(rows: Rows) -> Survey:
-    """Return the tasks with their sizes; raise for missing tasks, nulls and NaN."""
+    Raise for missing tasks, nulls and NaN.
+    """
     traits = rows.source.traits
-    if traits.in_process and traits.has_lists and _is_small(rows):
-        return _fetch(rows)
+    if traits.in_process and traits.has_lists:
+        some = rows.source.table.limit(_FETCH_ALL + 1)
+        count = rows.source.run(some.agg(rows=some.count()))["rows"][0].as_py()
+        if count <= _FETCH_ALL:
+            return _fetch(rows)
     sample = take_sample(rows)
-    return Survey(rows, take_census(rows, averaging_bounds(sample, traits)), sample)
+    return take_census(rows, averaging_bounds(sample, traits)), sample
 
 
-def _is_small(rows: Rows) -> bool:
-    some = rows.source.table.limit(_FETCH_ALL + 1)
-    count = rows.source.run(some.agg(rows=some.count()))["rows"][0].as_py()
-    return bool(count <= _FETCH_ALL)
-
-
-def _fetch(rows: Rows) -> Survey:
+def _fetch(rows: Rows) -> tuple[Census, Slivers]:
     """Fetch all scores, and sort them task by task."""
     query = rows.table.group_by("task").agg(size=_.count(), scores=_.score.collect())
     result = rows.source.run(query).sort_by("task")
@@ -691,10 +646,7 @@ def _fetch(rows: Rows) -> Survey:
     scores = np.array(lists.flatten(), dtype=rows.precision)
     is_complete = np.array_equal(sizes, result["size"].to_numpy()) and not np.isnan(scores).any()
     names = name_tasks(rows, result, is_complete=is_complete)
-    ends = np.cumsum(sizes)
-    for start, end in pairwise([0, *ends.tolist()]):
-        scores[start:end].sort()
-    starts = ends - sizes
+    starts = _sort_groups(scores, sizes)
     unknown = np.full(len(names), np.nan)
-    census = Census(names, sizes, scores[starts], scores[ends - 1], unknown, unknown)
-    return Survey(rows, census, Slivers(sizes, sizes, starts, scores))
+    census = Census(names, sizes, scores[starts], scores[starts + sizes - 1], unknown, unknown)
+    return census, Slivers(sizes, sizes, starts, scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from ibis import _
 from metapac._common import Array, listed
 from metapac.errors import InvalidInput
 from metapac.sets import SetSummary, interval_radius
+from metapac.tables.columns import count_rows
 from metapac.tables.expressions import (
     add_up,
     as_int,
@@ -28,7 +29,15 @@ from metapac.tables.expressions import (
     previous_float,
     upload,
 )
-from metapac.tables.scores import FEW_CLASSES, ClassScores, Precision, Residuals, Rows, is_usable
+from metapac.tables.scores import (
+    FEW_CLASSES,
+    LARGEST,
+    ClassScores,
+    Precision,
+    Residuals,
+    Rows,
+    is_usable,
+)
 from metapac.tables.sources import Source
 
 
@@ -39,7 +48,7 @@ def is_kept(score: Any, cut: Any) -> Any:
     if cut == -math.inf:
         return score.notnull()
     if cut == math.inf:
-        return score.cast("float64") > exact(float(np.finfo(np.float64).max))
+        return score.cast("float64") > exact(LARGEST)
     return score.cast("float64") >= exact(cut)
 
 
@@ -74,17 +83,11 @@ class IntervalSummary:
     mean_width: float | None
     median_width: float | None
 
-    def warnings(
-        self, calibrated: tuple[float, float] | None = None, epsilon: float | None = None
-    ) -> list[str]:
+    def warnings(self) -> list[str]:
         """Return what looks wrong."""
-        if not self.infinite:
-            return []
         which = "All" if self.infinite == self.rows else f"{self.infinite} of {self.rows}"
-        return [
-            f"{which} intervals are infinite: the calibration tasks were too few or too small for "
-            "a finite threshold."
-        ]
+        text = "intervals are infinite: the calibration tasks were too few or too small"
+        return [f"{which} {text}."] if self.infinite else []
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
@@ -106,28 +109,20 @@ def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> t
 
 def summarise_intervals(source: Source, lower: Any, upper: Any) -> IntervalSummary:
     """Return how wide intervals are, counted inside the engine."""
-    width = upper - lower
-    table = source.table.select(width=width)
-    is_finite = table.width <= exact(float(np.finfo(np.float64).max))
-    finite = table.filter(is_finite)
+    table = source.table.select(width=upper - lower)
+    is_finite = table.width <= exact(LARGEST)
+    mean, finite = table.width.mean(where=is_finite), table.filter(is_finite)
     with source.reading():
-        rows = source.run(table.agg(rows=table.count()))["rows"][0].as_py()
-        found = source.run(finite.agg(rows=finite.count(), mean=finite.width.mean()))
-        count, mean = (found[name][0].as_py() for name in ("rows", "mean"))
-        median = _median(source, finite, count)
-    return IntervalSummary(rows, rows - count, mean, median)
-
-
-def _median(source: Source, table: Any, rows: int) -> float | None:
-    """Return the median width, also on an engine that cannot compute one."""
-    if not rows:
-        return None
-    if source.traits.has_median:
-        middle = table.agg(width=table.width.median())
-    else:
-        middle = table.order_by("width").limit(2 - rows % 2, offset=(rows - 1) // 2)
-    values = source.run(middle)["width"].to_pylist()
-    return float(sum(values) / len(values))
+        found = source.run(table.agg(all=_.count(), finite=_.count(where=is_finite), mean=mean))
+        rows, count, mean = (column[0].as_py() for column in found.columns)
+        if not count:
+            return IntervalSummary(rows, rows, None, None)
+        if source.traits.has_median:
+            middle = finite.agg(width=finite.width.median())
+        else:
+            middle = finite.order_by("width").limit(2 - count % 2, offset=(count - 1) // 2)
+        widths = source.run(middle)["width"].to_pylist()
+    return IntervalSummary(rows, rows - count, mean, float(sum(widths) / len(widths)))
 
 
 @dataclass(frozen=True)
@@ -141,42 +136,45 @@ class KeptLabels:
     of_classes: ClassScores
     cuts: Sequence[Any]  # the smallest score that is kept: of all classes, or of each
 
-    @classmethod
-    def from_thresholds(
-        cls, of_classes: ClassScores, thresholds: Array, precision: Precision
-    ) -> KeptLabels:
-        """Return the labels that thresholds keep, calibrated at a precision."""
-        cuts = smallest_kept_scores(np.ravel(thresholds), precision, of_classes.precision)
-        return cls(of_classes, cuts.tolist())
-
     @cached_property
     def each(self) -> list[Any]:
         """Whether each class is in the set."""
         cuts = [*self.cuts] * (len(self.of_classes.names) if len(self.cuts) == 1 else 1)
         return [is_kept(*pair) for pair in zip(self.of_classes.scores, cuts, strict=True)]
 
+    def _map(self, entry: Callable[[Any], Any]) -> Any:
+        """Return an entry for each position in the set, as a list; needs ``of_classes.lists``."""
+        by_class = None if len(self.cuts) == 1 else constant_floats([*self.cuts])
+
+        def entry_or_null(score: Any, position: Any) -> Any:
+            place = position.cast("int32")
+            cut = self.cuts[0] if by_class is None else by_class[place]
+            value = entry(place)
+            return is_kept(score, cut).ifelse(value, ibis.null(value.type()))
+
+        return self.of_classes.lists.map(entry_or_null).filter(lambda value: value.notnull())
+
     @cached_property
     def positions(self) -> Any:
         """Positions of the classes in the set, as a list; needs ``of_classes.lists``."""
-        shared = len(self.cuts) == 1
-        by_class: Any = None if shared else constant_floats([*self.cuts])
-
-        def position_or_null(score: Any, position: Any) -> Any:
-            cut = self.cuts[0] if shared else by_class[position.cast("int32")]
-            return is_kept(score, cut).ifelse(position.cast("int32"), ibis.null("int32"))
-
-        return self.of_classes.lists.map(position_or_null).filter(lambda i: i.notnull())
+        return self._map(lambda position: position)
 
     @cached_property
     def row_labels(self) -> Any:
         """The labels in the set, as a list; needs ``of_classes.row_names``."""
-        names = self.of_classes.row_names
-        no_name = ibis.null(names.type().value_type)
+        return self._map(lambda position: self.of_classes.row_names[position])
 
-        def name_or_null(score: Any, position: Any) -> Any:
-            return is_kept(score, self.cuts[0]).ifelse(names[position.cast("int32")], no_name)
+    @property
+    def kind(self) -> str:
+        """Type of the labels: numbers if all of them are, otherwise text."""
+        are_numbers = all(isinstance(name, int) for name in self.of_classes.names)
+        return "int64" if are_numbers else "string"
 
-        return self.of_classes.lists.map(name_or_null).filter(lambda name: name.notnull())
+    def _label_each(self) -> list[tuple[Any, Any]]:
+        """Return for each class whether it is in the set, and its label."""
+        as_kind = int if self.kind == "int64" else str
+        labels = [ibis.literal(as_kind(name), self.kind) for name in self.of_classes.names]
+        return [*zip(self.each, labels, strict=True)]
 
     @cached_property
     def size(self) -> Any:
@@ -190,58 +188,44 @@ class KeptLabels:
     @cached_property
     def answer(self) -> Any:
         """The label of a set of one, otherwise null."""
-        names, lists = self.of_classes.names, self.of_classes.lists
-        if lists is None or 0 < len(names) <= FEW_CLASSES:
-            kind = "int64" if all(isinstance(name, int) for name in names) else "string"
-            cases = [
-                (is_in_set, ibis.literal(name if kind == "int64" else str(name), kind))
-                for name, is_in_set in zip(names, self.each, strict=True)
-            ]
-            return (self.size == 1).ifelse(ibis.cases(*cases), ibis.null(kind))
-        labels = self.as_list()
-        return (self.size == 1).ifelse(labels[0], ibis.null(labels.type().value_type))
+        if self.of_classes.lists is None or 0 < len(self.of_classes.names) <= FEW_CLASSES:
+            label = ibis.cases(*self._label_each())
+        else:
+            label = self.as_list()[0]
+        return (self.size == 1).ifelse(label, ibis.null(label.type()))
 
     def as_list(self) -> Any:
         """Return the labels as a list, on an engine that has lists."""
         if self.of_classes.row_names is not None:
             return self.row_labels
-        names = self.of_classes.names
-        kind = "int64" if all(isinstance(name, int) for name in names) else "string"
         if self.of_classes.lists is not None:
-            labels = constant_list([str(name) for name in names])
-            return self.positions.map(lambda i: labels[i].cast(kind))
-        label_or_null = [
-            is_in_set.ifelse(
-                ibis.literal(name if kind == "int64" else str(name), kind), ibis.null(kind)
-            )
-            for name, is_in_set in zip(names, self.each, strict=True)
-        ]
-        return ibis.array(label_or_null).filter(lambda label: label.notnull())
+            texts = constant_list([str(name) for name in self.of_classes.names])
+            return self.positions.map(lambda i: texts[i].cast(self.kind))
+        pairs = self._label_each()
+        each = [is_in_set.ifelse(label, ibis.null(self.kind)) for is_in_set, label in pairs]
+        return ibis.array(each).filter(lambda label: label.notnull())
 
     def as_text(self) -> Any:
         """Return the labels as JSON text; not every engine has lists."""
         if self.of_classes.row_names is not None:
-            joined = self.row_labels.map(_as_json).join(", ")
-            return "[" + ibis.coalesce(joined, "") + "]"
+            return _join(self.row_labels.map(_as_json))
         texts = [json.dumps(name, ensure_ascii=False) for name in self.of_classes.names]
         if self.of_classes.lists is not None:
             labels = constant_list(texts)
-            joined = self.positions.map(lambda i: labels[i]).join(", ")
-            return "[" + ibis.coalesce(joined, "") + "]"
-        parts = [
-            is_in_set.ifelse(f", {text}", "")
-            for text, is_in_set in zip(texts, self.each, strict=True)
-        ]
-        return "[" + add_up(parts).substr(2) + "]"
+            return _join(self.positions.map(lambda i: labels[i]))
+        pairs = zip(self.each, texts, strict=True)
+        return "[" + add_up([kept.ifelse(f", {text}", "") for kept, text in pairs]).substr(2) + "]"
+
+
+def _join(texts: Any) -> Any:
+    return "[" + ibis.coalesce(texts.join(", "), "") + "]"
 
 
 def lists_as_text(table: Any) -> dict[str, Any]:
     """Return the columns of lists of texts as JSON text, for formats without lists."""
     columns = {name: table[name] for name in table.columns}
     return {
-        name: column.notnull().ifelse(
-            "[" + ibis.coalesce(column.map(_as_json).join(", "), "") + "]", ibis.null("string")
-        )
+        name: column.notnull().ifelse(_join(column.map(_as_json)), ibis.null("string"))
         for name, column in columns.items()
         if column.type().is_array() and column.type().value_type.is_string()
     }
@@ -268,14 +252,15 @@ def keeps_label(rows: Rows, cuts: Sequence[Any], score: Any, labels: Any) -> Any
     return ibis.cases(*((labels == text, is_kept(score, cut)) for text, cut in pairs))
 
 
-# Comparisons of a score with a threshold in one query.
-_COMPARISONS = 240
+_COMPARISONS = 240  # of a score with a threshold, in one query
+_KINDS = {"empty": 0, "single": 1, "full": None}  # sets that are counted, by their size; or all
+_SHOWN = 1000  # classes whose missing scores are counted one by one
 
 
 def count_trials(
     rows: Rows, thresholds: Array, precision: Precision, tasks: Array | None
-) -> tuple[list[Any], list[Any] | None, list[dict[str, Array]]]:
-    """Return task and label of each group, and its counts for each trial.
+) -> Iterator[dict[str, list[Any]]]:
+    """Yield for each trial the task and the label of each group, and its counts.
 
     ``thresholds`` has shape (trials, tasks or 1, classes or 1); its tasks are named by ``tasks``.
     """
@@ -283,25 +268,13 @@ def count_trials(
     cuts = flat.reshape(thresholds.shape)
     width = 1 if rows.class_scores is None else max(len(rows.class_scores.names), 1)
     step = max(1, _COMPARISONS // width)
-    found = [
-        _count_some(rows, cuts[i : i + step], thresholds[i : i + step], precision, tasks)
-        for i in range(0, len(cuts), step)
-    ]
-    first = found[0]
-    order = {key: i for i, key in enumerate(_keys(first))}
-    counts = []
-    for part in found:
-        place = np.argsort([order[key] for key in _keys(part)])  # engines return them in any order
-        columns = {name: np.array(column)[place] for name, column in part.items()}
-        for i in range(sum(name.startswith("missed@") for name in part)):
-            own = {k.partition("@")[0]: v for k, v in columns.items() if k.endswith(f"@{i}")}
-            counts.append({"examples": columns["examples"], **own})
-    return first["task"], first.get("label"), counts
-
-
-def _keys(counts: dict[str, list[Any]]) -> list[Any]:
-    """Return task and label of each group."""
-    return [*zip(*(counts[name] for name in ("task", "label") if name in counts), strict=True)]
+    for first in range(0, len(cuts), step):
+        some = slice(first, first + step)
+        found = _count_some(rows, cuts[some], thresholds[some], precision, tasks)
+        shared = {name: column for name, column in found.items() if "@" not in name}
+        for i in range(len(cuts[some])):
+            own = {k.partition("@")[0]: v for k, v in found.items() if k.endswith(f"@{i}")}
+            yield shared | own
 
 
 def _count_some(
@@ -323,16 +296,17 @@ def _count_some(
         if rows.residuals is not None:
             lower, upper = find_ends(float(thresholds[i, 0, 0]), precision, rows.residuals)
             columns[f"width@{i}"] = upper - lower
+    more = {}
     if of_classes is not None:
-        unusable = as_int(lacks_scores(source, of_classes))
-        columns |= {"unusable": unusable, "classes": of_classes.width}
-    table = table.select(**by, **columns)
-    sums = {name: table[name].sum() for name in columns if name != "classes"}
-    for i in range(len(chosen) if of_classes is not None else 0):
-        size = table[f"labels@{i}"]
-        for name, number in (("empty", 0), ("single", 1), ("full", table.classes)):
-            sums[f"{name}@{i}"] = table.count(where=size == number)
-    result = source.run(table.group_by([*by]).agg(examples=_.count(), **sums)).to_pydict()
+        more = {"classes": of_classes.width, "unusable": as_int(of_classes.lacks_scores(source))}
+    table = table.select(**by, **columns, **more)
+    sums = {name: table[name].sum() for name in (*columns, *more) if name != "classes"}
+    for i in range(len(chosen) if more else 0):
+        for name, size in _KINDS.items():
+            wanted = table.classes if size is None else size
+            sums[f"{name}@{i}"] = table.count(where=table[f"labels@{i}"] == wanted)
+    counts = source.run(table.group_by([*by]).agg(examples=_.count(), **sums))
+    result = counts.sort_by([(name, "ascending") for name in by]).to_pydict()
     if any(result.pop("unusable", ())):
         assert rows.class_scores is not None
         check_class_scores(source, rows.class_scores)
@@ -353,19 +327,13 @@ def _join_cuts(
     return table, joined, [[table[name] for name in row] for row in names]
 
 
-_LARGEST = float(np.finfo(np.float64).max)
-
-
-def lacks_scores(source: Source, of_classes: ClassScores) -> Any:
-    """Return whether a score of the row is null or NaN."""
-    if of_classes.lists is not None:
-        return of_classes.lists.filter(lambda score: ~is_usable(source, score)).length() > 0
-    return add_up([as_int(~is_usable(source, score)) for score in of_classes.scores]) > 0
-
-
 def check_class_scores(source: Source, of_classes: ClassScores) -> int:
     """Return the number of rows, or raise InvalidInput if a score of a class is null or NaN."""
-    return int(_count(source, of_classes, {})["rows"])
+    with source.reading(of_classes.columns):
+        rows, bad = count_rows(source, bad=of_classes.lacks_scores(source))
+        if bad:
+            raise _unusable(source, of_classes, bad, rows)
+    return rows
 
 
 def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
@@ -373,109 +341,71 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
 
     Few columns take one pass over the table; lists take a second one, which counts the classes.
     """
-    names, of_classes = kept.of_classes.names, kept.of_classes
-    values = {"size": kept.size} | _ends(of_classes)
-    if of_classes.lists is None:
-        values |= {f"in{i}": as_int(is_in_set) for i, is_in_set in enumerate(kept.each)}
-    figures = _count(source, of_classes, values, of_classes.width)
-    if of_classes.lists is None:
-        counts = [figures[f"in{i}"] or 0 for i in range(len(names))]
-    elif of_classes.row_names is not None:
-        counts = []
-    else:
-        counts = _count_positions(source, kept)
-    rows = figures["rows"]
-    lows = [figures[name] for name in figures if name.startswith("low")]
-    highs = [figures[name] for name in figures if name.startswith("high")]
+    of_classes = kept.of_classes
+    is_wide = of_classes.lists is None
+    ends = _ends(of_classes)
+    each = {f"in{i}": as_int(is_in) for i, is_in in enumerate(kept.each)} if is_wide else {}
+    bad = of_classes.lacks_scores(source)
+    table = source.table.select(size=kept.size, classes=of_classes.width, bad=bad, **ends, **each)
+    sums = {"rows": table.count(), "bad": table.count(where=table.bad)}
+    for name, size in _KINDS.items():
+        sums[name] = table.count(where=table["size"] == (table.classes if size is None else size))
+    sums |= {name: table[name].sum() for name in ("size", *each)}
+    for name in ends:
+        sums[name] = table[name].min() if name.startswith("low") else table[name].max()
+    with source.reading(of_classes.columns):
+        found = source.run(table.agg(**sums)).to_pylist()[0]
+        if found["bad"]:
+            raise _unusable(source, of_classes, found["bad"], found["rows"])
+        counts = [found[name] or 0 for name in each] if is_wide else _count_positions(source, kept)
+    rows = found["rows"]
+    lows, highs = (
+        [float(found[name]) for name in ends if name.startswith(end) and found[name] is not None]
+        for end in ("low", "high")
+    )
     return SetSummary(
         rows=rows,
-        empty=figures["empty"] or 0,
-        single=figures["single"] or 0,
-        full=figures["full"] or 0,
-        mean_size=(figures["size"] or 0) / rows if rows else float("nan"),
-        by_class=dict(zip(names, counts, strict=True)),
-        low=min((float(low) for low in lows if low is not None), default=None),
-        high=max((float(high) for high in highs if high is not None), default=None),
+        **{name: found[name] or 0 for name in _KINDS},
+        mean_size=(found["size"] or 0) / rows if rows else float("nan"),
+        by_class=dict(zip(of_classes.names, counts, strict=True)),
+        low=min(lows, default=None),
+        high=max(highs, default=None),
     )
-
-
-def _count(
-    source: Source, of_classes: ClassScores, values: dict[str, Any], classes: Any = 0
-) -> dict[str, Any]:
-    """Return sums over all rows, after checking that every score is usable."""
-    width = ibis.literal(classes) if isinstance(classes, int) else classes
-    table = source.table.select(bad=lacks_scores(source, of_classes), classes=width, **values)
-    sums: dict[str, Any] = {"rows": table.count(), "bad": table.count(where=table.bad)}
-    for name in values:
-        end = _end(name)
-        sums[name] = table[name].sum() if end is None else end(table[name])
-    if "size" in values:
-        for name, size in (("empty", 0), ("single", 1), ("full", table.classes)):
-            sums[name] = table.count(where=table["size"] == size)
-    with source.reading(of_classes.columns):
-        result = source.run(table.agg(**sums))
-        figures = {name: result[name][0].as_py() for name in sums}
-        if figures["bad"]:
-            source.check_text(of_classes.columns)
-            raise _unusable(source, of_classes, figures)
-    return figures
-
-
-def _end(name: str) -> Callable[[Any], Any] | None:
-    if name.startswith("low"):
-        return lambda column: column.min()
-    return (lambda column: column.max()) if name.startswith("high") else None
 
 
 def _ends(of_classes: ClassScores) -> dict[str, Any]:
     """Return the lowest and the highest finite score, of each class or of each list."""
 
     def finite(score: Any) -> Any:
-        return score.cast("float64").between(exact(-_LARGEST), exact(_LARGEST))
+        return score.cast("float64").between(exact(-LARGEST), exact(LARGEST))
 
     if of_classes.lists is not None:
         numbers = of_classes.lists.filter(finite)
         return {"low": numbers.mins(), "high": numbers.maxs()}
     scores = [finite(score).ifelse(score, ibis.null()) for score in of_classes.scores]
-    lows = {f"low{i}": score for i, score in enumerate(scores)}
-    return lows | {f"high{i}": score for i, score in enumerate(scores)}
+    return {f"{end}{i}": score for end in ("low", "high") for i, score in enumerate(scores)}
 
 
 def _count_positions(source: Source, kept: KeptLabels) -> list[int]:
-    """Return how many sets contain each class."""
-    counts = _count_entries(source, kept.of_classes, kept.positions)
+    """Return how many sets contain each class; nothing if classes differ from row to row."""
+    if kept.of_classes.row_names is not None:
+        return []
+    entries = source.table.select(entry=kept.positions).select(entry=_.entry.unnest())
+    found = source.run(entries.group_by("entry").agg(rows=_.count())).to_pydict()
+    counts = dict(zip(found["entry"], found["rows"], strict=True))
     return [counts.get(position, 0) for position in range(len(kept.of_classes.names))]
 
 
-def _count_entries(source: Source, of_classes: ClassScores, lists: Any) -> dict[Any, int]:
-    entries = source.table.select(entry=lists).select(entry=_.entry.unnest())
-    with source.reading(of_classes.columns):
-        counts = source.run(entries.group_by("entry").agg(rows=_.count()))
-    return dict(zip(counts["entry"].to_pylist(), counts["rows"].to_pylist(), strict=True))
-
-
-def _unusable(source: Source, of_classes: ClassScores, figures: dict[str, Any]) -> InvalidInput:
+def _unusable(source: Source, of_classes: ClassScores, bad: int, rows: int) -> InvalidInput:
     """Return the error for nulls and NaN, which names the classes that have them."""
-    names = [str(name) for name in of_classes.names]
-    by_class: dict[Any, int] = {}
-    if of_classes.lists is None:
-        bad = {f"bad{i}": ~is_usable(source, s) for i, s in enumerate(of_classes.scores)}
-        table = source.table.select(**bad)
-        result = source.run(table.agg(**{name: table.count(where=table[name]) for name in bad}))
-        by_class = dict(zip(of_classes.names, (c[0].as_py() for c in result.columns), strict=True))
-    elif names:
-        labels = constant_list(names)
-        bad_labels = of_classes.lists.map(
-            lambda score, i: (~is_usable(source, score)).ifelse(
-                labels[i.cast("int32")], ibis.null("string")
-            )
-        ).filter(lambda label: label.notnull())
-        counts = _count_entries(source, of_classes, bad_labels)
-        by_class = {name: counts.get(str(name), 0) for name in of_classes.names}
-    classes = listed([f"{name!r}: {count}" for name, count in by_class.items() if count])
-    by = f" (by class, {classes})" if classes else ""
+    source.check_text(of_classes.columns)
+    by = ""
+    if 0 < len(of_classes.names) <= _SHOWN:
+        each = {f"bad{i}": ~is_usable(source, score) for i, score in enumerate(of_classes.scores)}
+        counts = zip(of_classes.names, count_rows(source, **each)[1:], strict=True)
+        by = f" (by class, {listed([f'{name!r}: {count}' for name, count in counts if count])})"
     return InvalidInput(
-        f"{source.name}: the scores of the classes hold nulls or NaN in {figures['bad']} of "
-        f"{figures['rows']} rows{by}; a score that cannot be compared decides no set. Give a "
-        "label without a score inf, so that it is kept."
+        f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows} rows{by}; "
+        "a score that cannot be compared decides no set. Give a label without a score inf, so "
+        "that it is kept."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,28 +12,43 @@ from typing import Any, Self
 import ibis
 import numpy as np
 
-from metapac._common import Array, Counts, Floats, PathLike, Progress
+from metapac._common import Array, Counts, Floats, PathLike, Progress, ignore_progress
 from metapac.columns import Columns, Reading
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges
-from metapac.errors import InvalidInput
-from metapac.grouping import Data, RankRule, Row, SetCounts, Statistics, Tally
+from metapac.errors import InvalidInput, keyword
+from metapac.grouping import (
+    Data,
+    RankRule,
+    Row,
+    SetCounts,
+    Statistics,
+    Tally,
+    as_cluster,
+    check_one_cluster,
+)
 from metapac.inputs import as_task_names
 from metapac.sets import SetSummary
 from metapac.tables import data_checks, errors, sources
 from metapac.tables.columns import get_id_column
-from metapac.tables.prediction import Sets, add_sets, write_sets
+from metapac.tables.output import check_output, output_kind, write
+from metapac.tables.prediction import Sets, add_intervals, add_sets
 from metapac.tables.scores import (
     Rows,
     check_guessed_classes,
     count_values,
     find_class_scores,
-    find_clusters,
     find_residuals,
     true_scores,
 )
-from metapac.tables.search import take_census, take_survey
-from metapac.tables.sets import KeptLabels, count_sets, count_trials, find_ends
+from metapac.tables.search import order_statistics, take_census, take_survey
+from metapac.tables.sets import (
+    KeptLabels,
+    count_sets,
+    count_trials,
+    find_ends,
+    smallest_kept_scores,
+)
 from metapac.tables.sources import Source
 
 _MOST = 5_000  # rows of a task that a report looks at
@@ -48,6 +64,15 @@ class Table(Data):
         The table in its engine.
     columns : Columns
         Which column holds what.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metapac import Columns, open_table
+    >>> frame = pd.DataFrame({"site": ["ohio", "ohio", "utah"], "score": [0.9, 0.7, 0.8]})
+    >>> with open_table(frame, Columns(task="site", score="score")) as table:
+    ...     table.sizes()
+    {None: array([1, 2])}
     """
 
     source: Source
@@ -55,7 +80,22 @@ class Table(Data):
 
     @classmethod
     def open(cls, source: Any, columns: Columns, reading: Reading) -> Self:
-        """Open what ``open_table`` names."""
+        """Return an open table; see ``open_table``.
+
+        Parameters
+        ----------
+        source : path, list of paths, frame, Ibis table or Ibis connection
+            The table.
+        columns : Columns
+            Which column holds what.
+        reading : Reading
+            How to read it.
+
+        Returns
+        -------
+        Table
+            The open table.
+        """
         inner = source.source if isinstance(source, Table) else source
         return cls(sources.open_source(inner, reading), columns)
 
@@ -103,10 +143,9 @@ class Table(Data):
     def resolve(self, predictor: Any) -> Self:
         new = self._resolve(predictor)
         _check_cluster(new.columns, predictor)
-        remedy = " Misses need labels. Without them, use predict, or compare_tables."
         for name in (new.columns.label, new.columns.score, new.columns.y):
             if name is not None:
-                errors.get_column(self.source, name, remedy)
+                errors.get_column(self.source, name, " Misses need labels; sets do not: predict.")
         new.check_tasks()
         if predictor.classes_ is not None:
             _ = new.by_class
@@ -128,9 +167,7 @@ class Table(Data):
         """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
         if self.columns.task is None:
             raise InvalidInput(
-                "task must name the column with the task of each row. A predictor that was "
-                "calibrated on arrays, or combined from sites, stores none.",
-                parameter="task",
+                "task must name the column with the task of each row.", parameter="task"
             )
         if self.columns.cluster is not None:
             get_id_column(self.source, self.columns.cluster, "clusters")
@@ -165,13 +202,13 @@ class Table(Data):
         if task is None or (by_class and label is None):
             raise InvalidInput("task must name a column, and by class label too.", parameter="task")
         if not by_class:
-            sizes = [*count_values(self.source, task).values()]
-            return {None: np.sort(np.array(sizes, dtype=np.int64))}
-        counts = count_values(self.source, task, str(label))
-        tasks = {name for name, _label in counts}
+            counts = count_values(self.source, tasks=task)
+            return {None: np.sort(np.array([*counts.values()], dtype=np.int64))}
+        counts = count_values(self.source, tasks=task, labels=str(label))
+        tasks, labels = ({*names} for names in zip(*counts, strict=True))
         return {
             name: np.sort(np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64))
-            for name in sorted({name for _task, name in counts})
+            for name in sorted(labels)
         }
 
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
@@ -180,11 +217,10 @@ class Table(Data):
             if self.columns.task is not None:  # a site, which is a single task, may lack a class
                 check_guessed_classes(rows)
             progress("counting the scores of each task", 0, None)
-            survey = take_survey(rows)
-            census = survey.census
+            census, found = take_survey(rows)
             names, task, label = _find_groups(rows, census.names)
             ranks = rank(census.sizes, label)
-            thresholds, repeats = survey.order_statistics(ranks, progress)
+            thresholds, repeats = order_statistics(rows, census, found, ranks, progress)
         low, high = census.low.astype(np.float64), census.high.astype(np.float64)
         return Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
 
@@ -193,27 +229,23 @@ class Table(Data):
     ) -> list[Tally]:
         rows = self.labelled if tasks is None else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
-            keys, labels, trials = count_trials(rows, thresholds, precision, tasks)
-            if tasks is None:
-                census = take_census(rows)  # raises if a task or a score is missing
-        names, task, _label = _find_groups(rows, np.array(keys, dtype=object))
-        ranges = np.full((len(names), 2), np.nan)
-        if tasks is None:
+            trials = [*count_trials(rows, thresholds, precision, tasks)]
+            census = None if tasks is not None else take_census(rows)  # raises if one is missing
+        names, task, _label = _find_groups(rows, np.array(trials[0]["task"], dtype=object))
+        ranges, classes, label = np.full((len(names), 2), np.nan), None, None
+        if census is not None:
             _names, place, _label = _find_groups(rows, census.names)
             ranges = find_ranges(place, census.low, census.high, len(names))
-        classes = label = None
-        if labels is not None and rows.names is not None:
+        if "label" in trials[0] and rows.names is not None:
             index = {str(name): i for i, name in enumerate(rows.names)}
-            classes, label = rows.names, np.array([index[text] for text in labels], np.int64)
+            classes, label = rows.names, np.array([index[x] for x in trials[0]["label"]], np.int64)
         tallies = []
         for trial in trials:
-            numbers = {name: np.asarray(values, np.int64) for name, values in trial.items()}
-            sets = None
-            if "labels" in trial:
-                sets = SetCounts(*(numbers[name] for name in SetCounts._fields))
-            counted = names, task, numbers["examples"], numbers["missed"], ranges, classes, label
             widths = np.array(trial["width"], np.float64) if "width" in trial else None
-            tallies.append(Tally(*counted, sets, widths))
+            kinds = ("examples", "missed", *(SetCounts._fields if "labels" in trial else ()))
+            examples, missed, *sizes = (np.array(trial[kind], np.int64) for kind in kinds)
+            groups = names, task, examples, missed, ranges, classes, label
+            tallies.append(Tally(*groups, SetCounts(*sizes) if sizes else None, widths))
         return tallies
 
     def facts(
@@ -235,13 +267,15 @@ class Table(Data):
         allow : iterable of str
             Checks to skip.
         """
-        if self.columns.label is not None and self.columns.classes_column is None:
-            data_checks.check_rare_classes(self.labelled, epsilon, allow=allow)
+        data_checks.check_rare_classes(self.labelled, epsilon, allow=allow)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
-        if self.columns.cluster is None:
+        task, cluster = self.columns.task, self.columns.cluster
+        if task is None or cluster is None:
             return None
-        found = find_clusters(self.source, self.columns)
+        found: dict[Any, str | int] = {}
+        for name, value in count_values(self.source, tasks=task, clusters=cluster):
+            check_one_cluster(name, found.setdefault(name, as_cluster(value)), as_cluster(value))
         return [found[name] for name in names]
 
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
@@ -267,8 +301,9 @@ class Table(Data):
     def _kept(self, predictor: Any) -> KeptLabels:
         by_class = predictor.classes_ is not None
         of_classes = find_class_scores(self.source, self.columns, by_class)
-        thresholds = predictor._thresholds_of(of_classes.names)
-        return KeptLabels.from_thresholds(of_classes, thresholds, predictor.precision_)
+        thresholds = np.ravel(predictor._thresholds_of(of_classes.names))
+        cuts = smallest_kept_scores(thresholds, predictor.precision_, of_classes.precision)
+        return KeptLabels(of_classes, cuts.tolist())
 
     def add_sets(
         self,
@@ -282,16 +317,49 @@ class Table(Data):
         inputs: Iterable[PathLike] = (),
         progress: Progress | None = None,
     ) -> Sets:
-        """Return the rows with their sets, and write them to ``output`` if there is one."""
-        new = self._resolve(predictor)
+        """Return the rows with their sets, and write them to ``output`` if there is one.
+
+        Parameters
+        ----------
+        predictor : MetaPS or PS
+            The calibrated predictor.
+        output : path or text file, optional
+            Where to write the rows with their sets.
+        booleans : bool, default False
+            Whether to add a column for each class instead of a column of sets.
+        answer : bool, default False
+            Whether to add the label of each set of one.
+        model : str, optional
+            Name of the model that gave the scores.
+        allow : iterable of str, default ()
+            Checks to skip.
+        inputs : iterable of paths, default ()
+            Other files that must not be overwritten.
+        progress : callable, optional
+            Called as ``progress(stage, done, total)`` at each step.
+
+        Returns
+        -------
+        Sets
+            The table with its sets, their summary and what looks wrong with them.
+        """
+        new, tell, as_text = self._resolve(predictor), progress or ignore_progress, True
         new.check_origin(predictor.context_, model)
-        is_interval = new.columns.prediction is not None
-        kept = None if is_interval else new._kept(predictor)
-        form: dict[str, Any] = {"booleans": booleans, "answer": answer, "allow": allow}
-        if output is None:
-            return add_sets(predictor, self.source, new.columns, kept, **form)
-        form |= {"inputs": inputs, "progress": progress}
-        return write_sets(predictor, self.source, new.columns, kept, output, **form)
+        if isinstance(output, str | os.PathLike):
+            check_output(self.source, output, inputs)
+            as_text = output_kind(output) == "csv"
+        tell("checking the scores", 0, None)
+        form: dict[str, Any] = {"booleans": booleans, "answer": answer}
+        if new.columns.prediction is not None:
+            _check_no_classes(**form)
+            sets = add_intervals(predictor, self.source, new.columns)
+        else:
+            form |= {"allow": allow, "as_text": as_text and output is not None}
+            sets = add_sets(predictor, self.source, new.columns, new._kept(predictor), **form)
+        if output is not None:
+            tell(f"writing {sets.rows} sets", 0, None)
+            write(self.source.connection, sets.table, output)
+        return sets
 
     def summarise_sets(self, predictor: Any) -> SetSummary:
         """Return what the prediction sets of the rows look like, without writing them.
@@ -327,12 +395,19 @@ class Table(Data):
         sources.check_origin(self.source, context, model)
 
 
+def _check_no_classes(**form: bool) -> None:
+    for name, is_wanted in form.items():
+        if is_wanted:
+            text = f"{keyword(name, True)} is for classes, and prediction for numbers."
+            raise InvalidInput(text, parameter="prediction")
+
+
 def _check_cluster(columns: Columns, predictor: Any) -> None:
     """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
     if columns.cluster is None and getattr(predictor, "clusters_", None) is not None:
         raise InvalidInput(
-            "cluster must name the column with the cluster of each task, since the guarantee is "
-            "for new tasks of new clusters. If no two tasks share a cluster, pass the task column.",
+            "cluster must name the column with the cluster of each task: the guarantee is for new "
+            "clusters. If no two tasks share one, pass the task column.",
             parameter="cluster",
         )
 

@@ -19,7 +19,7 @@ from tests.helpers.engines import ENGINES, connection, put, put_with_nan
 
 def census(table: Any, bounds: Any = None) -> Census:
     source = open_source(table, connection=connection("duckdb"))
-    return take_census(true_scores(source, Columns("task", "score")), bounds)
+    return take_census(true_scores(source, Columns(task="task", score="score")), bounds)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from metapac import PS, MetaPS
 from metapac.tables.expressions import exact
-from metapac.tables.sets import find_cut, find_cuts, is_kept, smallest_kept_scores
+from metapac.tables.sets import is_kept, smallest_kept_scores
 from tests.helpers.engines import ENGINES, connection, one_row
 
 KINDS = [np.float16, np.float32, np.float64]
@@ -41,12 +41,20 @@ def test_the_smallest_kept_score_is_the_smallest(
         for _ in range(abs(off)):
             threshold = np.nextafter(threshold, calibrated(np.inf * np.sign(off)))
         result = promise(threshold, calibrated)
-        smallest = table(find_cut(result, np.dtype(table)))
+        cut = find_cuts(result, None, table)[0]
+        smallest = table(cut)
         below = np.nextafter(smallest, table(-np.inf))
-    assert float(smallest) == find_cut(result, np.dtype(table))
+    assert float(smallest) == cut
     assert result.predict_set([smallest]).all()
     if smallest > -np.inf:
         assert not result.predict_set(np.array([below])).any()
+
+
+def find_cuts(result: PS | MetaPS, names: list[str] | None, table: Any) -> list[float]:
+    """Return the smallest score of each class that is kept in a table of some precision."""
+    thresholds = np.ravel(result._thresholds_of(names))
+    cuts = smallest_kept_scores(thresholds, result.precision_, np.dtype(table))
+    return [float(cut) for cut in cuts]
 
 
 def of_classes(thresholds: list[float], kind: Any) -> MetaPS:
@@ -66,12 +74,12 @@ def test_each_class_has_its_own_smallest_score(calibrated: Any, table: Any) -> N
     thresholds = [0.1, -1 / 3, 0.0, 5.0, -1e-7]
     result = of_classes(thresholds, calibrated)
     names = [f"c{i}" for i in range(5)]
-    cuts = np.array(find_cuts(result, names, np.dtype(table)), table)
+    cuts = np.array(find_cuts(result, names, table), table)
     assert result.predict_set([cuts]).all()
     assert not result.predict_set([np.nextafter(cuts, table(-np.inf))]).any()
-    assert find_cuts(result, names[::-1], np.dtype(table)) == cuts[::-1].tolist()
+    assert find_cuts(result, names[::-1], table) == cuts[::-1].tolist()
     with pytest.raises(ValueError, match="classes must be among the calibrated ones, 'c0', 'c1',"):
-        find_cuts(result, ["c0", "x"], np.dtype(table))
+        find_cuts(result, ["c0", "x"], table)
 
 
 def test_twenty_thousand_thresholds_are_one_search() -> None:

@@ -22,7 +22,7 @@ from tests.helpers.engines import as_if_large, connection
 def rows_of(scores: NDArray[Any], tasks: Any) -> Rows:
     table = pa.table({"task": tasks, "score": scores})
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Columns("task", "score"))
+    return true_scores(source, Columns(task="task", score="score"))
 
 
 def search(scores: NDArray[Any], tasks: Any, places: list[int], worth: int = 12) -> list[str]:
@@ -33,9 +33,8 @@ def search(scores: NDArray[Any], tasks: Any, places: list[int], worth: int = 12)
         sample = take_sample(rows)
         census = take_census(rows, averaging_bounds(sample, rows.source.traits))
         wanted = np.tile(places, (len(census.names), 1))
-        result, _repeats = order_statistics(
-            rows, census, wanted, lambda stage, _done, _total: steps.append(stage), sample
-        )
+        tell = lambda stage, _done, _total: steps.append(stage)  # noqa: E731
+        result, _repeats = order_statistics(rows, census, sample, wanted, tell)
     for name, row in zip(census.names, result, strict=True):
         assert row.tolist() == np.sort(scores[tasks == name])[places].tolist()
     return steps
@@ -114,7 +113,7 @@ def test_a_task_that_disappears_between_passes_is_noticed(
     with as_if_large():
         census = take_census(before, (-np.inf, np.inf))
         with pytest.raises(ValueError, match="frame changed while it was being read"):
-            order_statistics(after, census, np.full((40, 1), 40), ignore_progress)
+            order_statistics(after, census, None, np.full((40, 1), 40), ignore_progress)
 
 
 def test_tied_scores_need_no_sorting() -> None:
@@ -132,11 +131,13 @@ def test_half_of_the_scores_infinite() -> None:
 def test_ranks_of_minus_one_are_not_searched() -> None:
     rows = rows_of(np.arange(6.0), np.repeat([0, 1], 3))
     result, repeats = order_statistics(
-        rows, take_census(rows), np.array([[-1, 1], [2, -1]]), ignore_progress
+        rows, take_census(rows), None, np.array([[-1, 1], [2, -1]]), ignore_progress
     )
     assert result.tolist() == [[-np.inf, 1], [5, -np.inf]]
     assert repeats == {(3, 1): 6}
-    none, repeats = order_statistics(rows, take_census(rows), np.full((2, 1), -1), ignore_progress)
+    none, repeats = order_statistics(
+        rows, take_census(rows), None, np.full((2, 1), -1), ignore_progress
+    )
     assert none.tolist() == [[-np.inf]] * 2
     assert repeats is None
 
@@ -165,4 +166,4 @@ def test_a_table_that_changes_while_it_is_counted_is_noticed() -> None:
     scores = np.random.default_rng(0).normal(size=4000)
     before, after = rows_of(scores, np.zeros(4000, int)), rows_of(scores[:-1], np.zeros(3999, int))
     with as_if_large(), pytest.raises(ValueError, match="frame changed while it was being read"):
-        order_statistics(after, take_census(before), np.array([[100]]), ignore_progress)
+        order_statistics(after, take_census(before), None, np.array([[100]]), ignore_progress)

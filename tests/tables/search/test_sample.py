@@ -32,7 +32,7 @@ EVERYTHING = (-math.inf, math.inf)
 
 def rows_of(table: Any) -> Rows:
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Columns("task", "score"))
+    return true_scores(source, Columns(task="task", score="score"))
 
 
 def bounds_of(rows: Rows) -> Bounds | None:

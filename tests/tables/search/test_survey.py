@@ -17,23 +17,24 @@ from metapac.columns import Columns
 from metapac.data_checks import count_repeats
 from metapac.tables import search
 from metapac.tables.scores import Rows, true_scores
-from metapac.tables.search import Sample, Slivers, take_survey
+from metapac.tables.search import Sample, Slivers, order_statistics, take_survey
 from metapac.tables.sources import Source, open_source
 from tests.helpers.engines import ENGINES, as_if_large, connection, put
 
 
 def rows_of(table: Any) -> Rows:
     source = open_source(table, connection=connection("duckdb"))
-    return true_scores(source, Columns("task", "score"))
+    return true_scores(source, Columns(task="task", score="score"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_an_engine_in_this_process_hands_over_a_whole_table(engine: str) -> None:
     rows = rows_of(put(engine, pd.DataFrame({"task": ["a", "b", "a"], "score": [1.0, 2.0, 0.5]})))
-    found = take_survey(rows)
-    assert isinstance(found.found, Slivers if engine == "duckdb" else Sample)
-    assert found.census.names.tolist() == ["a", "b"]
-    scores, _repeats = found.order_statistics(np.array([[1, 0], [-1, 0]]), ignore_progress)
+    census, found = take_survey(rows)
+    assert isinstance(found, Slivers if engine == "duckdb" else Sample)
+    assert census.names.tolist() == ["a", "b"]
+    ranks = np.array([[1, 0], [-1, 0]])
+    scores, _repeats = order_statistics(rows, census, found, ranks, ignore_progress)
     assert scores.tolist() == [[1, 0.5], [-math.inf, 2]]
 
 
@@ -41,7 +42,7 @@ def test_a_table_is_small_up_to_a_number_of_rows(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(search, "_FETCH_ALL", 3)
     for count, kind in ((3, Slivers), (4, Sample)):
         table = pa.table({"task": ["a"] * count, "score": np.arange(float(count))})
-        assert isinstance(take_survey(rows_of(table)).found, kind)
+        assert isinstance(take_survey(rows_of(table))[1], kind)
 
 
 def test_a_small_table_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +53,8 @@ def test_a_small_table_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, table)
 
     monkeypatch.setattr(Source, "run", run)
-    found = take_survey(rows_of(pa.table({"task": [1, 2], "score": [0.5, 0.25]})))
-    found.order_statistics(np.zeros((2, 1), int), ignore_progress)
+    rows = rows_of(pa.table({"task": [1, 2], "score": [0.5, 0.25]}))
+    order_statistics(rows, *take_survey(rows), np.zeros((2, 1), int), ignore_progress)
     assert asked == [["rows"], ["task", "size", "scores"]]
 
 
@@ -73,21 +74,21 @@ def test_a_small_table_and_a_search_give_the_same(
 ) -> None:
     task, score = [name for name, _ in pairs], np.array([value for _, value in pairs], kind)
     rows = rows_of(pa.table({"task": task, "score": score}))
-    small = take_survey(rows)
+    small, scores = take_survey(rows)
     with as_if_large(worth_sorting=1):
-        large = take_survey(rows)
-        sizes = large.census.sizes
+        large, sample = take_survey(rows)
+        sizes = large.sizes
         ranks = np.stack([sizes - 1, np.zeros_like(sizes), np.full_like(sizes, -1)], axis=1)
-        expected, _ = large.order_statistics(ranks, ignore_progress)
-    found, repeats = small.order_statistics(ranks, ignore_progress)
+        expected, _ = order_statistics(rows, large, sample, ranks, ignore_progress)
+    found, repeats = order_statistics(rows, small, scores, ranks, ignore_progress)
     assert found.dtype == np.float64
     assert found.tolist() == expected.tolist()
     assert repeats == count_repeats(np.unique(task, return_inverse=True)[1], score)
-    assert small.census.names.tolist() == large.census.names.tolist() == sorted({*task})
-    assert small.census.sizes.tolist() == sizes.tolist()
-    assert small.census.low.dtype == kind
-    assert small.census.low.tolist() == found[:, 1].tolist()
-    assert small.census.high.tolist() == found[:, 0].tolist()
+    assert small.names.tolist() == large.names.tolist() == sorted({*task})
+    assert small.sizes.tolist() == sizes.tolist()
+    assert small.low.dtype == kind
+    assert small.low.tolist() == found[:, 1].tolist()
+    assert small.high.tolist() == found[:, 0].tolist()
 
 
 @pytest.mark.parametrize(

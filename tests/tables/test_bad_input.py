@@ -1,0 +1,388 @@
+"""Bad input: for each function, what it refuses and the argument or the value that it names."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from metapac import Columns, InvalidInput, MetaPS, Monitor, NotCalibrated, open_table
+from metapac.tables import scores
+from tests.helpers.tables import (
+    calibrate_table,
+    compare,
+    evaluate_table,
+    explore_table,
+    monitor_table,
+    open_scores,
+    predict_table,
+    site_table,
+    summarise_table,
+)
+
+LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5, "on_infeasible": "trivial"}
+TEXT, LISTS = pa.string(), pa.list_(pa.float64())
+TABLE: dict[str, Any] = {
+    "g": ["u", "u", "v"],
+    "y": ["a", "b", "a"],
+    "p_a": [0.9, 0.2, 0.7],
+    "p_b": [0.1, 0.8, 0.3],
+    "true": [0.9, 0.8, 0.7],
+    "guess": [1.0, 2.0, 3.0],
+    "truth": [1.5, 2.5, 2.0],
+    "sd": [1.0, 2.0, 1.0],
+    "l": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]],
+    "k": [["a", "b"], ["a", "b"], ["b", "a"]],
+}
+SCORE, LABEL = {"task": "g", "score": "true"}, {"task": "g", "label": "y"}
+EACH = LABEL | {"per_class": True}
+NUMBERS = {"task": "g", "prediction": "guess", "y": "truth", "scale": "sd"}
+IN_LISTS = LABEL | {"columns": "l"}
+NAMED = IN_LISTS | {"classes_column": "k"}
+
+
+def check(call: Any, expected: str | tuple[str, ...]) -> None:
+    """Check that a call is refused: a tuple names parameters, a text occurs in the message."""
+    with pytest.raises(InvalidInput) as caught:
+        call()
+    if isinstance(expected, tuple):
+        assert caught.value.parameters == expected
+    else:
+        assert re.search(expected, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"task": ["g"]}, ("task",)),
+        ({"score": 3}, ("score",)),
+        ({"cluster": 3}, ("cluster",)),
+        ({"id": b"x"}, ("id",)),
+        ({"classes_column": 3}, ("classes_column",)),
+        ({"columns": 3}, ("columns",)),
+        ({"columns": []}, ("columns",)),
+        ({"columns": ["p_a", 3]}, ("columns",)),
+        ({"columns": ["p_a", "p_a"]}, ("columns",)),
+        ({"columns": "l", "classes_column": "k", "classes": ["a"]}, ("classes",)),
+        ({"classes_column": "k"}, ("columns",)),
+        ({"columns": ["p_a"], "classes_column": "k"}, ("columns",)),
+        ({"y": "truth"}, ("y", "label")),
+        ({"scale": "sd", "label": "y"}, ("scale", "label")),
+        ({**NUMBERS, "score": "true"}, ("score",)),
+        ({**NUMBERS, "label": "y"}, ("label",)),
+        ({**NUMBERS, "classes": ["a"]}, ("classes",)),
+        ({**NUMBERS, "columns": "l", "classes_column": "k"}, ("classes_column",)),
+        ({**NUMBERS, "prediction": "truth"}, ("prediction", "y")),
+        ({**NUMBERS, "scale": "truth"}, ("scale", "y")),
+    ],
+    ids=str,
+)
+def test_columns(columns: dict[str, Any], expected: tuple[str, ...]) -> None:
+    check(lambda: Columns(**columns), expected)
+
+
+def test_open_table() -> None:
+    check(lambda: open_table(pa.table(TABLE), {"task": "g"}), ("columns",))  # type: ignore[arg-type]
+    check(lambda: open_table(3), "source must be a path")
+    check(lambda: open_table(pd.DataFrame({"S": [1], "s": [2]})), "differ only in case")
+
+
+CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [
+    # columns that are not there, or not what they should be
+    ({}, {"task": "g"}, ("score", "prediction", "y")),
+    ({}, SCORE | {"label": "y"}, ("score", "prediction", "y")),
+    ({}, {"score": "true"}, ("task",)),
+    ({}, SCORE | {"score": "Treu"}, "no column 'Treu'; it has: g, y, .* Did you mean 'true'"),
+    ({}, SCORE | {"cluster": "cluster"}, "no column 'cluster'"),
+    ({}, SCORE | {"id": "ids"}, "no column 'ids'"),
+    ({f"c{i}": [1.0] * 3 for i in range(200)}, SCORE | {"task": "x"}, "c19 and 180 more"),
+    ({}, SCORE | {"score": "y"}, "column 'y' must hold numbers, got string"),
+    ({}, SCORE | {"task": "l"}, "column 'l' must hold strings or integers .* got array"),
+    ({"g": [0.5, 1.5, 1.0]}, SCORE, "'g' must hold strings or integers .* in 2 rows"),
+    ({"g": pa.nulls(3)}, SCORE, "'g' must hold .*without values"),
+    ({"true": pa.nulls(3)}, SCORE, "'true' must hold .*without values"),
+    # rows
+    ({"g": ["u", None, "v"]}, SCORE, "'g' is missing in 1 row"),
+    ({"true": [1.0, None, math.nan]}, SCORE, "1 null and 1 NaN out of 3 values .*'u': 1, 'v': 1"),
+    ({"true": [1.0, None, math.nan]}, EACH | {"score": "true"}, "'u', class 'b': 1, 'v', class"),
+    ({"h": ["x", None, "z"]}, SCORE | {"cluster": "h"}, "'h', .*missing in 1 row"),
+    ({"h": ["x", "y", "z"]}, SCORE | {"cluster": "h"}, "'u' is in the clusters 'x' and 'y'"),
+    ({name: pa.array([], TEXT) for name in TABLE}, SCORE | {"score": "p_a"}, "must hold numbers"),
+    # labels and classes
+    ({"y": ["a", "c", "b"]}, LABEL | {"classes": ["a", "b"]}, "classes 'a', 'b', got 'c' in 1 row"),
+    ({"y": ["a", None, "b"]}, LABEL, "got no label in 1 row"),
+    ({"y": ["A", "b", "A"]}, LABEL, "'A' differs from 'a' only in case"),
+    ({"y": ["a", None, "b"]}, EACH | {"score": "true"}, "got no label in 1 row"),
+    ({"y": pa.array([None] * 3, TEXT)}, EACH | {"score": "true"}, "'y' holds no labels"),
+    ({"y": ["a", "a", "a"]}, LABEL, ("classes",)),
+    ({"p_true": [1.0, 1.0, 1.0]}, LABEL, ("classes",)),
+    ({}, {"task": "y", "label": "g"}, r"'u' in 2 rows.* swapped"),
+    ({"h": ["a", "b", "c"]}, {"task": "h", "label": "g"}, "Name the class of each column"),
+    ({"y": ["1", "0", "1"]}, LABEL | {"columns": ["p_a", "p_b"]}, "holds the scores of '0'"),
+    ({}, EACH | {"label": None}, ("label",)),
+    ({}, EACH | {"label": None, "score": "true"}, ("label",)),
+    ({}, EACH | {"epsilon": {"a": 0.5}}, "no value for class 'b'"),
+    ({}, EACH | {"epsilon": dict.fromkeys("abc", 0.5)}, "names class 'c'"),
+    ({}, LABEL | {"epsilon": {"a": 0.5}}, "per_class=True"),
+    ({}, LABEL | {"columns": "q_*"}, ("columns",)),
+    ({}, LABEL | {"columns": "*_*"}, ("columns",)),
+    ({}, LABEL | {"columns": "true"}, ("columns",)),
+    ({}, LABEL | {"columns": ["p_a", "p_c"]}, "no column 'p_c'"),
+    ({}, LABEL | {"columns": ["p_a", "g"]}, ("columns",)),
+    ({}, LABEL | {"columns": ["p_a", "y"]}, ("columns",)),
+    ({}, LABEL | {"columns": ["p_a"]}, "'p_a' gives scores of one class only"),
+    ({}, LABEL | {"columns": ["p_a", "p_b"], "classes": ["a"]}, ("classes",)),
+    ({}, LABEL | {"classes": "ab"}, ("classes",)),
+    ({}, LABEL | {"classes": ["a", "a"]}, ("classes",)),
+    ({}, LABEL | {"classes": []}, ("classes",)),
+    ({}, LABEL | {"classes": ["a", "c"]}, "no column 'p_c'"),
+    # numbers
+    ({}, NUMBERS | {"y": None}, ("y", "prediction")),
+    ({}, NUMBERS | {"per_class": True}, "prediction"),
+    ({}, NUMBERS | {"prediction": "gues"}, "Did you mean 'guess'"),
+    ({}, NUMBERS | {"y": "y"}, "column 'y' must hold numbers"),
+    *(
+        ({name: [1.0, value, 1.0]}, NUMBERS, f"'{name}' must hold .* in 1 of 3 rows")
+        for name, values in {
+            "sd": (0.0, -1.0, math.inf, None, math.nan),
+            "guess": (None, -math.inf),
+            "truth": (None, math.inf),
+        }.items()
+        for value in values
+    ),
+    # lists
+    ({"l": [[1.0, 2.0], None, [1.0, 2.0]]}, IN_LISTS, "'l' .*no list .* in 1 row"),
+    ({"l": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, IN_LISTS, "at least two scores, got 1"),
+    ({"l": [[1.0], [1.0], [1.0]]}, IN_LISTS, "one class only"),
+    ({"l": pa.array([[]] * 3, LISTS)}, IN_LISTS, "0 classes, got length 0"),
+    ({"l": [[0.1, 0.9, 0.3], [0.3, 0.1], [0.5, 0.5]]}, IN_LISTS | {"per_class": True}, "length"),
+    ({}, IN_LISTS | {"classes": ["a", "b", "c"]}, "3 classes, got length 2"),
+    ({"y": [0, 2, 1]}, IN_LISTS, r"classes '0', '1', got '2' in 1 row"),
+    ({"l": [[0.1, 0.9, 0.3], [0.3, 0.1], [0.5, 0.5]], "y": [0, 2, 1]}, IN_LISTS,
+     ("classes_column",)),
+    ({"l": [[0.1, 0.9, None], [0.3, None, None], [0.5, 0.5, 0.1]], "y": [0, 0, 1]}, IN_LISTS,
+     "nulls after 1 to 2 scores in task 'u'"),
+    ({}, NAMED | {"per_class": True}, "per_class=True"),
+    ({}, NAMED | {"columns": "y"}, ("columns",)),
+    ({}, NAMED | {"classes_column": "y"}, ("classes_column",)),
+    ({}, NAMED | {"classes_column": "l"}, ("classes_column",)),
+    ({}, NAMED | {"classes_column": "kk"}, "no column 'kk'"),
+    ({"y": ["a", "c", "a"]}, NAMED, "'y' must hold .*'k' .* in 1 row"),
+    ({"y": ["a", None, "a"]}, NAMED, "'y' must hold .*'k' .* in 1 row"),
+    *(
+        ({"k": [["a", "b"], value, ["a", "b"]]}, NAMED, f"{word}.* in 1 row")
+        for value, word in (
+            (["a"], "different lengths"), (["a", "a"], "twice"), (["a", None], "without a name"),
+            (None, "no list"), ([], "no list"),
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "options", "expected"), CALIBRATE)
+def test_calibrate(changes: Any, options: dict[str, Any], expected: Any) -> None:
+    table = pa.table(TABLE | changes)
+    check(lambda: calibrate_table(table, **LOOSE | options), expected)
+
+
+def promise(**changes: Any) -> MetaPS:
+    rng = np.random.default_rng(0)
+    labels = np.tile(["a", "b"], 400) if changes.get("per_class") else None
+    method = MetaPS(**{"epsilon": 0.3, "alpha": 0.4, "delta": 0.3} | changes)
+    return method.calibrate(rng.random(800), np.repeat(np.arange(20), 40), labels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "expected"),
+    [
+        ({"set": [1, 1, 1]}, {}, "already has a column 'set'"),
+        ({"SET": [1, 1, 1]}, {}, "already has a column 'set'"),
+        ({"answer": [1, 1, 1]}, {"answer": True}, "already has a column 'answer'"),
+        ({"in_a": [1, 1, 1]}, {"booleans": True}, "already has a column 'in_a'"),
+        ({}, {"columns": "l", "classes": ["A", "a"], "booleans": True}, "differ only in case"),
+        ({"p_a": [True] * 3}, {}, "'p_a' must hold numbers, got boolean"),
+        ({"p_a": [1.0, None, 1.0]}, {}, r"1 of 3 rows \(by class, 'a': 1\)"),
+        ({"p_a": [1.0, math.nan, 1.0]}, {}, r"1 of 3 rows \(by class, 'a': 1\)"),
+        ({"l": [[0.2, None], [0.1, 0.2], [0.1, 0.1]]}, {"columns": "l", "classes": "ab"},
+         ("classes",)),
+        ({"l": [[0.2, None], [0.1, 0.2], [0.1, 0.1]]}, {"columns": "l", "classes": ["a", "b"]},
+         r"1 of 3 rows \(by class, 'b': 1\)"),
+        ({"l": [[None, 0.2], [0.1, 0.2, 1.0], [0.1, 0.1]]}, {"columns": "l"}, "1 of 3 rows;"),
+        ({}, {"columns": "l", "classes_column": "k", "booleans": True}, "booleans=True"),
+        ({}, {"columns": "l", "classes": ["a", "b", "c"]}, "3 classes, got length 2"),
+        ({}, {"output": "x.txt", "columns": "q_*"}, ("output",)),  # before the table is read
+        ({}, {"prediction": "guess", "booleans": True}, ("prediction",)),
+        ({}, {"prediction": "guess", "answer": True}, ("prediction",)),
+        ({}, {"prediction": "guess"}, "never positive"),
+        ({}, {"allow": ["x"]}, "got 'x'"),
+        ({"p_a": [90.0, 20.0, 70.0], "p_b": [10.0, 80.0, 30.0]}, {}, "percentages"),
+    ],
+)  # fmt: skip
+def test_predict(changes: Any, options: dict[str, Any], expected: Any, tmp_path: Path) -> None:
+    table = pa.table(TABLE | changes)
+    check(lambda: predict_table(promise(), table, **options), expected)
+    path = tmp_path / "sets.csv"
+    with pytest.raises(InvalidInput):
+        predict_table(promise(), table, **{"output": path} | options)
+    assert not path.exists()
+
+
+def test_predict_with_the_wrong_promise() -> None:
+    table, each = pa.table(TABLE), promise(per_class=True)
+    check(lambda: predict_table(each, table, classes=["a", "c"]), "no column 'p_c'")
+    check(lambda: predict_table(each, table, columns="l", classes=["a", "c"]), ("classes",))
+    check(lambda: predict_table(each, table, prediction="guess"), "one threshold")
+    of_class = promise()
+    of_class.columns_ = {"task": "g", "score": "p_b"}  # which is not that of the true label
+    more = pa.table(TABLE | {"p_c": [0.5, 0.5, 0.5]})
+    check(lambda: predict_table(of_class, more), ("label", "score", "classes"))
+    check(lambda: promise().predict(TABLE), ("table",))  # type: ignore[arg-type]
+    residuals = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
+    residuals.calibrate(-np.random.default_rng(0).random(800), np.repeat(np.arange(20), 40))
+    call = lambda: summarise_table(residuals, table, prediction="guess")  # noqa: E731
+    check(call, "intervals, not sets")
+
+
+@pytest.mark.parametrize("table", [{"l": [[0.5]]}, {"p_0": [0.5] * 3}])
+def test_summarise_sets(table: dict[str, Any]) -> None:
+    columns = "l" if "l" in table else "p_*"
+    check(lambda: summarise_table(promise(), pa.table(table), columns=columns), "one class only")
+
+
+NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [
+    ({}, {"score": "true"}, ("task",)),
+    ({}, {"task": "g"}, ("score", "prediction", "y")),
+    ({}, {"task": "nowhere", "score": "true"}, "no column 'nowhere'"),
+    ({}, LABEL | {"label": "z"}, "no column 'z'"),
+    ({"g": ["u", None, "v"]}, LABEL, "'g' is missing in 1 row"),
+    ({"y": ["a", "fox", "b"]}, LABEL, "got 'fox' in 1"),
+    ({"y": ["a", None, "b"]}, LABEL, "got no label in 1 row"),
+    ({"y": [0.5, 1.5, 1.0]}, LABEL, "to name labels, got double|to name labels, got float"),
+    ({"p_b": [0.5, None, 0.5]}, LABEL, "nulls or NaN|NaN"),
+    ({"true": [0.5, None, 0.5]}, SCORE, "1 null out of 3"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("changes", "options", "expected"), NEW_TASKS)
+def test_evaluate_and_monitor(changes: Any, options: dict[str, Any], expected: Any) -> None:
+    known, table = promise(), pa.table(TABLE | changes)
+    check(lambda: evaluate_table(known, table, **options), expected)
+    monitor = Monitor(known)
+    check(lambda: monitor_table(monitor, table, **options), expected)
+    assert monitor.course == []
+
+
+def test_evaluate_with_the_wrong_promise() -> None:
+    table, each = pa.table(TABLE), promise(per_class=True)
+    check(lambda: evaluate_table(each, table, **SCORE), ("label",))
+    call = lambda: evaluate_table(each, table, **LABEL, score="true", classes=["a", "x"])  # noqa: E731
+    check(call, "classes")
+    check(lambda: evaluate_table(promise(min_examples=9), table, **SCORE), "at least 9 examples")
+    with pytest.raises(NotCalibrated):
+        evaluate_table(MetaPS(epsilon=0.1, alpha=0.1, delta=0.1), table, **SCORE)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"task": None}, ("task",)),
+        ({"task": ["g"]}, ("task",)),
+        ({"task": "site"}, "no column 'site'"),
+        ({"label": "z"}, "no column 'z'"),
+    ],
+)
+def test_sizes(options: dict[str, Any], expected: Any, tmp_path: Path) -> None:
+    asked = LABEL | options
+    check(lambda: open_scores(pa.table(TABLE), dict(asked)).sizes(by_class=True), expected)
+
+
+def test_sizes_of_rows_without_names(tmp_path: Path) -> None:
+    def sizes(source: Any, *, by_class: bool = False) -> Any:
+        return open_table(source, Columns(task="g", label="y")).sizes(by_class=by_class)
+
+    check(lambda: sizes(pa.table({"g": ["a", None, None]})), "'g'.* is missing in 2 rows")
+    check(lambda: sizes(pa.table({"g": pa.array([], TEXT)})), "holds no rows")
+    unlabelled = pa.table({"g": ["a", "a"], "y": ["no", None]})
+    check(lambda: sizes(unlabelled, by_class=True), "'y'.* is missing in 1 row")
+    (tmp_path / "a.csv").write_text('g,s\na,1\n"",2\n')
+    check(lambda: sizes(tmp_path / "a.csv"), "a.csv, line 3: column 'g' is empty")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"epsilon": []}, ("epsilon",)),
+        ({"alpha": ".1"}, ("alpha",)),
+        ({"epsilon": [1.5]}, ("epsilon",)),
+        ({"epsilon": None}, ("epsilon",)),
+        ({"alpha": ["a"]}, ("alpha",)),
+        ({"epsilon": [0.1, 0.95]}, "epsilon=0.05"),
+        ({"alpha": [0.1, 0.9]}, "alpha=0.1"),
+        ({"delta": 0.95}, "delta=0.05"),
+        ({"allow": ["dupes"]}, "'dupes'"),
+        ({"id": "y"}, "id occurs twice"),
+        ({"min_examples": -1}, ("min_examples",)),
+        ({"min_examples": 61}, "61 examples"),
+        ({"n_tasks": 0}, ("n_tasks",)),
+        ({"label": "z"}, "no column 'z'"),
+        ({"task": "z"}, "no column 'z'"),
+        ({"columns": "q_*"}, ("columns",)),
+        ({"columns": "l", "classes_column": "k"}, "labels"),
+        ({"label": None, "score": "true"}, "labels"),
+    ],
+    ids=str,
+)
+def test_explore(options: dict[str, Any], expected: Any) -> None:
+    rows = {name: column * 20 for name, column in TABLE.items()} | {"g": np.repeat([*"uvw"], 20)}
+    more = {name: shift(rows[name]) for name in ("p_a", "p_b")}
+    check(lambda: explore_table(pa.table(rows | more), **LABEL | options), expected)
+
+
+def shift(values: list[float]) -> Any:
+    """Return values that are hardly changed, and all different."""
+    return (np.array(values) + 1e-6 * np.arange(len(values))).tolist()
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 7])
+def test_site(name: Any) -> None:
+    levels = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+    table = pa.table(TABLE)
+    check(lambda: site_table(table, name=name, score="true", **levels), ("name",))
+    own = {"name": "a", "label": "y", "score": "true", "per_class": True}
+    check(lambda: site_table(table, **own, **levels), ("classes", "score"))
+    check(lambda: site_table(table, name="a", score="true", task="g", **levels), ("task",))
+    check(lambda: site_table(table, name="a", score="y", **levels), "'y' must hold numbers")
+    check(lambda: site_table(table, name="a", **levels), ("score", "prediction", "y"))
+    check(lambda: site_table(table, name="a", label="g", **levels), "got 'u' in 2 rows")
+
+
+def test_a_column_with_too_many_values_is_not_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "_MAX_CLASSES", 5)
+    table = pa.table({"g": ["a"] * 6, "id": [f"row {i}" for i in range(6)], "s": [1.0] * 6})
+    options = {"task": "g", "label": "id", "score": "s", "per_class": True}
+    check(lambda: calibrate_table(table, **options, **LOOSE), "'id' holds more than 5")
+
+
+def test_compare_tables() -> None:
+    rng = np.random.default_rng(0)
+    known = pd.DataFrame({"g": np.repeat(np.arange(30), 20), "p_a": rng.random(600)})
+    known = known.assign(p_b=1 - known.p_a)
+    new = known[:40].assign(g="new")
+    for changed, reference, expected in (
+        (new.assign(g=new.g.where(new.index > 3, None)), known, "'g' is missing in 4 rows"),
+        (new.assign(p_a=new.p_a.where(new.index > 3)), known, "4 of 40 rows"),
+        (new[:0], known, "no rows"),
+        (new, known[:0], "no rows"),
+        (new, known[known.g < 10], "at least 19 tasks"),
+        (new, known.assign(p_a=np.inf), "finite scores"),
+        (new.drop(columns="g"), known, "no column 'g'"),
+    ):
+        check(lambda a=changed, b=reference: compare(promise(), a, b, task="g"), expected)
+    check(lambda: compare(promise(), new, known), ("task",))
