@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetaPS, evaluate, load
-from metapac.evidence import Clusters, as_cluster, draw_tasks, encode_evidence, match_clusters
+from metapac.evidence import Clusters, draw_tasks, encode_evidence
+from metapac.grouping import as_cluster, match_clusters
 
 FALSE_ALARM = 1e-6
 PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
