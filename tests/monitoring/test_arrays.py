@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metapac import MetaPS, Monitor, Scored, evaluate
-from metapac.monitoring import judge_tasks
+from metapac import MetaPS, Monitor
 from tests.monitoring.conftest import LEVELS, draw, names
 
 
@@ -22,14 +21,3 @@ def test_scores_of_all_classes(rng: Any) -> None:
         monitor.add(data, new, labels[:500])
     assert monitors[0].course == monitors[1].course
     assert monitors[0]._counted == monitors[1]._counted  # the same checksums
-
-
-def test_tasks_are_judged_as_evaluate_does(promise: MetaPS, rng: Any) -> None:
-    scores, tasks = draw(rng, names("new", 4))
-    evaluation, clusters = judge_tasks(promise, Scored(scores, tasks), min_examples=5)
-    expected = evaluate(promise, scores, tasks, min_examples=5)
-    assert evaluation.missed.tolist() == expected.missed.tolist()
-    assert evaluation.min_examples == 5
-    assert evaluation.ranges is not None
-    assert evaluation.ranges[2].tolist() == [scores[200:300].min(), scores[200:300].max()]
-    assert clusters is None
