@@ -617,7 +617,7 @@ def _summarise(trial: _Trial, tally: Tally, pilot: Array, names: Sequence[Any]) 
     sizes = examples.sum(axis=1)[some]
     means = [
         Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), most)
-        for counts, most in zip(kinds, (len(names), 1, 1), strict=True)
+        for counts, most in zip(kinds, (len(names), 1.0, 1.0), strict=True)
     ]
     of_class = {
         name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])

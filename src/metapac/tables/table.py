@@ -202,7 +202,11 @@ class Table(Data):
             classes, label = rows.names, np.array([index[text] for text in labels], np.int64)
         tallies = []
         for trial in trials:
-            numbers = {name: np.asarray(values, np.int64) for name, values in trial.items()}
+            numbers = {
+                name: np.asarray(values, np.int64)
+                for name, values in trial.items()
+                if name != "width"  # which may be infinite
+            }
             sets = None
             if "labels" in trial:
                 sets = SetCounts(*(numbers[name] for name in SetCounts._fields))
