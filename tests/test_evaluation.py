@@ -262,6 +262,23 @@ def test_a_task_without_a_class_counts_against_holds() -> None:
     assert len(result.by_class["owl"].tasks) == 18
 
 
+def test_a_task_that_is_small_in_every_class_is_left_out() -> None:
+    promise = calibrate(per_class=True)
+    sizes = {("a", "cat"): 9, ("a", "dog"): 2, ("b", "cat"): 3, ("b", "owl"): 4, ("c", "owl"): 5}
+    tasks = [task for (task, _label), n in sizes.items() for _ in range(n)]
+    labels = [label for (_task, label), n in sizes.items() for _ in range(n)]
+    scores = np.random.default_rng(0).random(len(tasks))
+    result = evaluate(promise, scores, tasks, labels, min_examples=5)
+    assert (result.tasks.tolist(), result.examples.tolist()) == (["a", "c"], [11, 5])
+    assert result.left_out == 1
+    assert result.by_class is not None
+    parts = {label: part.tasks.tolist() for label, part in result.by_class.items()}
+    assert parts == {"cat": ["a"], "dog": [], "owl": ["c"]}
+    assert [part.examples for part in result.classes or ()] == [9, 0, 5]
+    assert len(result.to_pandas()) == 2
+    assert {row["class"] for row in result.worst()} == {"cat", "owl"}
+
+
 def test_small_tasks_can_be_left_out(frame: pd.DataFrame) -> None:
     sizes = frame.groupby("site").size().drop("known 3")
     result = run(calibrate(), frame, min_examples=int(sizes.max()))

@@ -484,9 +484,9 @@ def _assess_tasks(
     )
     classes = None
     if tally.classes is not None and tally.label is not None:
-        some = tally.take((_sum_tasks(tally)[0] >= least)[tally.task])
-        columns = some.examples, some.missed
-        counts = (sum_by(column, some.label, len(tally.classes)) for column in columns)
+        some, length = (_sum_tasks(tally)[0] >= least)[tally.task], len(tally.classes)
+        columns = tally.examples, tally.missed
+        counts = (sum_by(column[some], tally.label[some], length) for column in columns)
         classes = _class_misses(tally.classes, *counts)
     return replace(evaluation, verdict=verdict, classes=classes)
 
@@ -498,7 +498,7 @@ def _assess_classes(
     by_text = {str(name): name for name in promise.classes_ or ()}
     by_class, counts, covered = {}, {}, np.zeros(len(tally.names), dtype=bool)
     for index, name in enumerate(tally.classes or ()):
-        label, members = by_text[str(name)], tally.take(tally.label == index)
+        label, members = by_text[str(name)], tally.take(np.asarray(tally.label == index))
         rate = promise.epsilon[label] if isinstance(promise.epsilon, Mapping) else promise.epsilon
         by_class[label] = _evaluate(members, float(rate), max(1, minimum))
         examples, missed = _sum_tasks(members)

@@ -559,8 +559,8 @@ def _make_trials(
     least = grid[0].min_examples
 
     def rank(sizes: Counts, label: Counts | None) -> Counts:
-        if label is None and np.sum(sizes >= least) < 2:
-            count = np.sum(sizes >= least)
+        count = np.sum(sizes >= least)
+        if label is None and count < 2:
             raise InvalidInput(
                 f"{data.name or 'the data'} holds {count} tasks with at least {least} examples, "
                 "and exploring takes at least 2: each is judged by the others.",
@@ -615,14 +615,14 @@ def _summarise(trial: _Trial, tally: Tally, pilot: Array, names: Sequence[Any]) 
     some = trial.used.any(axis=1) & feasible
     used = np.broadcast_to(trial.used, examples.shape) & feasible
     sizes = examples.sum(axis=1)[some]
-    means = [
+    size, empty, full = (
         Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), most)
         for counts, most in zip(kinds, (len(names), 1.0, 1.0), strict=True)
-    ]
+    )
     of_class = {
         name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
         for j, name in enumerate(names)
     }
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
     levels = g.miss_rate, g.alpha, g.per_class, trial.tasks, thresholds
-    return Cell(*levels, *means, of_class, None if feasible else trial.least)
+    return Cell(*levels, size, empty, full, of_class, None if feasible else trial.least)

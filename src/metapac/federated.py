@@ -439,7 +439,7 @@ def _add_origin(named: list[_Named], context: Context) -> Context:
     for key, title in _ORIGINS.items():
         values = [(where, value) for where, site in named if (value := getattr(site, key))]
         stated = [(where, name_score(value)) for where, value in values]
-        _require_same(stated, lambda name, title=title: f"scores of the {title} {name!r}")
+        _require_same(stated, partial("scores of the {} {!r}".format, title))
         given = getattr(context, key)
         if stated and given is not None and name_score(given) != stated[0][1]:
             where, name = stated[0]

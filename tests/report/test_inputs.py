@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,8 +82,9 @@ def test_scores_are_in_arrays_in_a_table_or_evaluated(
     assert "Calibration data" in str(facts)
     assert "new.csv" in str(facts)
     for name in ("labelled", "calibration"):
+        given: dict[str, Any] = {name: table}  # a path names no columns
         with pytest.raises(InvalidInput) as raised:
-            report(promise, **{name: table})  # a path names no columns
+            report(promise, **given)
         assert raised.value.parameters == (name,)
 
 
