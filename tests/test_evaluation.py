@@ -13,12 +13,14 @@ from scipy import stats
 
 from metapac import (
     PS,
+    Columns,
     Context,
     InvalidInput,
     MetaPS,
     NotCalibrated,
     evaluate,
     judge,
+    open_table,
     residual_scores,
 )
 from metapac.evaluation import ClassMisses, Evaluation
@@ -260,6 +262,22 @@ def test_a_task_without_a_class_counts_against_holds() -> None:
     assert result.verdict.by_class["owl"].within == 18
     assert result.by_class is not None
     assert len(result.by_class["owl"].tasks) == 18
+
+
+def test_intervals_have_a_mean_width() -> None:
+    rng = np.random.default_rng(0)
+    numbers = pd.DataFrame({"site": np.repeat(np.arange(40), 50), "y": rng.normal(size=2000)})
+    numbers["guess"] = numbers.y + 0.1 * rng.normal(size=2000)
+    numbers["sd"] = rng.uniform(1, 2, 2000)
+    columns = Columns(task="site", prediction="guess", y="y", scale="sd")
+    promise = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(open_table(numbers, columns))
+    new = numbers.assign(site=numbers.site % 2 + 100, guess=numbers.guess + 1e-3)
+    result = evaluate(promise, open_table(new))
+    widths = new.groupby("site").sd.mean() * 2 * -promise.threshold_
+    assert result.widths is not None
+    assert result.widths.tolist() == pytest.approx(widths.tolist(), rel=1e-9)
+    assert (result.sizes, result.sets) == (None, None)
+    assert result.to_pandas().width.tolist() == result.widths.tolist()
 
 
 def test_a_task_that_is_small_in_every_class_is_left_out() -> None:

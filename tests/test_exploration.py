@@ -21,7 +21,6 @@ from metapac import (
     Exploration,
     Guarantee,
     InvalidInput,
-    MetaPS,
     explore,
     open_table,
     plan,
@@ -30,6 +29,7 @@ from metapac import (
 )
 from metapac.exploration import Cell, Estimate, expected_thresholds, least_tasks
 from metapac.plots import draw_pilot
+from tests.helpers import oracles
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def rows() -> pd.DataFrame:
 GRID: dict[str, Any] = {"epsilon": [0.1, 0.3], "alpha": [0.3], "delta": 0.2, "n_tasks": 20}
 
 
-@pytest.mark.parametrize("changes", [{}, {"min_examples": 5}, {"n_tasks": None}, {"n_tasks": 3}])
+@pytest.mark.parametrize("changes", [{}, {"min_examples": 60}, {"n_tasks": None}, {"n_tasks": 3}])
 def test_arrays_and_tables_are_explored_alike(rows: pd.DataFrame, changes: dict[str, Any]) -> None:
     scores = rows[["p_no", "p_yes"]].to_numpy()
     options = GRID | changes
@@ -212,26 +212,57 @@ def test_arrays_and_tables_are_explored_alike(rows: pd.DataFrame, changes: dict[
     assert found.prevalence["yes"] == (rows.y == "yes").mean()
 
 
-def test_each_pilot_task_is_judged_by_the_others(rows: pd.DataFrame) -> None:
-    """A slow reference: sets of each task are made with the threshold of the other tasks."""
-    scores = rows[["p_no", "p_yes"]].to_numpy()
-    found = explore(scores, rows.site, rows.y, classes=["no", "yes"], **GRID)
-    true = np.where(rows.y == "yes", rows.p_yes, rows.p_no)
-    names = [f"s{i}" for i in range(10)]
-    for cell in found.cells[:2]:
-        levels = Guarantee(epsilon=cell.epsilon, alpha=0.3, delta=0.2)
-        method = MetaPS(epsilon=cell.epsilon, alpha=0.3, delta=0.2)
-        own = {name: method.task_threshold(true[rows.site == name]) for name in names}
-        sizes, missed = [], 0
-        for name in names:
-            others = np.array([own[other] for other in names if other != name])
-            cut, _without = expected_thresholds(others, levels, 20)
-            sets = scores[rows.site == name] >= cut
-            sizes.append(sets.sum(axis=1).mean())
-            missed += (true[(rows.site == name) & (rows.y == "yes")] < cut).sum()
+@pytest.mark.parametrize("least", [0, 8])
+def test_each_pilot_task_is_judged_by_the_others(rows: pd.DataFrame, least: int) -> None:
+    """A slow reference: sets of each task are made with the thresholds of the other tasks."""
+    scores, classes = rows[["p_no", "p_yes"]].to_numpy(), ["no", "yes"]
+    found = explore(scores, rows.site, rows.y, classes=classes, min_examples=least, **GRID)
+    true, names = np.where(rows.y == "yes", rows.p_yes, rows.p_no), [*rows.site.unique()]
+    for cell in found.cells:
+        whole = Guarantee(epsilon=cell.epsilon, alpha=0.3, delta=0.2, per_class=cell.per_class)
+        cuts, used = np.zeros((10, 2)), np.zeros((10, 2), dtype=bool)
+        for j, label in enumerate(classes):
+            part = whole.for_class(label, classes) if cell.per_class else whole
+            of_class = (rows.y == label) | (not cell.per_class)
+            own = [true[(rows.site == name) & of_class] for name in names]
+            used[:, j] = [len(values) >= least for values in own]
+            levels = {
+                name: find_levels(values, part) for name, values in zip(names, own, strict=True)
+            }
+            for i in range(10):
+                others = used[:, j] & (np.arange(10) != i)
+                cuts[i, j] = expected_thresholds(levels[others], part, 20)[0]
+        sets = scores >= cuts[[names.index(name) for name in rows.site]]
+        sizes = [sets[rows.site == name].sum(axis=1).mean() for name in names]
         assert cell.size.value == pytest.approx(np.mean(sizes), rel=1e-12)
-        assert cell.missed["yes"].value == pytest.approx(missed / (rows.y == "yes").sum())
+        counted = used[[names.index(name) for name in rows.site], 1] & (rows.y == "yes")
+        assert cell.missed["yes"].value == pytest.approx(np.mean(~sets[counted, 1]), rel=1e-12)
         assert cell.tasks == 20
+        assert used.all() == (least == 0 or not cell.per_class)
+
+
+def find_levels(values: Any, part: Guarantee) -> list[float]:
+    """Return the threshold of a task at each level."""
+    ranks = (
+        oracles.allowed_errors_in_task(len(values), part.miss_rate, level.alpha_within)
+        for level in part.levels
+    )
+    return [oracles.largest(values.tolist(), rank) for rank in ranks]
+
+
+def test_too_few_calibration_tasks_give_no_estimate(rows: pd.DataFrame) -> None:
+    scores = rows[["p_no", "p_yes"]].to_numpy()
+    data: Any = (scores, rows.site, rows.y)
+    for cell in explore(*data, classes=["no", "yes"], **GRID | {"n_tasks": 2}).cells:
+        assert cell.tasks_needed == least_tasks(0.3, 0.2, classes=1 + cell.per_class) > 2
+        estimates = (cell.size, cell.empty, cell.full, *cell.missed.values())
+        assert all(math.isnan(estimate.value) for estimate in estimates)
+    for n_tasks, expected in ((None, 10), (13, 13)):
+        cells = explore(*data, classes=["no", "yes"], **GRID | {"n_tasks": n_tasks}).cells
+        assert {cell.tasks for cell in cells} == {expected}
+    twice = [np.concatenate([column, column]) for column in data]
+    with pytest.raises(InvalidInput, match="allow="):
+        explore(*twice, classes=["no", "yes"], **GRID)
 
 
 @pytest.mark.parametrize(

@@ -588,7 +588,7 @@ def evaluate(
         Scores of the true labels; or scores of every class, which needs ``labels`` and gives set
         sizes too. Or a table from ``open_table``; columns that it does not name are those of the
         calibration. For predicted numbers, widths of intervals are measured instead of set sizes.
-    tasks : array_like, shape (n,)
+    tasks : array_like, shape (n,), optional
         Task of each example. Not with a table.
     labels : array_like, shape (n,), optional
         True label of each example, for misses per class.

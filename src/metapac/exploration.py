@@ -421,9 +421,9 @@ def explore(
     scores : array_like, shape (n, classes), or Table
         Scores of all classes of the labelled examples of the pilot tasks; or a table from
         ``open_table``.
-    tasks : array_like, shape (n,)
+    tasks : array_like, shape (n,), optional
         Task of each example. Not with a table.
-    labels : array_like, shape (n,)
+    labels : array_like, shape (n,), optional
         True label of each example. Not with a table.
     classes : sequence, optional
         Class of each column of ``scores``; by default the column names of a data frame, or 0,

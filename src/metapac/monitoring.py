@@ -673,7 +673,7 @@ class Monitor:
         scores : array_like, shape (n,) or (n, classes), or Table
             Scores of the true labels; or scores of every class, which needs ``labels``; or a table
             from ``open_table``, as in ``evaluate``.
-        tasks : array_like, shape (n,)
+        tasks : array_like, shape (n,), optional
             Task of each example. Not with a table.
         labels : array_like, shape (n,), optional
             True label of each example.
