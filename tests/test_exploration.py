@@ -226,9 +226,7 @@ def test_each_pilot_task_is_judged_by_the_others(rows: pd.DataFrame, least: int)
             of_class = (rows.y == label) | (not cell.per_class)
             own = [true[(rows.site == name) & of_class] for name in names]
             used[:, j] = [len(values) >= least for values in own]
-            levels = {
-                name: find_levels(values, part) for name, values in zip(names, own, strict=True)
-            }
+            levels = np.array([find_levels(values, part) for values in own])
             for i in range(10):
                 others = used[:, j] & (np.arange(10) != i)
                 cuts[i, j] = expected_thresholds(levels[others], part, 20)[0]
