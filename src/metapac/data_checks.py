@@ -695,8 +695,9 @@ def _is_excess(repeats: Repeats, k: int) -> bool:
 def find_ranges(index: Counts, low: Array, high: Array, length: int) -> Floats:
     """Return the lowest and the highest score of the groups with the same index."""
     ends = np.tile([np.inf, -np.inf], (length, 1))
-    np.minimum.at(ends[:, 0], index, low)
-    np.maximum.at(ends[:, 1], index, high)
+    with np.errstate(invalid="ignore"):  # counting raises if a score is NaN
+        np.minimum.at(ends[:, 0], index, low)
+        np.maximum.at(ends[:, 1], index, high)
     return ends
 
 

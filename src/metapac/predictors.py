@@ -1368,7 +1368,7 @@ def check_predictor(promise: Any) -> None:
     if not isinstance(promise, ThresholdSets):
         raise InvalidInput(
             "promise, which comes first, must be a calibrated MetaPS or PS, such as metapac.load "
-            f"returns, got {_common.brief(promise)}.",
+            f"returns, got {type(promise).__name__}.",
             parameter="promise",
         )
     promise.check_calibrated()
