@@ -60,6 +60,13 @@ def test_groups_by_class(data: list[Any]) -> None:
         assert (found.low[i], found.high[i]) == (of_group[0], of_group[-1])
 
 
+def test_each_task_is_counted_at_its_own_threshold() -> None:
+    data = Scored([0.1, 0.4, 0.6, 0.9], ["b", "b", "a", "a"])
+    cuts, names = np.array([[[0.2], [0.95]]]), np.array(["b", "a"], dtype=object)
+    (tally,) = data.counts(cuts, np.dtype("f8"), names)
+    assert dict(zip(tally.names[tally.task], tally.missed, strict=True)) == {"b": 1, "a": 2}
+
+
 def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 12, 300)

@@ -333,7 +333,8 @@ def test_the_command_line_explains_that_it_cannot_predict_with_it(tmp_path: Path
     result = CliRunner().invoke(app, ["predict", str(promise), str(table)])
     assert result.exit_code != 0
     text = " ".join(result.output.split())
-    assert "got MetaCP" in text
+    assert "MetaPS or PS" in text
+    assert "MetaCP" in text.partition("got")[2]
 
 
 # Does the guarantee hold? A task's signal is normal, and so is the error of its predicted quantile,
