@@ -169,7 +169,7 @@ def test_sites_must_have_the_same_classes(tmp_path: Path) -> None:
     ):
         site_table(frame, name="a", **options | {"epsilon": {"x": 0.1, "no": 0.1}})
     with pytest.raises(
-        ValueError, match="epsilon has no value for class 'yes', only for 'no'. Give"
+        ValueError, match="epsilon has no value for class 'yes', only for 'no'"
     ):
         site_table(frame, name="a", **options | {"epsilon": {"no": 0.1}})
     with pytest.raises(ValueError, match="column 'y' must hold one of the classes 'no', got 'yes'"):
@@ -289,13 +289,6 @@ def test_the_file_holds_a_number_for_each_level_and_no_scores(
     assert document["columns"] == {"score": "p"}
 
 
-def test_a_site_file_describes_columns_as_a_promise_file_does() -> None:
-    site, promise = (artefact.load_schema(name)["properties"] for name in ("site", "promise"))
-    expected = dict(promise["columns"]["properties"])
-    del expected["cluster"]  # a site is one task
-    assert site["columns"]["properties"] == expected
-
-
 def test_a_file_of_an_older_version_has_no_columns(tmp_path: Path) -> None:
     path = send_site("ohio", draw_scores()["site 0"], tmp_path)
     site = read_site(path)
@@ -319,9 +312,9 @@ def forge(path: Path, **changes: Any) -> None:
         ({"thresholds": [[0.5, 0.6]]}, r"thresholds .*\(1, 2\)"),
         ({"thresholds": [[0.1]], "precision": "float16"}, "no float16 score"),
         ({"classes": ["a", "b"]}, "classes must be None"),
-        ({"examples": [-1]}, r"examples\[0\]"),
+        ({"examples": [-1]}, "examples"),
         ({"examples": [1]}, "1 examples are too few"),
-        ({"parameters": {}}, "parameters.epsilon"),
+        ({"parameters": {}}, "epsilon"),
         ({"range": [0.9, 0.1]}, "between the lowest"),
         ({"precision": "x"}, "precision"),
     ],
@@ -345,7 +338,7 @@ def test_other_and_edited_files_are_refused(tmp_path: Path) -> None:
         read_site(path)
     send_site("a", draw_scores()["site 0"], tmp_path)
     with pytest.raises(
-        BadArtefact, match="is not a metapac promise file. Pass a file written by .save"
+        BadArtefact, match="is not a metapac promise file. Pass one written by .save"
     ):
         load(path)
 

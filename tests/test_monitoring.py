@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import multiprocessing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from metapac import (
 )
 from metapac.betting import Bets, Watch, exceeds, is_within, reaches
 from metapac.fewshot import MetaCP
-from metapac.monitoring import Counted, Terms, format_wealth, locking, select_new
+from metapac.monitoring import Counted, Terms, format_wealth, select_new
 from metapac.plots import draw_monitor
 from metapac.verdict import judge
 from tests.helpers import oracles
@@ -855,47 +854,6 @@ def test_the_words_of_a_promise_may_change(
     older = copy.deepcopy(document["all"])
     older["watched"] |= {"promise": "An older sentence.", "unit": "ward"}
     assert len(Monitor.load(write(tmp_path / "m.json", older), promise).course) == 2
-
-
-def hold(path: str, ready: Any, done: Any) -> None:
-    with locking(path):
-        ready.set()
-        done.wait(20)
-
-
-def test_a_state_file_is_updated_by_one_process_at_a_time(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    ready, done = context.Event(), context.Event()
-    path = tmp_path / "monitor.json"
-    holder = context.Process(target=hold, args=(str(path), ready, done))
-    holder.start()
-    try:
-        assert ready.wait(20)
-        with pytest.raises(InvalidInput, match=f"{path.name}.*another process"), locking(path):
-            pass
-        with locking(tmp_path / "other.json"):
-            pass
-    finally:
-        done.set()
-        holder.join()
-    with locking(path):
-        pass
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_a_lock_that_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / ".monitor.json.lock").touch()
-    with locking(tmp_path / "monitor.json"):
-        pass
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_without_locks_nothing_is_locked(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(artefact, "AVAILABLE", False)
-    with locking(tmp_path / "monitor.json"):
-        assert [*tmp_path.iterdir()] == []
-    with pytest.raises(FileNotFoundError), locking(tmp_path / "missing" / "monitor.json"):
-        pass
 
 
 def test_a_monitor_is_opened_begun_and_saved(promise: MetaPS, rng: Any, tmp_path: Path) -> None:
