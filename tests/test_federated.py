@@ -168,9 +168,7 @@ def test_sites_must_have_the_same_classes(tmp_path: Path) -> None:
         ValueError, match="epsilon names class 'x', but the classes are 'no', 'yes'"
     ):
         site_table(frame, name="a", **options | {"epsilon": {"x": 0.1, "no": 0.1}})
-    with pytest.raises(
-        ValueError, match="epsilon has no value for class 'yes', only for 'no'"
-    ):
+    with pytest.raises(ValueError, match="epsilon has no value for class 'yes', only for 'no'"):
         site_table(frame, name="a", **options | {"epsilon": {"no": 0.1}})
     with pytest.raises(ValueError, match="column 'y' must hold one of the classes 'no', got 'yes'"):
         site_table(frame, name="a", score="true", classes=["no"], **options)
