@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetaPS, evaluate, load
-from metapac.evidence import Clusters, as_cluster, draw_tasks, encode_evidence, match_clusters
+from metapac.evidence import Clusters, draw_tasks, encode_evidence
+from metapac.grouping import as_cluster, match_clusters
 
 FALSE_ALARM = 1e-6
 PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
@@ -272,24 +273,6 @@ def test_no_task_of_a_cluster_may_be_trained_on() -> None:
         MetaPS(**PROMISE).calibrate(
             frame.score, frame.task, clusters=frame.alphabet, context=Context(trained_on=[other])
         )
-
-
-@pytest.mark.parametrize(
-    ("clusters", "message"),
-    [
-        ("abc", "clusters must hold one cluster for each example, .* got 'abc'"),
-        (3, "clusters must hold one cluster for each example, .* got 3"),
-        (["a"], r"one cluster for each of 3 examples, got shape \(1,\)\. To pass one for each tas"),
-        (["a", None, "a"], "clusters holds missing values"),
-        ([1.0, np.nan, 1.0], "clusters holds missing values"),
-        (["a", "b", "c"], "task 'x' is in the clusters 'a' and 'b', and must be in one. If these"),
-        ({"x": "a"}, "must give the cluster of every task, and lacks 'y'"),
-        ({"x": "a", "y": None}, "clusters holds missing values"),
-    ],
-)
-def test_clusters_that_do_not_fit_are_refused(clusters: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        match_clusters(["x", "y"], np.array(["x", "x", "y"], object), clusters)
 
 
 def test_names_of_clusters_are_those_of_tables() -> None:

@@ -482,7 +482,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]
     "schema true": ("MetaPS", top(schema=True), "schema True"),
     "no version": ("MetaPS", top(metapac=None), "version"),
     "columns of lists": ("MetaPS", top(columns={"task": []}), "task"),
-    "one column twice": ("MetaPS", top(columns={"task": "a", "score": "a"}), "two columns"),
+    "one column twice": ("MetaPS", top(columns={"task": "a", "score": "a"}), "each meaning"),
     "other classes": ("per class", top(columns={"classes": ["dog", "cat"]}), "classes"),
     "trained on": ("MetaPS", top(context={"trained_on": ["task 3"]}), "share 1 task"),
     "more counts of sets": ("MetaPS", top(sets=SETS | {"more": 1}), "sets"),

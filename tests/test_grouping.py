@@ -1,18 +1,19 @@
-"""Scores grouped by task, or by task and class, and order statistics of each group."""
+"""Scores grouped by task, and order statistics of each group."""
 
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import grouping
+from metapac import Scored, grouping
+from metapac._common import Array, ignore_progress
 from metapac.binomial import allowed_errors_in_task
-from metapac.grouping import group, group_by_class, task_thresholds
+from metapac.grouping import group, kth_smallest, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
 
 rows = st.lists(
@@ -44,17 +45,26 @@ def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> Non
 @given(data=rows)
 def test_groups_by_class(data: list[Any]) -> None:
     tasks, labels, scores = (list(column) for column in zip(*data, strict=True))
-    result = group_by_class(scores, tasks, labels)
-    assert result.names.tolist() == list(dict.fromkeys(tasks))
-    assert result.classes == tuple(sorted(set(labels)))
-    assert len(result.task) == len(set(zip(tasks, labels, strict=True)))
-    starts = np.cumsum(result.groups.sizes) - result.groups.sizes
-    for start, size, task, label in zip(
-        starts, result.groups.sizes, result.task, result.label, strict=True
-    ):
-        name, kind = result.names[task], result.classes[label]
-        scores_of_group = [s for t, c, s in data if t == name and c == kind]
-        assert result.groups.scores[start : start + size].tolist() == scores_of_group
+    found = Scored(scores, tasks, labels).order_statistics(
+        lambda sizes, label: sizes[:, None] // 2, by_class=True, progress=ignore_progress
+    )
+    classes = sorted(set(labels))
+    assert found.names.tolist() == list(dict.fromkeys(tasks))
+    assert found.label is not None
+    groups = list(zip(found.names[found.task], [classes[i] for i in found.label], strict=True))
+    assert sorted(groups) == sorted(set(zip(tasks, labels, strict=True)))
+    for i, group_of in enumerate(groups):
+        of_group = sorted(s for t, c, s in data if (t, c) == group_of)
+        assert found.sizes[i] == len(of_group)
+        assert found.thresholds[i] == of_group[len(of_group) // 2]
+        assert (found.low[i], found.high[i]) == (of_group[0], of_group[-1])
+
+
+def test_each_task_is_counted_at_its_own_threshold() -> None:
+    data = Scored([0.1, 0.4, 0.6, 0.9], ["b", "b", "a", "a"])
+    cuts, names = np.array([[[0.2], [0.95]]]), np.array(["b", "a"], dtype=object)
+    (tally,) = data.counts(cuts, np.dtype("f8"), names)
+    assert dict(zip(tally.names[tally.task], tally.missed, strict=True)) == {"b": 1, "a": 2}
 
 
 def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,27 +108,6 @@ def test_scores_are_not_changed() -> None:
     np.testing.assert_array_equal(scores, before)
 
 
-def test_labels_of_another_frame_are_refused() -> None:
-    frame = pd.DataFrame({"s": [0.1, 0.2], "t": [1, 2], "y": [0, 1]})
-    shifted = frame.set_axis([5, 6])
-    with pytest.raises(ValueError, match="scores and labels are pandas columns with different ind"):
-        group_by_class(frame.s, frame.t, shifted.y)
-    assert group_by_class(frame.s, frame.t, frame.y).classes == (0, 1)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [[3, 1, 3], np.array([3, 1, 3], np.uint8), np.array([3, 1, 3], dtype=object)],
-    ids=["list", "bytes", "objects"],
-)
-def test_classes_are_plain_and_sorted(labels: Any) -> None:
-    result = group_by_class([0.1, 0.2, 0.3], ["x", "x", "y"], labels)
-    assert result.classes == (1, 3)
-    assert all(type(each) is int for each in result.classes)
-    assert result.task.tolist() == [0, 0, 1]
-    assert result.label.tolist() == [0, 1, 1]
-
-
 def test_scores_that_repeat_within_a_group_are_noticed() -> None:
     scores = np.random.default_rng(0).random((40, 2000))
     ranks = np.tile([100, 400], (40, 1))
@@ -130,3 +119,40 @@ def test_scores_that_repeat_within_a_group_are_noticed() -> None:
     assert may_repeat(np.concatenate([scores[:, :1000]] * 2, axis=1))
     assert may_repeat(scores.round(3))
     assert may_repeat(scores, ranks[:, :1])  # a single rank shows nothing
+
+
+# A single order statistic.
+
+
+number = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]) | st.floats(-9, 9)
+
+
+@given(st.lists(number, min_size=1, max_size=80), st.data(), st.integers(1, 12))
+def test_it_is_what_a_sort_gives(values: list[float], data: st.DataObject, probes: int) -> None:
+    rank = data.draw(st.integers(0, len(values) - 1))
+    with mock.patch.object(grouping, "_PROBES", probes):
+        assert kth_smallest(np.array(values), rank) == sorted(values)[rank]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["random", "ascending", "misleading", "equal"])
+def test_large_samples(kind: type, order: str) -> None:
+    values: Array = np.random.default_rng(0).random(20_000).astype(kind)
+    if order == "ascending":
+        values.sort()
+    if order == "misleading":  # a sample of every fourth value sees none of the small ones
+        values[::4] += 5
+    if order == "equal":
+        values[:] = 0.5
+    before, ascending = values.copy(), np.sort(values)
+    for rank in (0, 1, 17, 2_000, 9_999, 19_998, 19_999):
+        assert kth_smallest(values, rank) == ascending[rank]
+    np.testing.assert_array_equal(values, before)  # nothing is reordered
+
+
+def test_few_values_are_partitioned() -> None:
+    values = np.random.default_rng(1).random(100_000)
+    with mock.patch.object(np, "partition", wraps=np.partition) as partition:
+        kth_smallest(values, 10_000)
+    (call,) = partition.call_args_list
+    assert len(call.args[0]) < 20_000

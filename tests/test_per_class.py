@@ -175,22 +175,6 @@ def test_columns_are_in_the_order_of_classes() -> None:
     assert flipped.thresholds_.tolist() == [yes, no]
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (4, 1), (4, 3), (2, 4)])
-def test_another_number_of_columns_is_refused(shape: tuple[int, ...]) -> None:
-    result = per_class().calibrate(*examples())
-    message = r"scores must have a column for each of the 2 classes 'no', 'yes', in this order, got"
-    with pytest.raises(ValueError, match=message):
-        result.predict_set(np.zeros(shape))
-
-
-def test_there_is_no_single_interval() -> None:
-    result = per_class().calibrate(*examples())
-    with pytest.raises(ValueError, match="predict_interval needs one threshold, and per_class=Tru"):
-        result.predict_interval([0.5])
-    with pytest.raises(ValueError, match="label must be one of the classes 'no', 'yes', got 'x'"):
-        result.threshold_of("x")
-
-
 # Files, new tasks, sites.
 
 
@@ -259,61 +243,6 @@ def test_new_tasks_may_lack_a_class() -> None:
     assert grown.classes_ == ("no", "yes")
     assert grown.thresholds_.tolist() == whole.thresholds_.tolist()
     assert grown.task_sizes_[-1].tolist() == [0, 50]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda it: it.combine([[0.5]]),
-            "combine supports a single guarantee, and per_class=True has one for each class. "
-            "Use metapac.tables.site_table and metapac.combine_sites.",
-        ),
-        (lambda it: it.task_threshold([0.5]), "task_threshold supports a single guarantee"),
-        (lambda it: it.calibrate([0.5], ["a"]), "labels must hold the true label of each example"),
-        (
-            lambda it: it.calibrate([0.5], ["a"], ["x", "y"]),
-            "scores and labels must have the same length, got 1 and 2",
-        ),
-        (
-            lambda it: it.calibrate([0.5, 0.5], ["a", "a"], ["x", None]),
-            "labels must hold strings, integers or booleans of one type, none missing, got 1 miss",
-        ),
-        (
-            lambda it: it.calibrate([0.5, 0.5], ["a", "a"], np.array(["x", 3], dtype=object)),
-            "none missing, got int and str. Convert them",
-        ),
-        (lambda it: it.calibrate([0.5], ["a"], [0.25]), "none missing, got float. Convert them"),
-        (
-            lambda it: it.calibrate([0.5], ["a"], np.array([[1]])),
-            r"labels must be one-dimensional, .* \(1, 1",
-        ),
-        (
-            lambda it: it.calibrate([0.5, math.nan], ["a", "b"], ["x", "y"]),
-            r"scores holds 1 NaN out of 2 values \(first in task 'b', class 'y'\)",
-        ),
-        (
-            lambda it: it.set_params(epsilon={"x": 0.1}).calibrate([0.5], ["a"], ["y"]),
-            "epsilon has no value for class 'y', only for 'x'",
-        ),
-        (
-            lambda it: it.set_params(delta=5e-324, split="tight").calibrate(
-                [0.5, 0.5], ["a", "a"], ["x", "y"]
-            ),
-            "delta=5e-324 cannot be divided among 2 classes",
-        ),
-    ],
-)
-def test_bad_input_is_named(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(per_class())
-
-
-def test_labels_need_per_class() -> None:
-    with pytest.raises(
-        ValueError, match="labels must not be passed unless per_class=True: the sco"
-    ):
-        MetaPS(**LOOSE).calibrate([0.5], ["a"], ["x"])
 
 
 def test_scikit_learns_contract() -> None:

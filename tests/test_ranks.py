@@ -337,7 +337,7 @@ def joint_cut(thresholds: np.ndarray, n: int) -> float:
     result = Evidence(
         np.arange(tasks), sizes, thresholds[:, None], np.array([-np.inf]), np.dtype(float)
     )
-    return result.parts(PAPER)[0].outcome().threshold
+    return result.parts(PAPER)[0].second_step().threshold
 
 
 def size(family: NormalFamily, threshold: float) -> float:

@@ -30,7 +30,7 @@ def calibrate(guarantee: Guarantee, tasks: int, liars: int, lie: float) -> float
     sent = np.tile(np.arange(1.0, tasks + 1)[:, None], len(guarantee.levels))
     sent[tasks - liars :] = lie
     used, sizes = np.full(tasks, True), np.full(tasks, 1000)
-    return Part(guarantee, None, used, sizes, sent, -np.inf, np.inf).outcome().threshold
+    return Part(guarantee, None, used, sizes, sent, -np.inf, np.inf).second_step().threshold
 
 
 @pytest.mark.parametrize("split", ["joint", "tight", "even"])
@@ -190,7 +190,7 @@ def test_no_lie_takes_the_threshold_out_of_its_range(split: str, liars: int) -> 
         for values in itertools.product(truths, repeat=liars):
             thresholds = part.thresholds.copy()
             thresholds[list(chosen)] = np.array(values)[:, None]
-            assert low <= part._replace(thresholds=thresholds).outcome().threshold <= high
+            assert low <= part._replace(thresholds=thresholds).second_step().threshold <= high
 
 
 @pytest.mark.parametrize("split", ["joint", "tight"])
@@ -208,7 +208,7 @@ def test_hidden_and_invented_examples_do_not_take_it_out_either(split: str, liar
             for site, value in zip(chosen, values, strict=True):
                 used[site] = value is not None
                 thresholds[site] = 0.0 if value is None else value
-            honest = part._replace(used=used, thresholds=thresholds).outcome().threshold
+            honest = part._replace(used=used, thresholds=thresholds).second_step().threshold
             assert low <= honest <= high
             reached.append(honest)
     assert (min(reached), max(reached)) == (low, high)
@@ -224,7 +224,7 @@ def test_the_range_is_reached() -> None:
         for chosen, truth in ((order[30 - liars :], -math.inf), (order[:liars], math.inf)):
             thresholds = part.thresholds.copy()
             thresholds[chosen] = truth
-            ends.append(part._replace(thresholds=thresholds).outcome().threshold)
+            ends.append(part._replace(thresholds=thresholds).second_step().threshold)
         assert ThresholdRange(*ends) == expected
     assert bound_threshold(predictor, 30) == (-math.inf, math.inf)
 

@@ -24,8 +24,8 @@ from metapac import (
     load,
 )
 from metapac.data_checks import Contents, judge_copies
-from metapac.evidence import collect_evidence
 from metapac.inputs import fold_name, fold_names
+from tests.helpers.calibrations import collect_evidence
 from tests.helpers.commands import metapac
 from tests.helpers.tables import calibrate_table, evaluate_table
 
@@ -177,6 +177,13 @@ def test_all_tasks_counted_several_times(digits: int, times: int) -> None:
         names = np.arange(15 * times)
         sizes, ranges = np.tile(once.sizes, times), np.tile(once.ranges, (times, 1))
         assert judge_copies(Contents(names, sizes, ranges)) is not None
+
+
+def test_tasks_of_a_single_score_have_no_range_to_compare() -> None:
+    low = np.repeat(np.random.default_rng(0).random(10), 2)
+    sizes, names = np.full(20, 50), np.arange(20)
+    assert judge_copies(Contents(names, sizes, np.column_stack([low, low]))) is None
+    assert judge_copies(Contents(names, sizes, np.column_stack([low, low + 1]))) is not None
 
 
 def test_commands_speak_of_names(tmp_path: Path) -> None:

@@ -65,14 +65,13 @@ class CheckWarning(UserWarning):
 
 def check_allowed(allow: Iterable[str]) -> frozenset[str]:
     """Return the names of the checks to skip."""
-    names = [allow] if isinstance(allow, str) else [*allow]
-    for name in names:
-        if name not in CHECKS:
-            raise InvalidInput(
-                f"allow must name checks to skip, out of {', '.join(CHECKS)}, got {name!r}.",
-                parameter="allow",
-            )
-    return frozenset(names)
+    names = frozenset([allow] if isinstance(allow, str) else allow)
+    for name in names - {*CHECKS}:
+        raise InvalidInput(
+            f"allow must name checks to skip, out of {', '.join(CHECKS)}, got {name!r}.",
+            parameter="allow",
+        )
+    return names
 
 
 def report(
@@ -82,12 +81,11 @@ def report(
     skipped = check_allowed(allow)
     present = [finding for finding in findings if finding and finding.check not in skipped]
     prefix = f"{where}: " if where else ""
-    for finding in sorted(present, key=lambda finding: not finding.is_error):
-        purpose = "go on" if finding.is_error else "silence this"
-        text = f"{prefix}{finding.text} To {purpose}, pass allow={(finding.check,)!r}."
-        if finding.is_error:
-            raise InvalidInput(text)
-        warn(CheckWarning(text))
+    for check, is_error, text in sorted(present, key=lambda finding: not finding.is_error):
+        way_on = f"To {'go on' if is_error else 'silence this'}, pass allow={(check,)!r}."
+        if is_error:
+            raise InvalidInput(f"{prefix}{text} {way_on}")
+        warn(CheckWarning(f"{prefix}{text} {way_on}"))
 
 
 _ENOUGH = 200  # fewer sets are not compared
@@ -173,15 +171,12 @@ def judge_sets(
         far |= (np.abs(now - was) > deviations) & _is_multiple(now, was, rows, then.rows, variance)
     if not far.any():
         return None
-    named = [f"mean size {mean_size:.3g} instead of {then.mean_size:.3g}"]
+    figures = [f"mean size {now[0]:.3g} instead of {was[0]:.3g}"]
     for name, x, y in zip(by_class, now[1:], was[1:], strict=True):
-        named.append(f"{name!r} in {x:.1%} instead of {y:.1%}")
-    named = [named[i] for i in np.flatnonzero(far)]
-    text = (
-        f"the sets are unlike those of calibration: {listed(named, shown=3)}. Is it the same "
-        "model, on the same scale, with its columns in the same order?"
-    )
-    return Finding("sets", False, text)
+        figures.append(f"{name!r} in {x:.1%} instead of {y:.1%}")
+    shown = listed([figures[i] for i in np.flatnonzero(far)], shown=3)
+    text = f"the sets are unlike those of calibration: {shown}. Is it the same model, on the same "
+    return Finding("sets", False, text + "scale, with its columns in the same order?")
 
 
 def _is_multiple(now: Floats, was: Floats, rows: int, rows_then: int, variance: Floats) -> Floats:
@@ -199,19 +194,13 @@ def warn_of_sets(
 ) -> None:
     """Warn of sets that are all empty, or unlike those of calibration; only some are looked at."""
     if len(sets) >= MIN_ROWS and not sets[:_FIRST_ROWS].any():
-        text = f"the first {min(len(sets), _FIRST_ROWS)} sets are all empty. Is it the same model?"
-        warn(CheckWarning(f"{text} Are the scores on the same scale, not logarithms?"))
+        text = f"the first {min(len(sets), _FIRST_ROWS)} sets are all empty. Is it the same model, "
+        warn(CheckWarning(f"{text}with scores on the same scale, not logarithms?"))
     elif then is not None and len(sets) >= _ENOUGH and sets.shape[1] == len(then.classes):
         some = sets[draw_rows(len(sets), _FIRST_ROWS)]
         counts = np.add.reduce(some, axis=0, dtype=np.int64)
-        now, was = counts / len(some), np.array(then.classes) / then.rows
-        low, high = np.minimum(now, was), np.maximum(now, was)
-        few = _DEVIATIONS**2 / len(some)  # of fewer sets, 5 deviations are more than all
-        if (high - low).sum() <= _LEAST and (high <= np.maximum(_FACTOR * low, few)).all():
-            return  # no figure is far
         by_class = dict(zip(classes or range(len(counts)), counts.tolist(), strict=True))
-        finding = judge_sets(then, len(some), float(counts.sum()) / len(some), by_class)
-        if finding:
+        if finding := judge_sets(then, len(some), counts.sum() / len(some), by_class):
             warn(CheckWarning(finding.text))
 
 
@@ -230,8 +219,7 @@ def judge_labels(sample: Sample, columns: Sequence[str] = ()) -> list[Finding | 
     wins, losses = count_swaps(tasks, labels, scores)
     swapped = judge_columns(tasks, labels, scores, classes) if len(classes) else None
     chance = judge_chance(int(wins.sum()), int(losses.sum()))
-    fits = judge_direction(wins, losses, columns) or swapped or chance
-    return [fits, judge_best(labels, scores)]
+    return [judge_direction(wins, losses, columns) or swapped or chance, judge_best(labels, scores)]
 
 
 def judge_columns(
@@ -268,11 +256,8 @@ def judge_columns(
     if not found:
         return None
     _, lost, pairs, a, b = max(found)
-    text = (
-        f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: in {lost} of {pairs} pairs "
-        "of examples, one of each class, they fit better if exchanged. Check which column is which."
-    )
-    return Finding("direction", False, text)
+    seen = f"the scores of {classes[a]!r} and {classes[b]!r} look swapped: {lost} of {pairs} pairs"
+    return Finding("direction", False, f"{seen} of rows fit better if they are exchanged.")
 
 
 def judge_best(labels: Counts, scores: Floats) -> Finding | None:
@@ -282,23 +267,17 @@ def judge_best(labels: Counts, scores: Floats) -> Finding | None:
     true = scores[np.arange(len(labels)), labels]
     if np.any(np.count_nonzero(scores >= true[:, None], axis=1) > 1):
         return None
-    text = (
-        f"the true label scores highest in all {len(labels)} rows looked at. Are the labels the "
-        "model's own predictions, or was it trained on these rows? No guarantee holds then."
-    )
-    return Finding("labels", False, text)
+    seen = f"the true label scores highest in all {len(labels)} rows looked at"
+    return Finding("labels", False, f"{seen}. Are the labels predictions, or training data?")
 
 
 def judge_chance(won: int, lost: int) -> Finding | None:
     """Point out scores that tell true labels from others no better than chance."""
     if special.bdtr(won, won + lost, _WEAK) > 1e-3 or _sign_test(won, lost) < 0.01:
         return None
-    text = (
-        "the scores fit the labels no better than chance. In about half of the pairs "
-        f"({lost} of {won + lost}), exchanging the two labels fits better. Were scores and labels "
-        "joined by the wrong key, or one of them shuffled?"
-    )
-    return Finding("labels", False, text)
+    seen = f"the scores fit the labels no better than chance: {lost} of {won + lost} pairs of rows"
+    remedy = "Were scores and labels joined by the wrong key?"
+    return Finding("labels", False, f"{seen} fit better if their labels are exchanged. {remedy}")
 
 
 def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -> Finding | None:
@@ -314,11 +293,11 @@ def judge_direction(wins: Counts, losses: Counts, columns: Sequence[str] = ()) -
     right, reversed_ = int(np.sum(wins > losses)), int(np.sum(losses > wins))
     if reversed_ <= right or _sign_test(lost, won) > FALSE_ALARM:
         return None
+    swapped = " and ".join(columns) if len(columns) == 2 else "of the classes"
     text = (
         f"the true label scores lower than other labels: in {lost} of {won + lost} pairs of "
         f"examples, and in {reversed_} of {right + reversed_} tasks. Higher scores must mean more "
-        f"plausible; with these, the sets keep the wrong labels. {_ask_about(columns)} If lower "
-        "scores mean more plausible, pass negated scores."
+        f"plausible. Are the columns {swapped} swapped, or must the scores be negated?"
     )
     return Finding("direction", _sign_test(reversed_, right) <= 1e-3, text)
 
@@ -351,12 +330,6 @@ def _gain(scores: Floats, i: Any, j: Any, a: Any, b: Any) -> Floats:
         return np.asarray((own - other).sum(axis=0))  # 0 if a == b
 
 
-def _ask_about(columns: Sequence[str]) -> str:
-    if len(columns) == 2:
-        return f"Are columns {columns[0]} and {columns[1]} swapped?"
-    return "Are the columns of the classes swapped?"
-
-
 def _sign_test(count: int, other: int) -> float:
     """Return the probability of at least this count if both are equally likely."""
     return float(special.bdtrc(count - 1, count + other, 0.5))
@@ -364,22 +337,20 @@ def _sign_test(count: int, other: int) -> float:
 
 _INVISIBLE = "spaces, invisible characters or the Unicode form of letters"
 _DIFFERENCES = "spaces, case, Unicode form or zeros"  # that `fold_name` ignores
-_LARGEST = {"epsilon": 0.5, "alpha": 0.75, "delta": 0.5}  # above, levels look like confidences
+_INDEPENDENT = "The examples of a task must be independent, and copies are no evidence."
 
 
 def judge_levels(epsilon: Any, alpha: float | None, delta: float | None) -> Finding | None:
     """Object to epsilon or delta above 1/2, or alpha above 3/4: they look like confidences."""
-    rates = epsilon if isinstance(epsilon, Mapping) else {None: epsilon}
-    largest = max(rates.values())
-    consequence = {
-        "epsilon": "is a miss rate: more than half of the sets may then miss the true label",
-        "alpha": "is a fraction of new tasks: the miss rate may then be exceeded on most of them",
-        "delta": "is a failure probability: the guarantee is then more likely broken than not",
-    }
-    for name, level in (("epsilon", largest), ("alpha", alpha), ("delta", delta)):
-        if level is not None and level > _LARGEST[name]:
+    largest = max(epsilon.values()) if isinstance(epsilon, Mapping) else epsilon
+    for name, level, limit, meaning in (
+        ("epsilon", largest, 0.5, "a miss rate: more than half of the sets may miss the label"),
+        ("alpha", alpha, 0.75, "a fraction of new tasks: most may exceed the miss rate"),
+        ("delta", delta, 0.5, "a failure probability: the guarantee would more likely fail"),
+    ):
+        if level is not None and level > limit:
             meant = keyword(name, round(1 - level, 12))
-            text = f"{keyword(name, level)} {consequence[name]}. Did you mean {meant}?"
+            text = f"{keyword(name, level)} is {meaning}. Did you mean {meant}?"
             return Finding("levels", True, text)
     return None
 
@@ -393,12 +364,8 @@ def judge_task_names(names: Iterable[Any], *, what: str = "task") -> Finding | N
     suspects = [name for group in alike for name in group]
     same = _group_alike(suspects, [*map(show_name, suspects)])
     groups = listed([" and ".join(map(repr, group)) for group in same or alike], shown=3)
-    text = (
-        f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
-        f"{what} under two names counts as two, and the guarantee rests on fewer {what}s than it "
-        "says. Give it one name."
-    )
-    return Finding("task-names", bool(same), text)
+    text = f"names of {what}s differ only in {_INVISIBLE if same else _DIFFERENCES}: {groups}. A "
+    return Finding("task-names", bool(same), f"{text}{what} under two names counts twice.")
 
 
 def judge_near_names(
@@ -408,35 +375,29 @@ def judge_near_names(
     if not pairs:
         return None
     count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"
-    shown = listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
-    text = (
-        f"{count} nearly the name of {known}: {shown} differ only in {_DIFFERENCES}. If they are "
-        "the same, leave them out."
-    )
-    return Finding("task-names", True, text)
+    rule = f"{_list_pairs(pairs)} differ only in {_DIFFERENCES}. Leave out those that are the same."
+    return Finding("task-names", True, f"{count} nearly the name of {known}: {rule}")
+
+
+def _list_pairs(pairs: Sequence[tuple[Any, Any]]) -> str:
+    return listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
 
 
 def judge_task_column(tasks: int, rows: int) -> Finding | None:
     """Object if every row is a task of its own, as with a column of ids."""
     if tasks < rows or rows < MIN_ROWS:
         return None
-    text = (
-        f"task names a different task in each of {rows} rows. A task, such as a hospital, has many "
-        "examples; this looks like a column that identifies the examples."
-    )
-    return Finding("task-column", True, text)
+    seen = f"task names a different task in each of {rows} rows"
+    return Finding("task-column", True, f"{seen}, but a task has many. Is it a column of ids?")
 
 
 def judge_ids(rows: int, distinct: int, first: Sequence[str] = ()) -> Finding | None:
     """Object to an id that occurs twice within a task."""
     if distinct == rows:
         return None
-    text = (
-        f"id occurs twice within a task in {rows - distinct} of {rows} rows (first: "
-        f"{listed(first, shown=3)}). The examples of a task must be independent, and copies count "
-        "as evidence that is not there. Keep one row for each."
-    )
-    return Finding("duplicates", True, text)
+    seen = f"id occurs twice within a task in {rows - distinct} of {rows} rows"
+    where = f"(first: {listed(first, shown=3)})"
+    return Finding("duplicates", True, f"{seen} {where}. {_INDEPENDENT} Keep one row for each.")
 
 
 def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | None:
@@ -446,32 +407,23 @@ def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | N
     if not rare or len(rare) == len(counts):
         return None
     present = {name: count for name, count in rare.items() if count}
-    if not present:
-        absent = [repr(name) for name in rare]
-        text = (
-            f"no calibration example is of class {listed(absent, shown=3)}: sets may always miss "
-            f"{'it' if len(absent) == 1 else 'any of them'} and still keep the guarantee. "
-            "Calibrate on examples of every class."
-        )
-        return Finding("rare-class", False, text)
-    shares = [f"{name!r} is {count / total:.1%}" for name, count in present.items()]
-    text = (
-        f"{listed(shares, shown=3)} of the examples, less than epsilon: sets may always miss "
-        f"{'it' if len(present) == 1 else 'any of them'} and still keep the guarantee. Use "
-        "per_class=True."
-    )
-    return Finding("rare-class", False, text)
+    missed = f"sets may always miss {'it' if len(present or rare) == 1 else 'any of them'} and "
+    if present:
+        shares = [f"{name!r} is {count / total:.1%}" for name, count in present.items()]
+        start = f"{listed(shares, shown=3)} of the examples, less than epsilon"
+        remedy = "Use per_class=True."
+    else:
+        start = f"no calibration example is of class {listed([*map(repr, rare)], shown=3)}"
+        remedy = "Calibrate on examples of every class."
+    return Finding("rare-class", False, f"{start}: {missed}still keep the guarantee. {remedy}")
 
 
 def judge_percentages(rows: int, fractions: int, percentages: int) -> Finding | None:
     """Object if the scores of some rows sum to 1 and those of all others to 100."""
     if not (fractions and percentages) or fractions + percentages < 0.99 * rows:
         return None
-    text = (
-        f"the class scores sum to 1 in {fractions} rows and to 100 in {percentages}. Fractions and "
-        "percentages cannot share a threshold. Divide the percentages by 100."
-    )
-    return Finding("percentages", True, text)
+    text = f"the class scores sum to 1 in {fractions} rows and to 100 in {percentages}. "
+    return Finding("percentages", True, f"{text}Divide the percentages by 100.")
 
 
 def judge_scale(
@@ -491,16 +443,13 @@ def judge_scale(
     if min(low, low_then) < 0 or not (max(high, high_then) <= 100 < 200 * min(high, high_then)):
         return None
     if high_then <= 1 and high > 2:
-        kinds, remedy = "percentages and those fractions", "Divide these by 100."
+        kinds = "percentages and those fractions. Divide these by 100."
     elif high <= 1 and high_then > 2:
-        kinds, remedy = "fractions and those percentages", "Multiply these by 100."
+        kinds = "fractions and those percentages. Multiply these by 100."
     else:
         return None
-    text = (
-        f"the scores go up to {high:g}, those of the calibration up to {high_then:g}: these are "
-        f"{kinds}, so that the threshold means nothing here. {remedy}"
-    )
-    return Finding("percentages", True, text)
+    text = f"the scores go up to {high:g}, those of the calibration up to {high_then:g}: these are "
+    return Finding("percentages", True, text + kinds)
 
 
 def judge_missing(rows: int, missing: Mapping[Any, int], *, affected: int) -> Finding | None:
@@ -508,34 +457,27 @@ def judge_missing(rows: int, missing: Mapping[Any, int], *, affected: int) -> Fi
     if not affected:
         return None
     classes = listed([f"{name!r}: {count}" for name, count in missing.items() if count])
-    text = (
-        f"scores of classes are missing in {affected} of {rows} rows"
-        f"{f' (by class, {classes})' if classes else ''}. Prediction refuses such rows, so that "
-        "the guarantee would be for other examples than those calibrated on. Drop these rows, or "
-        "give the missing scores what prediction will give them: inf, which keeps the label."
-    )
-    return Finding("missing", True, text)
+    seen = f"scores of classes are missing in {affected} of {rows} rows"
+    seen += f" (by class, {classes})" if classes else ""
+    remedy = "drop them, or give the missing scores inf, which keeps the label."
+    return Finding("missing", True, f"{seen}. Prediction refuses such rows: {remedy}")
 
 
 def judge_score_column(score: str, others: Sequence[str], rows: int, equal: int) -> Finding | None:
     """Object to a score column that is one of the class columns."""
     if not others or equal >= 0.99 * rows:
         return None
-    text = (
-        f"{keyword('score', score)} looks like the score of one class, beside "
-        f"{listed(others, shown=3)}. The guarantee needs the score of the true label, whatever it "
-        "is: pass label, the column with the true label, and leave out score."
-    )
-    return Finding("score-column", True, text)
+    seen = f"{keyword('score', score)} looks like the score of one class, beside "
+    remedy = "Pass label, the column with the true label, instead of score."
+    return Finding("score-column", True, f"{seen}{listed(others, shown=3)}. {remedy}")
 
 
 def _group_alike(names: Sequence[str], simplified: Sequence[str]) -> list[list[str]]:
     """Return the groups of distinct names that are equal when simplified."""
-    if len({*simplified}) == len(names):
-        return []
     groups: dict[str, list[str]] = {}
-    for name, simple in zip(names, simplified, strict=True):
-        groups.setdefault(simple, []).append(name)
+    if len({*simplified}) < len(names):
+        for name, simple in zip(names, simplified, strict=True):
+            groups.setdefault(simple, []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -584,26 +526,22 @@ def check_facts(facts: Facts, skipped: frozenset[str] = frozenset(), where: str 
 
 
 def find_facts(
-    names: Sequence[Any],
-    tasks: Array,
-    scores: Floats,
-    classes: Sequence[Any] | None,
-    labels: Counts | None,
-    skipped: frozenset[str],
+    names: Sequence[Any], tasks: Array, scores: Floats, matrix: Any, skipped: frozenset[str]
 ) -> Facts:
-    """Return the facts of labelled examples in arrays."""
+    """Return the facts of labelled examples in arrays; `matrix` has classes and codes, if any."""
     facts: dict[str, Any] = {}
-    true = scores
-    if labels is not None and scores.ndim == 2:
-        true = scores[np.arange(len(scores)), labels]
-        named, some = classes or range(scores.shape[1]), draw_rows(len(scores), MAX_ROWS)
-        of_tasks, is_part = number_tasks(tasks[some].tolist()), len(scores) > MAX_ROWS
-        facts["sample"] = Sample(of_tasks, labels[some], scores[some], named, is_part)
-        facts |= count_matrix(scores, named)
+    true, columns = scores, [scores]
+    if matrix is not None:
+        true, columns = matrix.true_scores, [matrix.codes, scores]
+        some, is_part = draw_rows(len(scores), MAX_ROWS), len(scores) > MAX_ROWS
+        of_tasks = number_tasks(tasks[some].tolist())
+        rows = matrix.codes[some], scores[some]
+        facts["sample"] = Sample(of_tasks, *rows, matrix.classes, is_part)
+        facts |= count_matrix(scores, matrix.classes)
     if "duplicates" not in skipped and _has_equal_values(true):
         chosen = _sample_by_value(true, MAX_ROWS)
-        columns = [scores[chosen]] if labels is None else [labels[chosen], scores[chosen]]
-        facts["repeats"] = count_repeats(number_tasks(tasks[chosen].tolist()), *columns)
+        of_tasks = number_tasks(tasks[chosen].tolist())
+        facts["repeats"] = count_repeats(of_tasks, *(column[chosen] for column in columns))
     return Facts(names, len(scores), **facts)
 
 
@@ -700,19 +638,13 @@ def judge_duplicates(repeats: Repeats) -> Finding | None:
     times = sorted({k for _size, k in repeats})
     if not (_has_divisor(repeats) or any(_is_excess(repeats, k) for k in times if k > 1)):
         return None
-    rows = sum(k * count for (_size, k), count in repeats.items())
-    distinct = sum(repeats.values())
-    least = times[0]
+    rows, distinct = sum(k * n for (_size, k), n in repeats.items()), sum(repeats.values())
     seen = f"{rows - distinct} of {rows} rows are copies of another row"
-    if least > 1:
-        often = f"{least} times" if len(times) == 1 else f"at least {least} times"
+    if times[0] > 1:
+        often = f"{'at least ' if len(times) > 1 else ''}{times[0]} times"
         seen = f"every row occurs {often} ({rows} rows, {distinct} distinct)"
-    text = (
-        f"{seen}, and by chance equal scores would not repeat in this way. The examples of a task "
-        "must be independent, and copies count as evidence that is not there. Drop the copies; "
-        "they often come from a join."
-    )
-    return Finding("duplicates", least > 1, text)
+    text = f"{seen}, more than chance explains. {_INDEPENDENT} Copies often come from a join."
+    return Finding("duplicates", times[0] > 1, text)
 
 
 def count_repeats(tasks: Counts, *columns: Array) -> Repeats:
@@ -763,8 +695,9 @@ def _is_excess(repeats: Repeats, k: int) -> bool:
 def find_ranges(index: Counts, low: Array, high: Array, length: int) -> Floats:
     """Return the lowest and the highest score of the groups with the same index."""
     ends = np.tile([np.inf, -np.inf], (length, 1))
-    np.minimum.at(ends[:, 0], index, low)
-    np.maximum.at(ends[:, 1], index, high)
+    with np.errstate(invalid="ignore"):  # counting raises if a score is NaN
+        np.minimum.at(ends[:, 0], index, low)
+        np.maximum.at(ends[:, 1], index, high)
     return ends
 
 
@@ -786,23 +719,19 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
     known ones have among themselves.
     """
     parts = [new] if known is None else [new, known]
-    names, sizes = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:2])
+    names, sizes, ranges = map(np.concatenate, zip(*parts, strict=True))
     with np.errstate(over="ignore"):
-        low, high = np.concatenate([part.ranges for part in parts]).T.astype(np.float32)
+        low, high = ranges.T.astype(np.float32)
     if len(np.unique(low)) == len(low):
         return None  # the usual case, at no cost
     is_new = np.arange(len(names)) < len(new.names)
-    varied = low < high  # false for NaN
-    tasks = _Ranges(sizes[varied], low[varied], high[varied], is_new[varied])
+    tasks = _Ranges(sizes, low, high, is_new).take(low < high)  # false for NaN
     if not (_have_copies(tasks) or (known is not None and _have_known(tasks))):
         return None
-    pairs = _list_twins(names[varied].tolist(), tasks)
-    shown = listed([f"{name!r} and {other!r}" for name, other in pairs], shown=3)
-    text = (
-        "tasks have the same number of examples and the same lowest and highest score: "
-        f"{shown}. The same data under two names count twice. Leave out the first of each pair."
-    )
-    return Finding("duplicates", True, text)
+    pairs = _list_twins(names[low < high].tolist(), tasks)
+    seen = "tasks have the same number of examples, and the same lowest and highest score"
+    remedy = "The same data under two names count twice; leave out the first."
+    return Finding("duplicates", True, f"{seen}: {_list_pairs(pairs)}. {remedy}")
 
 
 class _Ranges(NamedTuple):
@@ -820,12 +749,10 @@ class _Ranges(NamedTuple):
 
     def count_pairs(self, *names: str) -> int:
         """Return the number of pairs of tasks that agree in some columns."""
-        columns = [getattr(self, name) for name in names]
-        order = np.lexsort(columns)
-        new = np.zeros(max(len(order) - 1, 0), dtype=bool)
-        for column in columns:
-            new |= column[order][1:] != column[order][:-1]
-        counts = np.diff(np.flatnonzero(new), prepend=-1, append=len(order) - 1)
+        columns = np.stack([getattr(self, name) for name in names])  # as float64, exactly
+        ordered = columns[:, np.lexsort(columns)]
+        ends = np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0))
+        counts = np.diff(ends, prepend=-1, append=len(self.low) - 1)
         return int(np.sum(counts * (counts - 1) // 2))
 
     def count_new(self, *names: str) -> int:
@@ -866,12 +793,10 @@ def _have_known(tasks: _Ranges) -> bool:
     That number is uncertain, and varies if many tasks share one range: twice its upper confidence
     limit is compared.
     """
-    known = tasks.take(~tasks.is_new)
-    twins = [part.count_pairs("sizes", "low", "high") for part in (tasks, tasks.take(tasks.is_new))]
-    inside = known.count_pairs("sizes", "low", "high")
-    count = len(known.low)
+    parts = tasks, tasks.take(tasks.is_new), tasks.take(~tasks.is_new)
+    every, of_new, inside = (part.count_pairs("sizes", "low", "high") for part in parts)
+    across, count = every - of_new - inside, len(parts[2].low)
     most = special.gammaincinv(inside + 1, 1 - _UNLIKELY / 10) / max(1, count * (count - 1) // 2)
-    across = twins[0] - twins[1] - inside
     limit = 2 * most * count * np.count_nonzero(tasks.is_new)
     return bool(across and special.pdtrc(across - 1, limit) <= _UNLIKELY / 10)
 

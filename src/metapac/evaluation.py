@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac import _common
+from metapac import data_checks
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import visible
-from metapac.data_checks import (
-    Contents,
-    check_allowed,
-    check_facts,
-    judge_copies,
-    judge_near_names,
-    judge_scale,
-    report,
-)
 from metapac.errors import InvalidInput
-from metapac.evidence import Part, draw_tasks
+from metapac.evidence import draw_tasks
 from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
 from metapac.guarantee import format_share, percent
 from metapac.inputs import match_names
@@ -94,11 +86,12 @@ class ClassMisses(NamedTuple):
 # A class is reported as neglected if it is missed this many times as often as epsilon, and its
 # exact interval lies above epsilon.
 _FAR = 2
+_KINDS = ("empty", "single", "full")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """How a guarantee fares on labelled new tasks, from ``evaluate`` and ``evaluate_table``.
+    """How a guarantee fares on labelled new tasks, from ``evaluate``.
 
     Tasks that were calibrated or trained on, and pilot tasks, are left out of everything but
     ``overlap``.
@@ -137,6 +130,8 @@ class Evaluation:
         Mean width of the intervals of each task; None if there are no intervals.
     ranges : ndarray of float, shape (tasks, 2), or None
         Lowest and highest score of the true labels of each task, by which it is recognised.
+    clusters : tuple, or None
+        Cluster of each task, if clusters are known.
 
     Examples
     --------
@@ -167,6 +162,7 @@ class Evaluation:
     by_class: Mapping[Any, Evaluation] | None = None
     widths: NDArray[np.float64] | None = None
     ranges: Floats | None = None
+    clusters: tuple[Any, ...] | None = None
 
     @cached_property
     def errors(self) -> NDArray[np.float64]:
@@ -209,8 +205,7 @@ class Evaluation:
         if self.sets is None or not len(self.tasks):
             return None
         total = int(self.examples.sum())
-        names = ("empty", "single", "full")
-        return {name: int(getattr(self.sets, name).sum()) / total for name in names}
+        return {name: int(getattr(self.sets, name).sum()) / total for name in _KINDS}
 
     @property
     def neglected(self) -> list[ClassMisses]:
@@ -245,42 +240,26 @@ class Evaluation:
         list of dict
             Task, with a guarantee per class the class, then the columns of ``to_pandas``.
         """
-        parts = {None: self} if self.by_class is None else self.by_class
-        chosen = [(key, label, i) for label, part in parts.items() for i, key in part._order()]
-        chosen.sort(key=lambda entry: entry[0])
-        places: dict[Any, list[int]] = {label: [] for label in parts}
-        for _key, label, i in chosen[:number]:
-            places[label].append(i)
-        rows = {label: parts[label]._rows(places[label], label) for label in parts}
-        return [next(rows[label]) for _key, label, _i in chosen[:number]]
-
-    def _order(self) -> list[tuple[int, tuple[float, float]]]:
-        """Return for each task its index, and a key that is small for bad tasks."""
-        tail = special.bdtrc(self.missed - 1.0, self.examples, self.epsilon)
-        chances = np.where(self.missed > 0, tail, 1.0).tolist()
-        keys = zip(chances, (-self.errors).tolist(), strict=True)
-        return list(enumerate(keys))
-
-    def _rows(self, places: list[int], label: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of some tasks; each column is converted once, not for each task."""
-        index = np.array(places, dtype=np.intp)
-        named = {} if label is None else {"class": [label] * len(index)}
-        columns = {name: column[index].tolist() for name, column in self._columns().items()}
-        columns = {"task": self.tasks[index].tolist()} | named | columns
-        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        rows: list[tuple[float, dict[str, Any]]] = []
+        for label, part in ({None: self} if self.by_class is None else self.by_class).items():
+            tail = special.bdtrc(part.missed - 1.0, part.examples, part.epsilon)
+            chance = np.where(part.missed > 0, tail, 1.0)
+            first = np.lexsort((-part.errors, chance))[:number]
+            columns = {"task": part.tasks} | part._columns()
+            values = zip(*(column[first].tolist() for column in columns.values()), strict=True)
+            named = {"task": None} if label is None else {"task": None, "class": label}
+            for key, row in zip(chance[first].tolist(), values, strict=True):
+                rows.append((key, named | dict(zip(columns, row, strict=True))))
+        rows.sort(key=lambda entry: (entry[0], -entry[1]["error"]))
+        return [row for _chance, row in rows[:number]]
 
     def _columns(self) -> dict[str, Array]:
         """Return the columns of each task, but for its name."""
-        columns: dict[str, Array] = {
-            "examples": self.examples,
-            "missed": self.missed,
-            "error": self.errors,
-            "low": self.low,
-            "high": self.high,
-        }
+        columns = {"examples": self.examples, "missed": self.missed, "error": self.errors}
+        columns |= {"low": self.low, "high": self.high}
         if self.sets is not None and self.sizes is not None:
-            columns |= {"set_size": self.sizes}
-            columns |= {name: getattr(self.sets, name) for name in ("empty", "single", "full")}
+            columns["set_size"] = self.sizes
+            columns |= {name: getattr(self.sets, name) for name in _KINDS}
         return columns if self.widths is None else columns | {"width": self.widths}
 
     def to_pandas(self) -> Any:
@@ -298,12 +277,12 @@ class Evaluation:
         """
         import pandas as pd
 
-        if self.by_class is not None:
-            frames = {label: part.to_pandas() for label, part in self.by_class.items()}
-            for label, frame in frames.items():
-                frame.insert(1, "class", label)
-            return pd.concat(frames.values(), ignore_index=True)
-        return pd.DataFrame({"task": self.tasks} | self._columns())
+        if self.by_class is None:
+            return pd.DataFrame({"task": self.tasks} | self._columns())
+        frames = {label: part.to_pandas() for label, part in self.by_class.items()}
+        for label, frame in frames.items():
+            frame.insert(1, "class", label)
+        return pd.concat(frames.values(), ignore_index=True)
 
     def plot(self, path: PathLike | None = None) -> Figure:
         """Draw the miss rate of each task with its interval, the set sizes and the classes.
@@ -341,13 +320,11 @@ class Evaluation:
         share = f"{format_share(self.within)} of them"
         if self.by_class is not None:
             share = f"at least {share} for each of {len(self.by_class)} classes"
-        missed = "".join(
-            f", class {part.label} missed in {part.missed} of {part.examples}"
-            for part in self.neglected[:1]
-        )
+        for part in self.neglected[:1]:
+            size += f", class {part.label} missed in {part.missed} of {part.examples}"
         return (
             f"<Evaluation of {count}{left_out}:{status} error at most {epsilon} on {share}, mean "
-            f"error {format_share(float(np.mean(self.errors)))}{size}{missed}>"
+            f"error {format_share(float(np.mean(self.errors)))}{size}>"
         )
 
     def _repr_html_(self) -> str:
@@ -385,104 +362,75 @@ def describe_neglected(evaluation: Evaluation, words: Words, remedy: str) -> str
     return f"{text} The guarantee is for all classes together and does not rule this out. {remedy}"
 
 
-def mark_trivial(verdict: Verdict, promise: ThresholdSets) -> Verdict:
+_ALL_KEPT = "every label is kept, so none is missed."
+
+
+def _mark_trivial(verdict: Verdict, promise: ThresholdSets) -> Verdict:
     """Return the verdict, which says so if there is nothing to check."""
-    reasons = _find_reasons(promise)
+    words = Words.from_context(promise.context_)
+    reasons = _find_reasons(promise, words)
     if verdict.by_class is None:
         return replace(verdict, trivial=reasons.get(None, ""))
     parts = {
         label: replace(part, trivial=reasons.get(label, ""))
         for label, part in verdict.by_class.items()
     }
-    units = Words.from_context(promise.context_).units
-    together = f"every label is kept, so none is missed. Calibrate on more {units}."
     is_trivial = all(part.trivial for part in parts.values())
-    return replace(verdict, by_class=parts, trivial=together if is_trivial else "")
+    together = f"{_ALL_KEPT} Calibrate on more {words.units}." if is_trivial else ""
+    return replace(verdict, by_class=parts, trivial=together)
 
 
-def _find_reasons(promise: ThresholdSets) -> dict[Any, str]:
+def _find_reasons(promise: ThresholdSets, words: Words) -> dict[Any, str]:
     """Return why nothing can be missed, for each class or, as None, for all; not if it can be."""
-    words = Words.from_context(promise.context_)
-    if isinstance(promise, MetaPS):
-        is_interval = "prediction" in (promise.columns_ or {})
-        parts = promise._evidence.parts(promise.guarantee_)
-        return {
-            part.label: f"{_describe(part.label, is_interval)}{_find_remedy(part, words)}"
-            for part, outcome in zip(parts, promise._outcomes, strict=True)
-            if outcome.threshold == -math.inf
-        }
-    if promise.threshold_ > -math.inf:
-        return {}
-    needed = words.count_examples(min_sample_size(float(promise.epsilon), promise.delta))
-    return {None: f"{_describe(None, is_interval=False)} Calibrate on at least {needed}."}
+    if not isinstance(promise, MetaPS):
+        needed = words.count_examples(min_sample_size(float(promise.epsilon), promise.delta))
+        text = f"{_ALL_KEPT} Calibrate on at least {needed}."
+        return {None: text} if promise.threshold_ == -math.inf else {}
+    reasons, parts = {}, promise._evidence.parts(promise.guarantee_)
+    for part, outcome in zip(parts, promise._outcomes, strict=True):
+        if outcome.threshold > -math.inf:
+            continue
+        text = _ALL_KEPT if part.label is None else "it is always kept, so it is never missed."
+        if "prediction" in (promise.columns_ or {}):
+            text = "every interval is infinite, so no number is missed."
+        demand = part.demand()
+        if not demand.is_feasible():
+            lack = Shortfall(demand)
+            more = words.count_units(lack.to_add).replace(" ", " more ", 1)
+            least = words.count_examples(lack.examples)
+            text += f" Calibrate on {more} with at least {least} each."
+        reasons[part.label] = text
+    return reasons
 
 
-def _describe(label: Any, is_interval: bool) -> str:
-    if is_interval:
-        return "every interval is infinite, so no number is missed."
-    if label is not None:
-        return "it is always kept, so it is never missed."
-    return "every label is kept, so none is missed."
-
-
-def _find_remedy(part: Part, words: Words) -> str:
-    """Return how many calibration tasks are lacking; empty if these are not too few."""
-    demand = part.demand()
-    if demand.is_feasible():
-        return ""
-    shortfall = Shortfall(demand)
-    tasks = f"{shortfall.to_add:,} more {words.unit if shortfall.to_add == 1 else words.units}"
-    return f" Calibrate on {tasks} with at least {words.count_examples(shortfall.examples)} each."
-
-
-def assess(
-    promise: ThresholdSets,
-    tally: Tally,
-    *,
-    min_examples: int = 0,
-    false_alarm: float = 0.05,
-    allow: Iterable[str] = (),
-) -> Evaluation:
-    """Compare a guarantee with counts of misses."""
-    chosen = as_whole_number("min_examples", min_examples, minimum=0)
-    minimum = max(chosen, getattr(promise, "min_examples", 0))
-    skipped = check_allowed(allow)
-    overlap = () if "overlap" in skipped else _find_overlap(promise, tally, skipped)
-    rest = _without(tally, overlap)
-    _check_contents(promise, rest, skipped)
-    new = _draw_from_clusters(promise, rest)
-    if promise.classes_ is None:
-        evaluation = _assess_tasks(promise, new, minimum, false_alarm)
-    else:
-        evaluation = _assess_classes(promise, new, minimum, false_alarm)
-    _check_any_left(promise, evaluation, overlap, max(1, minimum))
-    return replace(evaluation, overlap=overlap, min_examples=max(1, minimum))
-
-
-def _find_overlap(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> tuple[Any, ...]:
-    """Return the tasks of a calibrated cluster or with the name of a task that is not new."""
+def _find_old(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> list[bool]:
+    """Return which tasks have the name of a task that is not new, or are of a known cluster."""
     context = promise.context_
     calibrated = getattr(promise, "tasks_", np.empty(0)).tolist()
     known = [*calibrated, *(context.trained_on or ()), *(context.pilot or ())]
-    names, clusters = tally.names.tolist(), list(tally.clusters or ())
+    names, clusters = tally.names.tolist(), [*(tally.clusters or ())]
     same, near = match_names(names, known)
     same_clusters, near_clusters = match_names(clusters, _calibrated_clusters(promise))
     others = ", training or pilot" if len(known) > len(calibrated) else ""
     findings = [
-        judge_near_names(near, f"calibration{others} tasks"),
-        judge_near_names([*dict.fromkeys(near_clusters)], "calibrated clusters", what="cluster"),
+        data_checks.judge_near_names(near, f"calibration{others} tasks"),
+        data_checks.judge_near_names(
+            [*dict.fromkeys(near_clusters)], "calibrated clusters", what="cluster"
+        ),
     ]
-    report(findings, skipped)
+    data_checks.report(findings, skipped)
     old, old_clusters = {*same}, {*same_clusters}
     pairs = zip(names, clusters or [None] * len(names), strict=True)
-    return tuple(name for name, cluster in pairs if name in old or cluster in old_clusters)
+    return [name in old or cluster in old_clusters for name, cluster in pairs]
 
 
-def _check_contents(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> None:
+def _check_copies(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> None:
     """Raise InvalidInput if new tasks have the examples of each other, or of calibration tasks."""
-    new = Contents(tally.names, sum_by(tally.examples, tally.task, len(tally.names)), tally.ranges)
+    new = data_checks.Contents(tally.names, _sum_tasks(tally)[0], tally.ranges)
     evidence = None if "overlap" in skipped else getattr(promise, "_evidence", None)
-    report([judge_copies(new, None if evidence is None else evidence.contents)], skipped)
+    data_checks.report(
+        [data_checks.judge_copies(new, None if evidence is None else evidence.contents)], skipped
+    )
 
 
 def _calibrated_clusters(promise: ThresholdSets) -> list[Any]:
@@ -493,42 +441,39 @@ def _calibrated_clusters(promise: ThresholdSets) -> list[Any]:
 
 def _draw_from_clusters(promise: ThresholdSets, tally: Tally) -> Tally:
     """Return the counts of one random task of each cluster, on which a verdict may rest."""
-    if tally.clusters is None:
-        if _calibrated_clusters(promise):
-            raise InvalidInput(
-                "clusters must be passed, since the guarantee is for new tasks of new clusters. "
-                "If no two tasks share a cluster, pass the tasks.",
-                parameter="clusters",
-            )
-        return tally
-    names = tally.names.tolist()
-    drawn = {*draw_tasks(names, tally.clusters, 0)}
-    return _without(tally, tuple(name for i, name in enumerate(names) if i not in drawn))
-
-
-def _without(tally: Tally, tasks: tuple[Any, ...]) -> Tally:
-    """Return the counts of all other tasks."""
-    kept = ~_are_among(tally.names, tasks)
-    place = np.cumsum(kept) - 1
-    rest = tally.take(kept[tally.task])
     if tally.clusters is not None:
-        rest = rest._replace(clusters=[tally.clusters[i] for i in np.flatnonzero(kept).tolist()])
+        drawn = draw_tasks(tally.names.tolist(), tally.clusters, 0)
+        return _keep(tally, np.isin(np.arange(len(tally.names)), drawn))
+    if _calibrated_clusters(promise):
+        raise InvalidInput(
+            "clusters must be passed, since the guarantee is for new tasks of new clusters.",
+            parameter="clusters",
+        )
+    return tally
+
+
+def _keep(tally: Tally, kept: NDArray[np.bool_]) -> Tally:
+    """Return the counts of some tasks."""
+    rest = tally.take(kept[tally.task])
+    clusters = None if tally.clusters is None else [*compress(tally.clusters, kept)]
+    place = np.cumsum(kept) - 1
     names, ranges = tally.names[kept], tally.ranges[kept]
-    return rest._replace(names=names, ranges=ranges, task=place[rest.task])
+    return rest._replace(names=names, ranges=ranges, task=place[rest.task], clusters=clusters)
 
 
-def _are_among(names: Array, some: Iterable[Any]) -> NDArray[np.bool_]:
-    """Return which names are among some; ``np.isin`` is slow on texts."""
-    chosen = {*some}
-    return np.array([name in chosen for name in names.tolist()], dtype=bool)
+def _sum_tasks(tally: Tally) -> tuple[Counts, Counts]:
+    """Return the number of examples and of misses of each task."""
+    columns = tally.examples, tally.missed
+    examples, missed = (sum_by(column, tally.task, len(tally.names)) for column in columns)
+    return examples, missed
 
 
 def _assess_tasks(
     promise: ThresholdSets, tally: Tally, minimum: int, false_alarm: float
 ) -> Evaluation:
     """Assess one guarantee for the examples of all classes."""
-    epsilon = float(promise.epsilon)
-    evaluation = _evaluate(tally, epsilon, max(1, minimum))
+    least, epsilon = max(1, minimum), float(promise.epsilon)
+    evaluation = _evaluate(tally, epsilon, least)
     verdict = judge(
         evaluation.examples,
         evaluation.missed,
@@ -537,32 +482,28 @@ def _assess_tasks(
         delta=promise.delta,
         false_alarm=false_alarm,
     )
-    covered = _are_among(tally.names, evaluation.tasks.tolist())[tally.task]
-    return replace(
-        evaluation,
-        verdict=_in_words(verdict, promise),
-        classes=_class_misses(tally.take(covered)),
-    )
+    classes = None
+    if tally.classes is not None and tally.label is not None:
+        some, length = (_sum_tasks(tally)[0] >= least)[tally.task], len(tally.classes)
+        columns = tally.examples, tally.missed
+        counts = (sum_by(column[some], tally.label[some], length) for column in columns)
+        classes = _class_misses(tally.classes, *counts)
+    return replace(evaluation, verdict=verdict, classes=classes)
 
 
 def _assess_classes(
     promise: ThresholdSets, tally: Tally, minimum: int, false_alarm: float
 ) -> Evaluation:
     """Assess each class, and together all tasks that are covered for any class."""
-    assert tally.classes is not None
-    assert tally.label is not None
     by_text = {str(name): name for name in promise.classes_ or ()}
-    labels = [by_text[str(name)] for name in tally.classes]
-    by_class, counts = {}, {}
-    for index, label in enumerate(labels):
-        members = tally.take(tally.label == index)
+    by_class, counts, covered = {}, {}, np.zeros(len(tally.names), dtype=bool)
+    for index, name in enumerate(tally.classes or ()):
+        label, members = by_text[str(name)], tally.take(np.asarray(tally.label == index))
         rate = promise.epsilon[label] if isinstance(promise.epsilon, Mapping) else promise.epsilon
         by_class[label] = _evaluate(members, float(rate), max(1, minimum))
-        examples, missed = (
-            sum_by(column, members.task, len(tally.names))
-            for column in (members.examples, members.missed)
-        )
+        examples, missed = _sum_tasks(members)
         counts[label] = examples[examples >= minimum], missed[examples >= minimum]
+        covered |= examples >= max(1, minimum)
     verdict = judge_classes(
         counts,
         epsilon=promise.epsilon,
@@ -570,34 +511,21 @@ def _assess_classes(
         delta=promise.delta,
         false_alarm=false_alarm,
     )
-    covered = _are_among(
-        tally.names, (name for part in by_class.values() for name in part.tasks.tolist())
-    )
-    together = _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1)
+    totals = np.array([(p.examples.sum(), p.missed.sum()) for p in by_class.values()])
     return replace(
-        together,
+        _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
         left_out=int(np.count_nonzero(~covered)),
-        verdict=_in_words(verdict, promise),
+        verdict=verdict,
         by_class=by_class,
-        classes=tuple(
-            _interval_of(label, part.examples, part.missed) for label, part in by_class.items()
-        ),
+        classes=_class_misses([*by_class], *totals.T),
     )
 
 
-def _in_words(verdict: Verdict, promise: ThresholdSets) -> Verdict:
-    """Return the verdict in the words of the promise."""
-    context = promise.context_
-    named = verdict.named(unit=visible(context.unit), example=visible(context.example))
-    return mark_trivial(named, promise)
-
-
-def _evaluate(tally: Tally, epsilon: Any, minimum: int) -> Evaluation:
-    """Evaluate the tasks with at least ``minimum`` examples, without a verdict."""
-    length = len(tally.names)
-    examples, missed = (sum_by(c, tally.task, length) for c in (tally.examples, tally.missed))
+def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:
+    """Evaluate the tasks with at least so many examples, without a verdict."""
+    examples, missed = _sum_tasks(tally)
+    length, covered = len(tally.names), examples >= least
     sets = None if tally.sets is None else tally.sets.sum_by(tally.task, length)
-    covered = examples >= minimum
     widths = None
     if tally.widths is not None:
         sums = np.bincount(tally.task, weights=tally.widths, minlength=length)
@@ -611,44 +539,30 @@ def _evaluate(tally: Tally, epsilon: Any, minimum: int) -> Evaluation:
         left_out=int(np.count_nonzero(~covered)),
         widths=widths,
         ranges=tally.ranges[covered],
+        clusters=None if tally.clusters is None else (*compress(tally.clusters, covered),),
     )
 
 
-def _class_misses(tally: Tally) -> tuple[ClassMisses, ...] | None:
-    if tally.classes is None or tally.label is None:
-        return None
-    length = len(tally.classes)
-    examples, missed = (sum_by(c, tally.label, length) for c in (tally.examples, tally.missed))
+def _class_misses(
+    labels: Sequence[Any], examples: Counts, missed: Counts
+) -> tuple[ClassMisses, ...]:
     low, high = clopper_pearson_interval(missed, examples)
-    columns = (tally.classes, examples.tolist(), missed.tolist(), low.tolist(), high.tolist())
-    return tuple(ClassMisses(*row) for row in zip(*columns, strict=True))
+    columns = (column.tolist() for column in (examples, missed, low, high))
+    return tuple(ClassMisses(*row) for row in zip(labels, *columns, strict=True))
 
 
-def _interval_of(label: Any, examples: Counts, missed: Counts) -> ClassMisses:
-    total, misses = int(examples.sum()), int(missed.sum())
-    low, high = clopper_pearson_interval(misses, total)
-    return ClassMisses(label, total, misses, float(low), float(high))
-
-
-def _check_any_left(
-    promise: ThresholdSets, evaluation: Evaluation, overlap: tuple[Any, ...], minimum: int
-) -> None:
-    if len(evaluation.tasks):
-        return
-    if overlap and not evaluation.left_out:
-        is_apart = promise.context_.trained_on or promise.context_.pilot
-        kind = "calibration, training or pilot" if is_apart else "calibration"
+def _check_any_left(evaluation: Evaluation) -> None:
+    if evaluation.left_out and not len(evaluation.tasks):
         raise InvalidInput(
-            f"every task has the name of a {kind} task ({_common.listed([*map(repr, overlap)])}), "
-            "and a guarantee is for new tasks. Evaluate other tasks; if these only share the "
-            "names, pass allow=('overlap',)."
+            "there is no task to evaluate: tasks need at least "
+            f"{evaluation.min_examples} examples, and all {evaluation.left_out} have fewer."
         )
-    count = f"{evaluation.left_out} task{'s' * (evaluation.left_out != 1)}"
-    raise InvalidInput(
-        f"there is no task to evaluate: tasks need at least {minimum} "
-        f"example{'s' * (minimum != 1)}, and the {count} here "
-        f"{'have' if evaluation.left_out != 1 else 'has'} fewer."
-    )
+    if not len(evaluation.tasks):
+        raise InvalidInput(
+            "every task has the name of a calibration, training or pilot task, or its cluster "
+            f"({listed([*map(repr, evaluation.overlap)])}), and a guarantee is for new tasks. If "
+            "these only share the names, pass allow=('overlap',)."
+        )
 
 
 def evaluate(
@@ -674,7 +588,7 @@ def evaluate(
         Scores of the true labels; or scores of every class, which needs ``labels`` and gives set
         sizes too. Or a table from ``open_table``; columns that it does not name are those of the
         calibration. For predicted numbers, widths of intervals are measured instead of set sizes.
-    tasks : array_like, shape (n,)
+    tasks : array_like, shape (n,), optional
         Task of each example. Not with a table.
     labels : array_like, shape (n,), optional
         True label of each example, for misses per class.
@@ -730,21 +644,38 @@ def evaluate(
     1    b         1       1       1.0
     """
     check_predictor(promise)
+    skipped = data_checks.check_allowed(allow)
+    chosen = as_whole_number("min_examples", min_examples, minimum=0)
+    minimum = max(chosen, getattr(promise, "min_examples", 0))
     data = as_data(scores, tasks, labels, classes, clusters).resolve(promise)
     data.check_origin(promise.context_, model)
-    skipped = check_allowed(allow)
-    tally = count_misses(promise, data, skipped)
-    return assess(promise, tally, min_examples=min_examples, false_alarm=false_alarm, allow=allow)
+    tally = _count_misses(promise, data, skipped)
+    old = np.zeros(len(tally.names), dtype=bool)
+    if "overlap" not in skipped:
+        old |= _find_old(promise, tally, skipped)
+    rest = _keep(tally, ~old)
+    _check_copies(promise, rest, skipped)
+    assess = _assess_tasks if promise.classes_ is None else _assess_classes
+    found = assess(promise, _draw_from_clusters(promise, rest), minimum, false_alarm)
+    overlap = tuple(tally.names[old].tolist())
+    evaluation = replace(found, overlap=overlap, min_examples=max(1, minimum))
+    _check_any_left(evaluation)
+    assert found.verdict is not None
+    about = promise.context_
+    verdict = found.verdict.named(unit=visible(about.unit), example=visible(about.example))
+    return replace(evaluation, verdict=_mark_trivial(verdict, promise))
 
 
-def count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -> Tally:
+def _count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -> Tally:
     """Count the misses of each task and class, and check that the examples make sense."""
     cuts = promise._thresholds_of(data.class_names())
     (tally,) = data.counts(cuts, promise.precision_)
-    names, sizes = tally.names, sum_by(tally.examples, tally.task, len(tally.names))
+    names, sizes = tally.names, _sum_tasks(tally)[0]
     complete = skipped | {"missing"}  # counting has raised if a score is missing
-    check_facts(data.facts(names, sizes, complete), complete, data.name)
+    data_checks.check_facts(data.facts(names, sizes, complete), complete, data.name)
     if promise._score_range is not None:
         ends = float(tally.ranges[:, 0].min()), float(tally.ranges[:, 1].max())
-        report([judge_scale(ends, promise._score_range)], skipped, where=data.name)
+        data_checks.report(
+            [data_checks.judge_scale(ends, promise._score_range)], skipped, where=data.name
+        )
     return tally._replace(clusters=data.clusters_of(names.tolist()))

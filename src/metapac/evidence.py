@@ -26,9 +26,10 @@ from metapac._common import (
     as_whole_numbers,
     brief,
     ignore_progress,
+    warn,
 )
 from metapac.binomial import allowed_errors_in_task
-from metapac.data_checks import Contents, Sample, check_facts, find_ranges
+from metapac.data_checks import MIN_ROWS, CheckWarning, Contents, Sample, check_facts, find_ranges
 from metapac.errors import InvalidInput
 from metapac.grouping import Data, Statistics
 from metapac.guarantee import Guarantee
@@ -62,7 +63,16 @@ def first_step(
     check_facts(facts, skipped, data.name)
     precision, columns = data.describe()
     evidence = Evidence.from_statistics(found, classes, precision)
+    if "prediction" in (columns or {}):
+        _warn_if_exact(evidence)
     return evidence._replace(columns=columns, sample=facts.sample)
+
+
+def _warn_if_exact(evidence: Evidence) -> None:
+    """Warn if every prediction equals its true value, as a copied column does."""
+    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
+        text = "every prediction equals its true value. Is it a copy of it, or has the model been"
+        warn(CheckWarning(f"{text} trained on these examples?"))
 
 
 def ranks_within(

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from metapac import artefact
+from metapac import _common, artefact
 from metapac._common import (
     Array,
     Counts,
     Floats,
     PathLike,
     Progress,
-    as_probability,
     as_whole_number,
     brief,
     ignore_progress,
@@ -26,7 +25,7 @@ from metapac._common import (
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_within
-from metapac.grouping import Data, Tally, as_data
+from metapac.grouping import Data, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
 from metapac.sample_size import min_tasks_over_levels
@@ -34,6 +33,7 @@ from metapac.sample_size import min_tasks_over_levels
 _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 ALPHAS = (0.05, 0.1, 0.2)
+_ESTIMATES = ("size", "empty", "full")
 
 
 class Estimate(NamedTuple):
@@ -134,17 +134,10 @@ class Cell:
         dict
             The cell.
         """
-        estimates = {name: _encode(getattr(self, name)) for name in ("size", "empty", "full")}
-        return {
-            "epsilon": self.epsilon,
-            "alpha": self.alpha,
-            "per_class": self.per_class,
-            "tasks": self.tasks,
-            "tasks_needed": self.tasks_needed,
-            "thresholds": artefact.encode_floats(list(self.thresholds)),
-            **estimates,
-            "missed": [[label, _encode(estimate)] for label, estimate in self.missed.items()],
-        }
+        estimates = {name: _encode(getattr(self, name)) for name in _ESTIMATES}
+        missed = [[label, _encode(estimate)] for label, estimate in self.missed.items()]
+        thresholds = artefact.encode_floats([*self.thresholds])
+        return vars(self) | estimates | {"thresholds": thresholds, "missed": missed}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
@@ -160,18 +153,11 @@ class Cell:
         Cell
             The cell.
         """
-        return cls(
-            float(body["epsilon"]),
-            float(body["alpha"]),
-            bool(body["per_class"]),
-            int(body["tasks"]),
-            tuple(float(value) for value in body["thresholds"]),
-            _decode(body["size"]),
-            _decode(body["empty"]),
-            _decode(body["full"]),
-            {label: _decode(values) for label, values in body["missed"]},
-            body.get("tasks_needed"),
-        )
+        known = {field.name: body[field.name] for field in fields(cls) if field.name in body}
+        known |= {name: _decode(body[name]) for name in _ESTIMATES}
+        missed = {label: _decode(values) for label, values in body["missed"]}
+        thresholds = tuple(map(float, body["thresholds"]))
+        return cls(**known | {"thresholds": thresholds, "missed": missed})
 
 
 def _encode(estimate: Estimate) -> list[float | None]:
@@ -317,17 +303,11 @@ class Exploration:
         """
         import pandas as pd
 
+        levels = ("epsilon", "alpha", "per_class", "tasks")
         rows = [
-            {
-                "epsilon": cell.epsilon,
-                "alpha": cell.alpha,
-                "per_class": cell.per_class,
-                "tasks": cell.tasks,
-                "size": cell.size.value,
-                "empty": cell.empty.value,
-                "full": cell.full.value,
-                **{f"missed_{label}": cell.missed[label].value for label in self.classes},
-            }
+            {name: getattr(cell, name) for name in levels}
+            | {name: getattr(cell, name).value for name in _ESTIMATES}
+            | {f"missed_{label}": cell.missed[label].value for label in self.classes}
             for cell in self.cells
         ]
         return pd.DataFrame(rows)
@@ -340,12 +320,8 @@ class Exploration:
         dict
             What the pilot file holds.
         """
-        return {
+        return vars(self) | {
             "tasks": as_json_names(as_task_names(list(self.tasks))),
-            "examples": self.examples,
-            "delta": self.delta,
-            "split": self.split,
-            "min_examples": self.min_examples,
             "prevalence": [[label, share] for label, share in self.prevalence.items()],
             "columns": dict(self.columns),
             "cells": [cell.to_json() for cell in self.cells],
@@ -435,16 +411,13 @@ def read_pilot(path: PathLike) -> Exploration:
     """
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
-        delta = body["delta"]
         pilot = Exploration(
-            tuple(as_task_names(body["tasks"]).tolist()),
-            int(body["examples"]),
-            None if delta is None else float(delta),
-            {label: float(share) for label, share in body["prevalence"]},
-            tuple(map(Cell.from_json, body["cells"])),
-            dict(body["columns"]),
-            body["split"],
-            int(body["min_examples"]),
+            **{field.name: body[field.name] for field in fields(Exploration)}
+            | {
+                "tasks": tuple(as_task_names(body["tasks"]).tolist()),
+                "prevalence": dict(body["prevalence"]),
+                "cells": tuple(map(Cell.from_json, body["cells"])),
+            }
         )
         pilot._check()
         artefact.check_written(body, pilot.to_json())
@@ -476,9 +449,9 @@ def explore(
     scores : array_like, shape (n, classes), or Table
         Scores of all classes of the labelled examples of the pilot tasks; or a table from
         ``open_table``.
-    tasks : array_like, shape (n,)
+    tasks : array_like, shape (n,), optional
         Task of each example. Not with a table.
-    labels : array_like, shape (n,)
+    labels : array_like, shape (n,), optional
         True label of each example. Not with a table.
     classes : sequence, optional
         Class of each column of ``scores``; by default the column names of a data frame, or 0,
@@ -539,25 +512,30 @@ def explore(
     skipped, tell = check_allowed(allow), progress or ignore_progress
     check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
     if n_tasks is not None:
-        n_tasks = as_whole_number("n_tasks", n_tasks)
+        n_tasks = _common.as_whole_number("n_tasks", n_tasks)
     data = as_data(scores, tasks, labels, classes, None)
     names = _check_classes(data)
-    pilot, trials, sizes = _make_trials(data, names, grid, n_tasks, tell)
+    shared, trials = _make_trials(data, None, grid, n_tasks, tell)
+    _each, more_trials = _make_trials(data, names, grid, n_tasks, tell)
     tell("counting the labels in each set", 0, None)
-    examples, counts = _count(data, pilot, trials, names)
+    pilot, precision = shared.names, data.describe()[0]
+    tallies = [
+        tally
+        for some in (trials, more_trials)
+        for tally in data.counts(np.stack([t.without for t in some]), precision, pilot)
+    ]
     complete = skipped | {"missing"}  # counting has raised if a score is missing
-    check_facts(data.facts(pilot, sizes, complete), complete, data.name)
-    totals = examples.sum(axis=0)
-    cells = (
-        _summarise(trial, examples, count, names)
-        for trial, count in zip(trials, counts, strict=True)
-    )
+    check_facts(data.facts(pilot, shared.sizes, complete), complete, data.name)
+    totals = _spread(tallies[0], pilot, names, "examples").sum(axis=0)
     return Exploration(
         tuple(pilot.tolist()),
         int(totals.sum()),
         delta,
         dict(zip(names, (totals / totals.sum()).tolist(), strict=True)),
-        tuple(cells),
+        tuple(
+            _summarise(trial, tally, pilot, names)
+            for trial, tally in zip([*trials, *more_trials], tallies, strict=True)
+        ),
         data.describe()[1] or {},
         split,
         min_examples,
@@ -581,8 +559,8 @@ def _check_classes(data: Data) -> tuple[Any, ...]:
     names = data.class_names()
     if not data.has_class_scores() or names is None:
         raise InvalidInput(
-            "labels must be passed beside scores of all classes, which must be the same in every "
-            "row: misses are counted for each class. Explore tasks of one number of classes.",
+            "labels must be passed beside scores of all classes, the same classes in every row: "
+            "misses are counted for each class.",
             parameter=("label", "labels"),
         )
     return names
@@ -594,36 +572,38 @@ def _as_levels(name: str, values: Any) -> list[float]:
             f"{name} must be a sequence of numbers between 0 and 1, got {values!r}.", parameter=name
         )
     levels = np.ravel(np.asarray(values, dtype=object)).tolist()
-    return sorted({as_probability(name, level) for level in levels})
+    return sorted({_common.as_probability(name, level) for level in levels})
 
 
 def _make_trials(
-    data: Data, classes: tuple[Any, ...], grid: list[Guarantee], tasks: int | None, tell: Progress
-) -> tuple[Array, list[_Trial], Counts]:
-    """Return tasks, trials and sizes: trials with a shared threshold first, then one per class."""
-    trials: list[_Trial] = []
-    for names in (None, classes):
-        guarantees = [replace(g, per_class=names is not None) for g in grid]
+    data: Data,
+    classes: tuple[Any, ...] | None,
+    grid: list[Guarantee],
+    tasks: int | None,
+    tell: Progress,
+) -> tuple[Statistics, list[_Trial]]:
+    """Return a trial for each pair of levels, with a shared threshold or one for each class."""
+    guarantees = [replace(guarantee, per_class=classes is not None) for guarantee in grid]
+    least = grid[0].min_examples
 
-        def rank(
-            sizes: Counts,
-            label: Counts | None,
-            guarantees: list[Guarantee] = guarantees,
-            names: tuple[Any, ...] | None = names,
-        ) -> Counts:
-            _check_several(data, sizes if label is None else None, grid[0].min_examples)
-            ranks = [ranks_within(sizes, g, names, label) for g in guarantees]
-            return np.concatenate(ranks, axis=1)
+    def rank(sizes: Counts, label: Counts | None) -> Counts:
+        count = np.sum(sizes >= least)
+        if label is None and count < 2:
+            raise InvalidInput(
+                f"{data.name or 'the data'} holds {count} tasks with at least {least} examples, "
+                "and exploring takes at least 2: each is judged by the others.",
+                parameter="task",
+            )
+        ranks = [ranks_within(sizes, g, classes, label) for g in guarantees]
+        return np.concatenate(ranks, axis=1)
 
-        found = data.order_statistics(rank, by_class=names is not None, progress=tell)
-        if names is None:
-            pilot, sizes = found.names, found.sizes
-        parts = np.split(found.thresholds, len(grid), axis=1)
-        for g, part in zip(guarantees, parts, strict=True):
-            own = found._replace(thresholds=part)
-            evidence = Evidence.from_statistics(own, names, data.describe()[0])
-            trials.append(_trial(g, evidence, tasks, names))
-    return pilot, trials, sizes
+    found = data.order_statistics(rank, by_class=classes is not None, progress=tell)
+    trials = []
+    for g, part in zip(guarantees, np.split(found.thresholds, len(grid), axis=1), strict=True):
+        own = found._replace(thresholds=part)
+        evidence = Evidence.from_statistics(own, classes, data.describe()[0])
+        trials.append(_trial(g, evidence, tasks, classes))
+    return found, trials
 
 
 def _trial(
@@ -644,70 +624,33 @@ def _trial(
     return _Trial(guarantee, tasks, least, best, without, used)
 
 
-def _count(
-    data: Data, pilot: Array, trials: list[_Trial], classes: tuple[Any, ...]
-) -> tuple[Counts, list[dict[str, Counts]]]:
-    """Return examples, and for each trial misses and sets, each of shape (tasks, classes)."""
-    precision, half = data.describe()[0], len(trials) // 2
-    tallies = [
-        tally
-        for some in (trials[:half], trials[half:])
-        for tally in data.counts(np.stack([t.without for t in some]), precision, pilot)
-    ]
-
-    def spread(tally: Tally, column: Counts) -> Counts:
-        place = {name: i for i, name in enumerate(pilot.tolist())}
-        task = np.array([place[name] for name in tally.names.tolist()])[tally.task]
-        counts = np.zeros((len(pilot), len(classes)), dtype=np.int64)
-        counts[task, tally.label] = column
-        return counts
-
-    counts = []
-    for tally in tallies:
-        assert tally.sets is not None
-        kinds = {"labels": tally.sets.labels, "empty": tally.sets.empty, "full": tally.sets.full}
-        columns = {"missed": tally.missed, **kinds}
-        counts.append({name: spread(tally, column) for name, column in columns.items()})
-    return spread(tallies[0], tallies[0].examples), counts
+def _spread(tally: Tally, pilot: Array, classes: Sequence[Any], kind: str) -> Counts:
+    """Return a count of each task and class; 0 where they do not occur together."""
+    place = {name: i for i, name in enumerate(pilot.tolist())}
+    task = np.array([place[name] for name in tally.names.tolist()])[tally.task]
+    counts = np.zeros((len(pilot), len(classes)), dtype=np.int64)
+    counts[task, tally.label] = getattr(tally if kind in Tally._fields else tally.sets, kind)
+    return counts
 
 
-def _summarise(
-    trial: _Trial, examples: Counts, counts: dict[str, Counts], names: Sequence[Any]
-) -> Cell:
+def _summarise(trial: _Trial, tally: Tally, pilot: Array, names: Sequence[Any]) -> Cell:
     """Return the estimates of a cell: sets as means over tasks, misses as shares of a class."""
     feasible = trial.tasks >= trial.least  # otherwise nothing counts, and estimates are NaN
+    examples, missed, *kinds = (
+        _spread(tally, pilot, names, kind)
+        for kind in ("examples", "missed", "labels", "empty", "full")
+    )
     some = trial.used.any(axis=1) & feasible
     used = np.broadcast_to(trial.used, examples.shape) & feasible
-    sizes, missed = examples.sum(axis=1)[some], counts["missed"]
-
-    def mean(kind: str, most: float = 1.0) -> Estimate:
-        sums = counts[kind].sum(axis=1)[some]
-        return Estimate.of_ratio(sums / sizes, np.ones(len(sizes)), most)
-
-    return Cell(
-        trial.guarantee.miss_rate,
-        trial.guarantee.alpha,
-        trial.guarantee.per_class,
-        trial.tasks,
-        tuple(trial.thresholds.tolist()),
-        mean("labels", len(names)),
-        mean("empty"),
-        mean("full"),
-        {
-            name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
-            for j, name in enumerate(names)
-        },
-        None if feasible else trial.least,
+    sizes = examples.sum(axis=1)[some]
+    size, empty, full = (
+        Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), most)
+        for counts, most in zip(kinds, (len(names), 1.0, 1.0), strict=True)
     )
-
-
-def _check_several(data: Data, sizes: Counts | None, min_examples: int) -> None:
-    if sizes is None or np.sum(sizes >= min_examples) > 1:
-        return
-    raise InvalidInput(
-        f"{data.name or 'the data'} must hold at least 2 tasks"
-        f"{f' with at least {min_examples} examples' if min_examples else ''}: sets of each task "
-        "are made with the threshold of the others. Pass more pilot tasks, or another column as "
-        "task.",
-        parameter="task",
-    )
+    of_class = {
+        name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
+        for j, name in enumerate(names)
+    }
+    g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
+    levels = g.miss_rate, g.alpha, g.per_class, trial.tasks, thresholds
+    return Cell(*levels, size, empty, full, of_class, None if feasible else trial.least)

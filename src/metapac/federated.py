@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metapac import artefact
-from metapac._common import (
-    Counts,
-    Floats,
-    PathLike,
-    Progress,
-    as_whole_number,
-    as_whole_numbers,
-    brief,
-    ignore_progress,
-    listed,
-    warn,
-)
+from metapac import _common, artefact, inputs
+from metapac._common import Counts, Floats, PathLike, Progress, as_whole_number, listed, warn
 from metapac._text import name_score
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
@@ -30,16 +20,6 @@ from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keywo
 from metapac.evidence import Evidence, Part, first_step
 from metapac.grouping import Data, Scored, as_data
 from metapac.guarantee import Guarantee
-from metapac.inputs import (
-    as_classes,
-    as_precision,
-    as_score_array,
-    as_task_names,
-    check_columns,
-    check_no_nan,
-    coarsest_precision,
-    is_representable,
-)
 from metapac.predictors import MetaPS, match_classes
 
 
@@ -121,15 +101,14 @@ class Site:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InvalidInput(
-                f"name must be one line without spaces at its ends, got {brief(self.name)}.",
-                parameter="name",
-            )
+            got = _common.brief(self.name)
+            rule = f"name must be one line without spaces at its ends, got {got}."
+            raise InvalidInput(rule, parameter="name")
         for parameter in ("model", "score"):
             value = getattr(self, parameter)
             if value is not None and not (isinstance(value, str) and value.strip()):
                 raise InvalidInput(
-                    f"{parameter} must be a non-empty string, got {brief(value)}.",
+                    f"{parameter} must be a non-empty string, got {_common.brief(value)}.",
                     parameter=parameter,
                 )
         try:
@@ -139,41 +118,40 @@ class Site:
 
     def _check_numbers(self) -> None:
         """Raise InvalidInput for a message that no data can give."""
-        object.__setattr__(self, "precision", as_precision(self.precision))
-        self._check_classes()
-        thresholds = self._read_thresholds()
-        check_no_nan("thresholds", thresholds, remedy="Take it out of the scores.")
-        _check_representable(thresholds, self.precision)
-        check_columns(self.columns, self.classes)
-        if "prediction" in (self.columns or {}):
-            _check_residuals(thresholds)
-        evidence = join_sites([self])
-        evidence.check_certified(self.guarantee, "thresholds")
-        evidence.check_ranges()
-
-    def _check_classes(self) -> None:
-        """Raise InvalidInput if classes are named without a guarantee per class, or the reverse."""
+        object.__setattr__(self, "precision", inputs.as_precision(self.precision))
         per_class = self.guarantee.per_class
         if per_class != (self.classes is not None):
             needed = "must name the classes" if per_class else "must be None"
             raise InvalidInput(f"classes {needed}, since per_class is {per_class}.")
-        if self.classes is not None:
-            as_classes(list(self.classes))
-
-    def _read_thresholds(self) -> Floats:
-        """Return the thresholds as an array; they and the examples must have the right shape."""
-        rows = 1 if self.classes is None else len(self.classes)
-        examples = as_whole_numbers("examples", self.examples, minimum=0)
-        thresholds = as_score_array("thresholds", self.thresholds)
-        levels = len(self.guarantee.levels)
-        if examples.shape != (rows,) or thresholds.shape != (rows, levels):
-            wanted = "one number" if self.classes is None else f"{rows} numbers, one for each class"
-            lists = "one list" if self.classes is None else f"{rows} lists"
+        rows = 1 if self.classes is None else len(inputs.as_classes([*self.classes]))
+        examples = _common.as_whole_numbers("examples", self.examples, minimum=0)
+        thresholds = inputs.as_score_array("thresholds", self.thresholds)
+        shape = rows, len(self.guarantee.levels)
+        if examples.shape != shape[:1] or thresholds.shape != shape:
             raise InvalidInput(
-                f"examples must hold {wanted}, and thresholds {lists} of {levels}, by the levels, "
-                f"got shapes {examples.shape} and {thresholds.shape}."
+                f"examples must have shape {shape[:1]} and thresholds {shape}, by classes and "
+                f"levels, got {examples.shape} and {thresholds.shape}."
             )
-        return thresholds
+        self._check_thresholds(thresholds)
+        inputs.check_columns(self.columns, self.classes)
+        evidence = join_sites([self])
+        evidence.check_certified(self.guarantee, "thresholds")
+        evidence.check_ranges()
+
+    def _check_thresholds(self, thresholds: Floats) -> None:
+        """Raise InvalidInput for a threshold that cannot be a score."""
+        inputs.check_no_nan("thresholds", thresholds, remedy="Take it out of the scores.")
+        unfit = ~inputs.is_representable(thresholds, self.precision)
+        for value in thresholds[unfit][:1].tolist():
+            raise InvalidInput(
+                f"thresholds holds {value!r}, which no {self.precision.name} score can be."
+            )
+        for value in thresholds[thresholds > 0][:1].tolist():
+            if "prediction" in (self.columns or {}):
+                raise InvalidInput(
+                    f"thresholds of predicted numbers must be at most 0, got {value!r}: their "
+                    "scores, -|y - prediction| / scale, are never positive."
+                )
 
     @classmethod
     def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
@@ -216,21 +194,19 @@ class Site:
 
     def _to_json(self) -> dict[str, Any]:
         """Return what a site file holds."""
-        return {
+        body = {
             "site": self.name,
             "parameters": artefact.encode_parameters(asdict(self.guarantee)),
             "levels": _levels(self.guarantee),
             "classes": None if self.classes is None else list(self.classes),
             "examples": list(self.examples),
-            "thresholds": artefact.encode_floats([list(row) for row in self.thresholds]),
+            "thresholds": artefact.encode_floats([*map(list, self.thresholds)]),
             "precision": self.precision.name,
-            **({} if self.range is None else {"range": artefact.encode_floats([*self.range])}),
-            **{
-                name: value
-                for name in ("columns", "model", "score")
-                if (value := getattr(self, name)) is not None
-            },
         }
+        for name in ("range", "columns", "model", "score"):
+            if (value := getattr(self, name)) is not None:
+                body[name] = artefact.encode_floats([*value]) if name == "range" else value
+        return body
 
 
 def make_site(
@@ -287,27 +263,27 @@ def make_site(
     >>> make_site(agreed, table, name="ohio").thresholds
     ((4.0,),)
     """
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidInput(
-            f"name must be a non-empty string, unique among sites, got {name!r}.", parameter="name"
-        )
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
-    tasks = None if isinstance(scores, Data) else np.zeros(np.shape(scores)[:1], np.int64)
-    data = as_data(scores, tasks, labels, classes, None)
+    if isinstance(scores, Data):
+        data = as_data(scores, None, labels, classes, None)
+    else:
+        data = Scored.of_one_task(scores, labels, classes)
     if not isinstance(data, Scored):
         data = _as_site(data, guarantee)
         guarantee = match_classes(guarantee, data)
     elif not guarantee.per_class:
         data.check_no_labels()
     origin = data.add_origin(Context())
-    evidence = first_step(data, guarantee, check_allowed(allow), progress or ignore_progress)
+    evidence = first_step(
+        data, guarantee, check_allowed(allow), progress or _common.ignore_progress
+    )
     site = Site.from_evidence(name, guarantee, evidence)
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
 
 
 def _as_site(table: Any, guarantee: Guarantee) -> Any:
-    """Return a table as one site; raise InvalidInput if its columns do not tell the classes."""
+    """Return a table as one site, whose columns must tell all classes."""
     columns = table.columns
     if columns.task is not None or columns.cluster is not None:
         raise InvalidInput(
@@ -322,24 +298,6 @@ def _as_site(table: Any, guarantee: Guarantee) -> Any:
             parameter=("classes", "score"),
         )
     return table.with_columns(classes=list(guarantee.epsilon))
-
-
-def _check_representable(thresholds: Floats, precision: np.dtype[Any]) -> None:
-    """Raise InvalidInput for a threshold that cannot be a score of the stated precision."""
-    for value in thresholds[~is_representable(thresholds, precision)][:1]:
-        raise InvalidInput(
-            f"thresholds holds {float(value)!r}, which no {precision.name} score can be. State the "
-            "precision of the scores."
-        )
-
-
-def _check_residuals(thresholds: Floats) -> None:
-    """Raise InvalidInput for a threshold that cannot be a residual score."""
-    for value in thresholds[thresholds > 0][:1]:
-        raise InvalidInput(
-            f"thresholds of predicted numbers must be at most 0, got {float(value)!r}: their "
-            "scores, -|y - prediction| / scale, are never positive. Compute them with make_site."
-        )
 
 
 def read_site(path: PathLike) -> Site:
@@ -375,31 +333,24 @@ def read_site(path: PathLike) -> Site:
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
         guarantee = Guarantee(**artefact.decode_parameters(body["parameters"]))
-        _check_levels(path, body["levels"], guarantee)
+        if body["levels"] != _levels(guarantee):
+            raise BadArtefact(
+                f"{path} has thresholds at levels {body['levels']}, but this metapac expects "
+                f"{_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one version at "
+                "all sites."
+            )
         site = Site(
             body["site"],
             guarantee,
             tuple(map(int, body["examples"])),
             tuple(tuple(map(float, row)) for row in body["thresholds"]),
-            as_precision(body["precision"]),
+            body["precision"],
             None if body["classes"] is None else tuple(body["classes"]),
-            body.get("columns"),
-            body.get("model"),
-            body.get("score"),
-            tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
+            **{name: body.get(name) for name in ("columns", "model", "score")},
+            range=tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
         )
         artefact.check_written(body, site._to_json())
     return site
-
-
-def _check_levels(path: PathLike, levels: list[float], guarantee: Guarantee) -> None:
-    """Raise BadArtefact if a file has thresholds at other levels than this version uses."""
-    if levels != _levels(guarantee):
-        raise BadArtefact(
-            f"{path} has thresholds at levels {levels}, but this metapac expects "
-            f"{_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one version at all "
-            "sites."
-        )
 
 
 def _levels(guarantee: Guarantee) -> list[float]:
@@ -412,11 +363,11 @@ def join_sites(sites: list[Site]) -> Evidence:
     thresholds = np.array([site.thresholds for site in sites], dtype=np.float64)
     first = sites[0]
     return Evidence(
-        as_task_names([site.name for site in sites]),
+        inputs.as_task_names([site.name for site in sites]),
         np.array([site.examples for site in sites], dtype=np.int64),
         thresholds,
         np.full(thresholds.shape[1], -np.inf),  # sites do not send their lowest score
-        coarsest_precision(site.precision for site in sites),
+        inputs.coarsest_precision(site.precision for site in sites),
         first.classes,
         _shared_columns(sites),
         ranges=np.array([site.range or (np.nan, np.nan) for site in sites]),
@@ -436,50 +387,16 @@ _Named = tuple[str, Site]  # what messages call the site, by its name or by its 
 _ORIGINS = {"model": "model", "score": "score function"}
 
 
-def check_agreement(named: list[_Named], *, allow: Iterable[str] = ()) -> None:
+def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
     """Check that sites can be combined: one guarantee, one order of classes, no site twice."""
-    _check_settings(named)
-    _check_class_order(named)
-    _check_distinct(named)
-    sites = [site for _where, site in named]
-    check_sites([site.name for site in sites], allow=allow)
-    _warn_of_precision(sites)
-    _warn_of_columns(named)
-
-
-def _check_settings(named: list[_Named]) -> None:
-    """Raise InvalidInput if two sites have computed with other parameters or other classes."""
-    first_where, first = named[0]
-    expected = asdict(first.guarantee) | {"classes": first.classes}
-    for where, site in named[1:]:
-        for key, value in (asdict(site.guarantee) | {"classes": site.classes}).items():
-            if value != expected[key]:
-                raise InvalidInput(
-                    f"{where} was computed with {keyword(key, value)}, but {first_where} with "
-                    f"{keyword(key, expected[key])}. Run 'metapac site' with the same options "
-                    "everywhere."
-                )
-
-
-def _check_class_order(named: list[_Named]) -> None:
-    """Raise InvalidInput if tables of two sites have other classes, or in another order."""
-    orders = [
-        (where, site.columns["classes"])
-        for where, site in named
-        if site.columns and "classes" in site.columns
-    ]
-    for where, classes in orders[1:]:
-        first_where, expected = orders[0]
-        if classes != expected:
-            raise InvalidInput(
-                f"{where} has scores of the classes {brief(classes)}, but {first_where} of "
-                f"{brief(expected)}. Run 'metapac site' with the same classes in the same "
-                "order everywhere."
-            )
-
-
-def _check_distinct(named: list[_Named]) -> None:
-    """Raise InvalidInput if two messages are of one site."""
+    for field in fields(Guarantee):
+        values = [(where, getattr(site.guarantee, field.name)) for where, site in named]
+        _require_same(values, partial(keyword, field.name))
+    classes = [(where, site.classes) for where, site in named]
+    _require_same(classes, partial(keyword, "classes"))
+    columns = [(where, site.columns or {}) for where, site in named]
+    orders = [(where, names["classes"]) for where, names in columns if "classes" in names]
+    _require_same(orders, lambda names: f"scores of the classes {_common.brief(names)}")
     seen: dict[str, str] = {}
     for where, site in named:
         if site.name in seen:
@@ -488,29 +405,42 @@ def _check_distinct(named: list[_Named]) -> None:
                 "only once. Leave one out; if they are two sites, give them two names."
             )
         seen[site.name] = where
+    check_sites(seen, allow=allow)
 
 
-def _warn_of_precision(sites: list[Site]) -> None:
-    """Warn if the precision of some sites decides the sets of all."""
-    coarsest = coarsest_precision(site.precision for site in sites)
+def _require_same(stated: list[tuple[str, Any]], describe: Callable[[Any], str]) -> None:
+    """Raise InvalidInput if a site states another value than the first one."""
+    for where, value in stated[1:]:
+        first, expected = stated[0]
+        if value != expected:
+            raise InvalidInput(
+                f"{where} has {describe(value)}, but {first} has {describe(expected)}. A guarantee "
+                "holds for one: run 'metapac site' with the same options everywhere."
+            )
+
+
+def _warn_of_differences(named: list[_Named]) -> None:
+    """Warn of what sites do not share, and of models that cannot be compared."""
+    sites = [site for _where, site in named]
+    coarsest = inputs.coarsest_precision(site.precision for site in sites)
     coarse = [site for site in sites if site.precision == coarsest]
     if len(coarse) < len(sites):
-        text = f"sets are decided in {coarsest.name}, because of {_name_sites(coarse)}."
-        warn(CheckWarning(text))
-
-
-def _warn_of_columns(named: list[_Named]) -> None:
-    """Warn if sites name different columns, so that the promise cannot store them."""
-    first_where, first = named[0]
-    for where, site in named[1:]:
-        if (site.columns or {}) != (first.columns or {}):
+        names = _name_sites(coarse)
+        warn(CheckWarning(f"sets are decided in {coarsest.name}, because of {names}."))
+    first = named[0]
+    for other in named[1:]:
+        if (other[1].columns or {}) != (first[1].columns or {}):
             text = (
-                f"{where} and {first_where} have scores from different columns: "
-                f"{_describe(site)} and {_describe(first)}. The promise stores none of them: name "
-                "the columns when you predict."
+                f"{other[0]} and {first[0]} have scores from different columns: "
+                f"{_describe(other[1])} and {_describe(first[1])}. The promise stores none of "
+                "them: name the columns when you predict."
             )
             warn(CheckWarning(text))
-            return
+            break
+    unnamed = [site for site in sites if site.model is None]
+    if 0 < len(unnamed) < len(sites):
+        text = "did not name the model, so it cannot be compared with that of the others."
+        warn(CheckWarning(f"{_name_sites(unnamed)} {text}"))
 
 
 def _describe(site: Site) -> str:
@@ -519,47 +449,29 @@ def _describe(site: Site) -> str:
     return ", ".join(f"{key} {value!r}" for key, value in names.items()) or "an array"
 
 
-def add_origin(named: list[_Named], context: Context) -> Context:
-    """Return the context with the model and the score function that the sites name."""
-    for key in _ORIGINS:
-        stated = [(where, value) for where, site in named if (value := getattr(site, key))]
-        if stated:
-            _check_one_origin(key, stated, getattr(context, key))
-            context = replace(context, **{key: getattr(context, key) or stated[0][1]})
-    _warn_of_unnamed_models([site for _where, site in named])
-    return context
-
-
-def _check_one_origin(key: str, stated: list[tuple[str, str]], given: str | None) -> None:
-    """Raise InvalidInput if sites, or the first of them and the context, name different ones."""
-    (first_where, first), *others = [(where, name_score(value)) for where, value in stated]
-    for where, other in others:
-        if other != first:
-            raise InvalidInput(
-                f"{where} has scores of the {_ORIGINS[key]} {other!r}, but {first_where} of "
-                f"{first!r}. A guarantee holds for one: use the same at every site."
-            )
-    if given is not None and name_score(given) != first:
-        raise InvalidInput(
-            f"{key} must be {first!r}, which {first_where} names as the {_ORIGINS[key]} of its "
-            f"scores, got {given!r}. Leave it out.",
-            parameter=key,
-        )
-
-
-def _warn_of_unnamed_models(sites: list[Site]) -> None:
-    """Warn if only some sites name their model, so that those of the others may differ."""
-    unnamed = [site for site in sites if site.model is None]
-    if 0 < len(unnamed) < len(sites):
-        names = _name_sites(unnamed)
-        text = f"{names} did not name the model, so it cannot be compared with that of the others."
-        warn(CheckWarning(text))
-
-
 def _name_sites(sites: list[Site]) -> str:
     """Return the names of sites; of many, the first."""
     names = listed([repr(site.name) for site in sites], shown=3)
     return f"site{'s' if len(sites) > 1 else ''} {names}"
+
+
+def _add_origin(named: list[_Named], context: Context) -> Context:
+    """Return the context with the model and the score function that the sites name."""
+    for key, title in _ORIGINS.items():
+        values = [(where, value) for where, site in named if (value := getattr(site, key))]
+        stated = [(where, name_score(value)) for where, value in values]
+        _require_same(stated, partial("scores of the {} {!r}".format, title))
+        given = getattr(context, key)
+        if stated and given is not None and name_score(given) != stated[0][1]:
+            where, name = stated[0]
+            raise InvalidInput(
+                f"{key} must be {name!r}, which {where} names as the {title} of its scores, got "
+                f"{given!r}. Leave it out.",
+                parameter=key,
+            )
+        if stated and not given:
+            context = replace(context, **{key: values[0][1]})
+    return context
 
 
 def combine_sites(
@@ -624,8 +536,9 @@ def combine_sites(
     ]
     if not named:
         raise InvalidInput("sites is empty; pass at least one file written by 'metapac site'.")
-    check_agreement(named, allow=allow)
-    about = add_origin(named, as_context(context))
+    check_agreement(named, allow)
+    about = _add_origin(named, as_context(context))
+    _warn_of_differences(named)
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
     guarantee = ordered[0].guarantee
     try:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import numbers
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,29 +24,12 @@ from metapac._common import (
     Counts,
     Floats,
     Progress,
-    brief,
     check_same_index,
     check_same_length,
     listed,
-    on_host,
 )
 from metapac.data_checks import Facts, Repeats, find_facts, find_ranges
 from metapac.errors import InvalidInput
-from metapac.inputs import (
-    ClassMatrix,
-    as_calibration_scores,
-    as_class_codes,
-    as_json_labels,
-    as_plain_label,
-    as_task_ids,
-    as_task_names,
-    check_one_dimensional,
-    check_one_type,
-    is_at_least,
-    keep_tasks,
-    read_class_matrix,
-    unhashable_task,
-)
 from metapac.sets import label_lists
 
 ClusterIds = ArrayLike | Iterable[object] | Mapping[Any, Any]
@@ -146,12 +128,8 @@ class Tally(NamedTuple):
         """Return the groups that are chosen, with all tasks."""
         by_group = ("task", "examples", "missed", "label", "sets", "widths")
         columns = {name: getattr(self, name) for name in by_group}
-        chosen: dict[str, Any] = {
-            name: column.take(which) if isinstance(column, SetCounts) else column[which]
-            for name, column in columns.items()
-            if column is not None
-        }
-        return self._replace(**chosen)
+        place = np.flatnonzero(which)
+        return self._replace(**{k: v.take(place) for k, v in columns.items() if v is not None})
 
 
 def sum_by(column: Array, index: Counts, length: int) -> Counts:
@@ -169,7 +147,8 @@ class Row(NamedTuple):
     full: bool = False
 
 
-class Data(ABC):
+@runtime_checkable
+class Data(Protocol):
     """Labelled examples, wherever they are kept."""
 
     @property
@@ -177,59 +156,43 @@ class Data(ABC):
         """What messages call it."""
         return ""
 
-    @abstractmethod
     def check_tasks(self) -> None:
         """Raise InvalidInput unless the data name their tasks."""
 
-    @abstractmethod
     def has_class_scores(self) -> bool:
         """Return whether every class has a score in each row."""
 
-    @abstractmethod
     def resolve(self, predictor: Any) -> Self:
         """Return the same data, with what the user left out as in calibration."""
 
-    @abstractmethod
     def as_calibrated(self, predictor: Any) -> Self:
         """Return the same data, as a predictor was calibrated on them."""
 
-    @abstractmethod
     def class_names(self, *, by_class: bool = False) -> tuple[Any, ...] | None:
         """Return the classes, if labels are known and classes do not differ from row to row."""
 
-    @abstractmethod
     def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
         """Return the precision of the scores, and the columns that a promise file names."""
 
-    @abstractmethod
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of examples of each task, by class or, as None, of all together."""
 
-    @abstractmethod
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
         """Return the scores of some ranks in each task, or in each class of a task."""
 
-    @abstractmethod
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
     ) -> list[Tally]:
         """Return the counts for thresholds of shape (trials, tasks or 1, classes or 1)."""
 
-    @abstractmethod
     def facts(
-        self,
-        names: Array,
-        sizes: Counts,
-        skipped: frozenset[str],
-        repeats: Repeats | None = None,
+        self, names: Array, sizes: Counts, skipped: frozenset[str], repeats: Repeats | None = None
     ) -> Facts:
         """Return what the checks look at."""
 
-    @abstractmethod
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         """Return the cluster of each task; None if they are not known."""
 
-    @abstractmethod
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         """Return the examples of some tasks with their sets, if every label has a score."""
 
@@ -258,6 +221,10 @@ class Scored(Data):
         Class of each column of ``scores``; by default those of the calibration, or 0, 1, ...
     clusters : array_like, shape (n,), or mapping from task, optional
         Cluster of each example or task. Needed if the promise was calibrated with clusters.
+    columns : dict, optional
+        Columns that a promise file names, if the scores are those of predicted numbers.
+    known : sequence, optional
+        Classes that were calibrated, in their order, if ``scores`` are those of true labels.
 
     Examples
     --------
@@ -275,30 +242,39 @@ class Scored(Data):
     known: Sequence[Any] | None = field(default=None, repr=False)  # the classes calibrated
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tasks", keep_tasks(self.tasks))
+        object.__setattr__(self, "tasks", inputs.keep_tasks(self.tasks))
+
+    @classmethod
+    def of_one_task(cls, scores: Any, labels: Any = None, classes: Any = None) -> Self:
+        """Return scores that all belong to one task."""
+        array = inputs.as_score_array("scores", scores)
+        return cls(scores, np.zeros(array.shape[:1], int), labels, classes)
 
     @cached_property
     def array(self) -> Floats:
         """The scores as an array to calibrate on."""
-        return as_calibration_scores("scores", self.scores)
+        return inputs.as_calibration_scores("scores", self.scores)
 
     @cached_property
     def ids(self) -> Array:
         """The task of each example."""
         check_same_index("scores", self.scores, "tasks", self.tasks)
-        ids = as_task_ids(self.tasks)
+        ids = inputs.as_task_ids(self.tasks)
         check_same_length("scores", self.array, "tasks", ids)
         return ids
 
     @cached_property
-    def matrix(self) -> ClassMatrix | None:
+    def matrix(self) -> inputs.ClassMatrix | None:
         """The scores of all classes; None if scores are those of true labels."""
-        return read_class_matrix(self.scores, self.labels, self.classes)
+        return inputs.read_class_matrix(self.scores, self.labels, self.classes)
 
-    @property
+    @cached_property
     def true_scores(self) -> Floats:
         """The scores of the true labels."""
-        return self.array if self.matrix is None else self.matrix.true_scores
+        if self.matrix is not None:
+            return self.matrix.true_scores
+        inputs.check_one_dimensional("scores", self.array)
+        return self.array
 
     @cached_property
     def coded(self) -> tuple[tuple[Any, ...], Counts] | None:
@@ -308,11 +284,9 @@ class Scored(Data):
         if self.labels is None:
             return None
         check_same_index("scores", self.scores, "labels", self.labels)
-        present, codes = as_class_codes(self.labels)
-        check_same_length("scores", self.array, "labels", codes)
-        return (
-            (present, codes) if self.known is None else _match_classes(present, codes, self.known)
-        )
+        coded = inputs.as_class_codes(self.labels)
+        check_same_length("scores", self.array, "labels", coded[1])
+        return coded if self.known is None else _match_classes(*coded, self.known)
 
     def check_tasks(self) -> None:
         if self.tasks is None:
@@ -324,19 +298,13 @@ class Scored(Data):
     def check_no_labels(self) -> None:
         """Raise InvalidInput if labels come with the scores of true labels."""
         if self.matrix is None and self.labels is not None:
-            raise InvalidInput(
-                "labels must not be passed with scores of the true labels, unless per_class=True."
-            )
+            raise InvalidInput("labels must not be passed with true scores, without per_class.")
 
     def resolve(self, predictor: Any) -> Self:
         if self.array.ndim == 1:
             return replace(self, known=predictor.classes_)
         if self.labels is None:
-            raise InvalidInput(
-                "labels must hold the true label of each example, since scores has shape "
-                f"{self.array.shape}.",
-                parameter="labels",
-            )
+            raise _need_labels(f"scores has shape {self.array.shape}")
         predictor._check_order(self.scores, None)
         known = predictor._known_classes
         return self if self.classes is not None else replace(self, classes=known)
@@ -344,11 +312,8 @@ class Scored(Data):
     def as_calibrated(self, predictor: Any) -> Self:
         is_drawn = predictor.clusters_ is not None
         if is_drawn and self.clusters is None:
-            raise InvalidInput(
-                "clusters must be passed with the calibration scores, since the promise was "
-                "calibrated on one task of each cluster.",
-                parameter="clusters",
-            )
+            rule = "clusters must be passed, since the promise was calibrated with clusters"
+            raise InvalidInput(f"{rule}.", parameter="clusters")
         uses_labels = self.array.ndim == 2 or predictor.classes_ is not None
         labels, clusters = self.labels if uses_labels else None, self.clusters if is_drawn else None
         return replace(self.resolve(predictor), labels=labels, clusters=clusters)
@@ -359,10 +324,10 @@ class Scored(Data):
     def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
         if self.matrix is None:
             return self.array.dtype, self.columns
-        return self.array.dtype, {"classes": as_json_labels(self.matrix.classes)}
+        return self.array.dtype, {"classes": inputs.as_json_labels(self.matrix.classes)}
 
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
-        names, task = _number_sorted(as_task_ids(self.tasks))
+        names, task = _number_sorted(inputs.as_task_ids(self.tasks))
         if not by_class or self.coded is None:
             return {None: np.bincount(task, minlength=len(names))}
         classes, label = self.coded
@@ -372,85 +337,57 @@ class Scored(Data):
         }
 
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
-        scores = self.scores if self.matrix is None else self.matrix.true_scores
+        scores, ids, label = self.true_scores, self.ids, None
         if not by_class:
-            grouped = group(scores, self.tasks)
-            ranks = rank(grouped.sizes, None)
-            thresholds, low, high, may_repeat = task_thresholds(grouped, ranks)
-            start = grouped.names, np.arange(len(grouped.names)), None, grouped.sizes
-            return Statistics(*start, thresholds, low, high, None if may_repeat else {})
-        if self.coded is None:
-            raise InvalidInput("labels must hold the true label of each example if per_class=True.")
-        names, task, label, groups = group_by_class(scores, self.tasks, *self.coded)
-        thresholds, low, high, _may_repeat = task_thresholds(groups, rank(groups.sizes, label))
-        return Statistics(names, task, label, groups.sizes, thresholds, low, high)
+            groups = _group(scores, ids)
+            names, task = groups.names, np.arange(len(groups.names))
+        elif self.coded is None:
+            raise _need_labels("per_class=True")
+        else:
+            names, task, label, groups = _group_by_class(scores, ids, *self.coded)
+        thresholds, low, high, may_repeat = task_thresholds(groups, rank(groups.sizes, label))
+        repeats: Repeats | None = None if by_class or may_repeat else {}
+        return Statistics(names, task, label, groups.sizes, thresholds, low, high, repeats)
 
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
     ) -> list[Tally]:
         names, task = _number_sorted(self.ids)
-        label = None if self.coded is None else self.coded[1]
-        if thresholds.shape[2] > 1 and label is None:
-            raise InvalidInput(
-                "labels must hold the true label of each example, since each class has its "
-                "guarantee.",
-                parameter="labels",
-            )
+        if thresholds.shape[2] > 1 and self.coded is None:
+            raise _need_labels("each class has its guarantee")
         place: Any = slice(None)
         if tasks is not None:
             index = {name: i for i, name in enumerate(tasks.tolist())}
             place = np.array([index[name] for name in names.tolist()])[task]
-        true = self.true_scores
-        start = names, task, find_ranges(task, true, true, len(names))
-        return [self._count(*start, trial[place], label, precision) for trial in thresholds]
+        classes, code = self.coded or (None, np.zeros_like(task))
+        width, true = 1 if classes is None else len(classes), self.true_scores
+        groups, group = np.unique(task * width + code, return_inverse=True)
+        label = None if classes is None else groups % width
+        ranges, tallies = find_ranges(task, true, true, len(names)), []
+        for trial in thresholds:
+            cuts = np.broadcast_to(trial[place], (len(task), width))
+            missed, sets = self._compare(cuts, code, precision)
+            sets = sets and sets.sum_by(group, len(groups))
+            counts = np.bincount(group), sum_by(missed, group, len(groups)), ranges
+            tallies.append(Tally(names, groups // width, *counts, classes, label, sets))
+        return tallies
 
-    def _count(
-        self,
-        names: Array,
-        task: Counts,
-        ranges: Floats,
-        cuts: Floats,
-        label: Counts | None,
-        precision: np.dtype[Any],
-    ) -> Tally:
-        """Sum over the examples of each task and class that occur together."""
-        sets, row = None, np.arange(len(task))
+    def _compare(
+        self, cuts: Floats, code: Counts, precision: np.dtype[Any]
+    ) -> tuple[NDArray[np.bool_], SetCounts | None]:
+        """Return which examples are missed, and how large their sets are, if that is known."""
+        row = np.arange(len(code))
         if self.matrix is None:
-            cuts = cuts[:, 0] if cuts.shape[1] == 1 else cuts[row if len(cuts) > 1 else 0, label]
-            missed = ~is_at_least(self.scores, cuts, precision)
-        else:
-            kept = is_at_least(self.scores, cuts, precision)
-            missed, size = ~kept[row, self.matrix.codes], np.count_nonzero(kept, axis=1)
-            sets = SetCounts(size, size == 0, size == 1, size == kept.shape[1])
-        classes = self.class_names()
-        width = 1 if classes is None else len(classes)
-        groups, place = np.unique(
-            task * width + (0 if label is None else label), return_inverse=True
-        )
-        length = len(groups)
-        return Tally(
-            names,
-            groups // width,
-            np.bincount(place, minlength=length),
-            sum_by(missed, place, length),
-            ranges,
-            classes,
-            None if label is None else groups % width,
-            None if sets is None else sets.sum_by(place, length),
-        )
+            return ~inputs.is_at_least(self.scores, cuts[row, code], precision), None
+        kept = inputs.is_at_least(self.scores, cuts, precision)
+        size = np.count_nonzero(kept, axis=1)
+        return ~kept[row, code], SetCounts(size, size == 0, size == 1, size == kept.shape[1])
 
     def facts(
-        self,
-        names: Array,
-        sizes: Counts,
-        skipped: frozenset[str],
-        repeats: Repeats | None = None,
+        self, names: Array, sizes: Counts, skipped: frozenset[str], repeats: Repeats | None = None
     ) -> Facts:
         skipped |= {"duplicates"} if repeats is not None else set()
-        classes = codes = None
-        if self.matrix is not None:
-            classes, codes = self.matrix.classes, self.matrix.codes
-        return find_facts(names.tolist(), self.ids, self.array, classes, codes, skipped)
+        return find_facts(names.tolist(), self.ids, self.array, self.matrix, skipped)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         return None if self.clusters is None else match_clusters(names, self.ids, self.clusters)
@@ -458,12 +395,12 @@ class Scored(Data):
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         if self.matrix is None:
             return []
-        ids, matrix = self.ids.tolist(), self.matrix
+        ids, (scores, classes, codes) = self.ids.tolist(), self.matrix
         rows = [i for i, task in enumerate(ids) if task in tasks]
-        kept = predictor.predict_set(matrix.scores[rows])
+        kept = predictor.predict_set(scores[rows])
         return [
-            Row(ids[i], matrix.labels[i], tuple(map(str, labels)), full=bool(row.all()))
-            for i, row, labels in zip(rows, kept, label_lists(kept, matrix.classes), strict=True)
+            Row(ids[i], classes[codes[i]], tuple(map(str, labels)), full=bool(row.all()))
+            for i, row, labels in zip(rows, kept, label_lists(kept, classes), strict=True)
         ]
 
 
@@ -472,11 +409,8 @@ def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -
     if not isinstance(scores, Data):
         return Scored(scores, tasks, labels, classes, clusters)
     given = {"tasks": tasks, "labels": labels, "classes": classes, "clusters": clusters}
-    for name, value in given.items():
-        if value is not None:
-            raise InvalidInput(
-                f"{name} is for arrays; a table names its columns in Columns.", parameter=name
-            )
+    for name in (name for name, value in given.items() if value is not None):
+        raise InvalidInput(f"{name} is for arrays; a table has Columns.", parameter=name)
     return scores
 
 
@@ -485,14 +419,16 @@ def _match_classes(
 ) -> tuple[tuple[Any, ...], Counts]:
     """Return the classes calibrated, and for each example the index of its class in them."""
     place = {str(name): i for i, name in enumerate(known)}
-    unknown = [name for name in present if str(name) not in place]
+    unknown = [repr(name) for name in present if str(name) not in place]
     if unknown:
-        expected, others = (listed([*map(repr, some)]) for some in (known, unknown))
-        raise InvalidInput(
-            f"labels must be among the calibrated classes {expected}, got {others}.",
-            parameter="labels",
-        )
+        rule = f"labels must be among the calibrated classes {listed([*map(repr, known)])}"
+        raise InvalidInput(f"{rule}, got {listed(unknown)}.", parameter="labels")
     return tuple(known), np.array([place[str(name)] for name in present])[codes]
+
+
+def _need_labels(reason: str) -> InvalidInput:
+    rule = "labels must hold the true label of each example"
+    return InvalidInput(f"{rule}, since {reason}.", parameter="labels")
 
 
 _PROBES = 4096
@@ -531,23 +467,27 @@ class Grouped(NamedTuple):
     names: NDArray[Any]
     sizes: NDArray[np.int64]
     scores: Floats
+    by_class: bool = False  # names are then pairs of task and class
 
     def check_no_nan(self) -> None:
         """Raise InvalidInput if a score is NaN, naming the group of the first one."""
-        ends = np.cumsum(self.sizes)
 
         def where(position: int) -> str:
-            name = self.names.tolist()[np.searchsorted(ends, position, side="right")]
-            if isinstance(name, tuple):
-                return "in task {!r}, class {!r}".format(*name)
-            return f"in task {name!r}"
+            index = np.searchsorted(np.cumsum(self.sizes), position, side="right")
+            name = self.names.tolist()[index]
+            task, label = name if self.by_class else (name, None)
+            return f"in task {task!r}{f', class {label!r}' if self.by_class else ''}"
 
         inputs.check_no_nan("scores", self.scores, where)
 
 
 def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
     """Check scores and task ids, and sort the scores by task."""
-    array, ids = _check_pairs(scores, tasks)
+    data = Scored(scores, tasks)
+    return _group(data.true_scores, data.ids)
+
+
+def _group(scores: Floats, ids: Array) -> Grouped:
     starts = _run_starts(ids)
     if starts is None:
         names, codes = _number(ids)
@@ -555,32 +495,23 @@ def group(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> Grouped:
         names, runs = _number(ids[starts])
         lengths = np.diff(starts, append=len(ids))
         if len(names) == len(runs):  # every task is one run: nothing to move
-            return Grouped(names, lengths, array)
+            return Grouped(names, lengths, scores)
         codes = np.repeat(runs, lengths)
-    return _sort_by_group(names, codes, array)
+    return _sort_by_group(names, codes, scores)
 
 
-def group_by_class(
-    scores: ArrayLike, tasks: ArrayLike | Iterable[object], classes: Sequence[Any], label: Counts
+def _group_by_class(
+    scores: Floats, ids: Array, classes: Sequence[Any], label: Counts
 ) -> tuple[Array, Counts, Counts, Grouped]:
     """Sort scores by task and class; return the tasks, and task and class of each group."""
-    array, ids = _check_pairs(scores, tasks)
     names, task = _number(ids)
     keys, codes = np.unique(task.astype(np.int64) * len(classes) + label, return_inverse=True)
     task, label = np.divmod(keys, len(classes))
     pairs = np.fromiter(
         ((names[t], classes[c]) for t, c in zip(task, label, strict=True)), object, len(keys)
     )
-    return names, task, label, _sort_by_group(pairs, codes, array)
-
-
-def _check_pairs(scores: ArrayLike, tasks: ArrayLike | Iterable[object]) -> tuple[Floats, Array]:
-    check_same_index("scores", scores, "tasks", tasks)
-    array = as_calibration_scores("scores", scores)
-    check_one_dimensional("scores", array)
-    ids = as_task_ids(tasks)
-    check_same_length("scores", array, "tasks", ids)
-    return array, ids
+    groups = _sort_by_group(pairs, codes, scores)._replace(by_class=True)
+    return names, task, label, groups
 
 
 def _sort_by_group(names: NDArray[Any], codes: NDArray[Any], scores: Floats) -> Grouped:
@@ -618,10 +549,10 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
                 map(number.__getitem__, chunk), np.int32, len(chunk)
             )
     except TypeError as error:
-        raise unhashable_task(error) from error
-    if ids.dtype == object and isinstance(ids[0], numbers.Number):
-        check_one_type(set(map(type, ids.tolist())))  # 1, 1.0 and True are one key
-    return as_task_names(list(number)), codes
+        raise inputs.unhashable_task(error) from error
+    if ids.dtype == object and isinstance(ids[0], numbers.Number):  # 1, 1.0 and True are one key
+        inputs.check_one_type(sorted(kind.__name__ for kind in {*map(type, ids.tolist())}))
+    return inputs.as_task_names(list(number)), codes
 
 
 def _number_sorted(ids: Array) -> tuple[Array, Counts]:
@@ -640,7 +571,8 @@ def task_thresholds(
     seen, may_repeat = 0, False
     for batch in _batches(grouped.sizes, ranks):  # one selection for many groups
         size, rank = int(grouped.sizes[batch[0]]), ranks[batch[0]]
-        for block in _blocks(batch, size):
+        step = max(1, _BLOCK // size)
+        for block in (batch[start : start + step] for start in range(0, len(batch), step)):
             rows = _rows(grouped.scores, starts, block, size)
             bottom = rows.min(axis=1)
             if np.isnan(bottom).any():
@@ -672,25 +604,15 @@ def _select(rows: Floats, ranks: NDArray[np.int64]) -> Floats:
     return values
 
 
-def _batches(sizes: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[NDArray[np.intp]]:
-    """Return the indices of all groups, split into those of the same size and ranks."""
+def _batches(sizes: Counts, ranks: Counts) -> Iterator[NDArray[np.intp]]:
+    """Yield the indices of all groups, split into those of the same size and ranks."""
     order = np.argsort(sizes, kind="stable")
-    sizes_change = _changes([sizes], order)
-    changes = sizes_change | _changes(list(ranks.T), order)
-    if (changes != sizes_change).any():  # groups of one size with different ranks
-        columns = [sizes, *ranks.T]
-        order = np.lexsort(columns[::-1])
-        changes = _changes(columns, order)
-    return np.split(order, np.flatnonzero(changes) + 1)
-
-
-def _changes(columns: Iterable[NDArray[Any]], order: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return where neighbours in this order differ in some column."""
-    differ = np.zeros(len(order) - 1, dtype=bool)
-    for column in columns:
-        ordered = column[order]
-        differ |= ordered[1:] != ordered[:-1]
-    return differ
+    for batch in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        while (unequal := ranks[batch] != ranks[batch[0]]).any():
+            differs = unequal.any(axis=1)
+            yield batch[~differs]
+            batch = batch[differs]
+        yield batch
 
 
 def _rows(scores: Floats, starts: NDArray[np.int64], tasks: NDArray[np.intp], size: int) -> Floats:
@@ -701,42 +623,27 @@ def _rows(scores: Floats, starts: NDArray[np.int64], tasks: NDArray[np.intp], si
     return np.asarray(scores[starts[tasks, None] + np.arange(size)])
 
 
-def _blocks(tasks: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
-    """Split tasks of one size into blocks of a bounded number of scores."""
-    step = max(1, _BLOCK // size)
-    return (tasks[start : start + step] for start in range(0, len(tasks), step))
-
-
 def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> list[Any]:
     """Return the cluster of each task."""
     if isinstance(clusters, Mapping):
-        absent = [name for name in names if name not in clusters]
-        if absent:
-            raise InvalidInput(
-                f"clusters must give the cluster of every task, and lacks {absent[0]!r}. Pass one "
-                "for each task, or for each example."
-            )
+        for name in (name for name in names if name not in clusters):
+            raise InvalidInput(f"clusters must give the cluster of every task, and lacks {name!r}.")
         return [as_cluster(clusters[name]) for name in names]
-    values = _as_array(clusters, len(ids))
+    values = inputs.as_column("clusters", clusters)
+    values = inputs.as_task_ids(values) if values.dtype.kind == "M" else values
+    check_same_length("clusters", values, "tasks", ids)
     found: dict[Any, Any] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        for task, value in dict.fromkeys(
-            zip(ids[part].tolist(), values[part].tolist(), strict=True)
-        ):
-            cluster = as_cluster(value)
-            check_one_cluster(task, found.setdefault(task, cluster), cluster)
+    for task, value in dict.fromkeys(zip(ids.tolist(), values.tolist(), strict=True)):
+        cluster = as_cluster(value)
+        check_one_cluster(task, found.setdefault(task, cluster), cluster)
     return [found[name] for name in names]
 
 
 def as_cluster(value: Any) -> str | int:
     """Return the name of a cluster."""
-    plain = as_plain_label(value)
-    if plain is None or plain != plain or type(plain).__name__ in ("NAType", "NaTType"):
-        raise InvalidInput(
-            "clusters holds missing values (None or NaN); every task must be in a cluster. Drop "
-            "those examples, or give a task without a cluster one of its own."
-        )
+    plain = inputs.as_plain_label(value)
+    if inputs.is_missing(plain):
+        raise InvalidInput("clusters holds missing values; every task must be in a cluster.")
     if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
         return int(plain)
     return plain if type(plain) in (str, int) else str(plain)
@@ -746,25 +653,4 @@ def check_one_cluster(task: Any, first: Any, second: Any) -> None:
     """Raise InvalidInput if a task is in two clusters."""
     if first != second:
         one, other = sorted((str(first), str(second)))
-        raise InvalidInput(
-            f"task {task!r} is in the clusters {one!r} and {other!r}, and must be in one. If these "
-            "are two tasks, give them different names, such as f'{cluster}-{task}'."
-        )
-
-
-def _as_array(clusters: Any, length: int) -> Array:
-    """Return the cluster of each example as an array."""
-    if not hasattr(clusters, "__array__"):
-        if isinstance(clusters, str) or not isinstance(clusters, Iterable):
-            raise InvalidInput(
-                "clusters must hold one cluster for each example, in the same order, or map each "
-                f"task to one, got {brief(clusters)}."
-            )
-        clusters = np.fromiter(clusters, dtype=object)
-    array = np.asarray(on_host(clusters))
-    if array.shape != (length,):
-        raise InvalidInput(
-            f"clusters must hold one cluster for each of {length} examples, got shape "
-            f"{array.shape}. To pass one for each task, pass a mapping from task to cluster."
-        )
-    return as_task_ids(array) if array.dtype.kind == "M" else array
+        raise InvalidInput(f"task {task!r} is in the clusters {one!r} and {other!r}, not in one.")

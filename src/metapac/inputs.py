@@ -29,56 +29,43 @@ from metapac._common import (
 from metapac._text import without_invisible
 from metapac.errors import InvalidInput, keyword
 
-# What to pass instead, what to do if one is missing, and what is taken for tasks.
-_SCORES = (
-    "Pass probabilities, log-probabilities or negative distances.",
-    "drop the example; in prediction, inf keeps the label.",
-    "scores",
-)
-_PRECISIONS = ("float16", "float32", "float64")
-
 
 def as_score_array(name: str, scores: ArrayLike) -> Floats:
     """Return ``scores`` as a NumPy array of the same precision; integers become float64."""
-    return _as_real_array(name, scores, *_SCORES)
-
-
-def as_number_array(name: str, values: ArrayLike, *, beside_tasks: bool = False) -> Floats:
-    """Return numbers that are not scores, such as predictions, as float64.
-
-    With ``beside_tasks``, texts may be tasks that were passed in the wrong place.
-    """
-    words = "Pass one number for each example.", "drop the example.", name if beside_tasks else ""
-    return _as_real_array(name, values, *words).astype(np.float64)
-
-
-def _as_real_array(
-    name: str, scores: ArrayLike, remedy: str, if_missing: str, swapped: str
-) -> Floats:
-    """Return numbers as an array; messages end with remedies for what these numbers are."""
     if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
-        masked = int(np.ma.getmaskarray(scores).sum())
-        raise InvalidInput(
-            f"{name} holds {masked} masked values; a missing score cannot be certified. "
-            "Pass only the examples that have one."
-        )
+        masked = np.ma.getmaskarray(scores).sum()
+        raise InvalidInput(f"{name} holds {masked} masked values; pass only examples with one.")
     try:
         array = np.asarray(on_host(scores))
     except ValueError as error:
-        raise InvalidInput(
-            f"{name} must be a rectangular array of numbers, got rows of unequal length. "
-            "Pass one flat array of scores and one task id for each."
-        ) from error
+        raise InvalidInput(f"{name} must be rectangular, got rows of unequal length.") from error
     if array.dtype.kind == "O":
-        array = _objects_as_floats(name, array, if_missing, swapped)
+        array = _objects_as_floats(name, array)
     if array.dtype.kind not in "iuf":
-        raise InvalidInput(
-            f"{name} must be real numbers, got {array.dtype}. {remedy}"
-            f"{_swap_hint(swapped, array.dtype.kind in 'USO')}"
-        )
+        hint = _TASKS_HINT if array.dtype.kind in "US" else ""
+        raise InvalidInput(f"{name} must be real numbers, got {array.dtype}.{hint}")
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     return array.astype(np.float64)
+
+
+_TASKS_HINT = " Were they swapped with tasks?"
+
+
+def _objects_as_floats(name: str, array: Array) -> Floats:
+    for position, value in enumerate(array.ravel()):
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            hint = _TASKS_HINT if isinstance(value, str) else " Drop examples that lack one."
+            raise InvalidInput(
+                f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
+                f"position {position}.{hint}"
+            )
+    return array.astype(np.float64)
+
+
+def as_number_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return numbers that are not scores, such as predictions, as float64."""
+    return as_score_array(name, values).astype(np.float64)
 
 
 def as_calibration_scores(name: str, scores: ArrayLike) -> Floats:
@@ -127,30 +114,21 @@ def is_at_least(
     Rounding preserves order, so no label that was certified is lost.
     """
     array = np.atleast_1d(as_score_array("scores", scores))
-    check_no_nan(
-        "scores",
-        array,
-        lambda i: f"in row {np.unravel_index(i, array.shape)[0]}",
-        "Give a label without a score inf, so that it is kept.",
-    )
+    remedy = "Give a label without a score inf, so that it is kept."
+    check_no_nan("scores", array, lambda i: f"in row {i // array[0].size}", remedy)
     if is_bfloat16(scores):
         return np.asarray(array >= floor_to_bfloat16(thresholds))
     coarser = coarsest_precision([array.dtype, precision])
     with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
-        return np.asarray(
-            array.astype(coarser, copy=False) >= np.asarray(thresholds).astype(coarser)
-        )
+        cuts = np.asarray(thresholds).astype(coarser)
+        return np.asarray(array.astype(coarser, copy=False) >= cuts)
 
 
 def check_one_dimensional(name: str, array: Array) -> None:
     """Raise if scores are not one-dimensional, or empty."""
     if array.ndim != 1:
-        raise InvalidInput(
-            f"{name} must be one-dimensional, one value for each example, got shape "
-            f"{array.shape}. Of class probabilities, pass those of the true labels, "
-            f"{name}[np.arange(len(y)), y]; of a matrix with one row per task, {name}.ravel() "
-            f"with np.repeat(names, {name}.shape[1])."
-        )
+        hint = "With the scores of all classes, pass labels too."
+        raise InvalidInput(f"{name} must be one-dimensional, got shape {array.shape}. {hint}")
     if not len(array):
         raise InvalidInput(f"{name} is empty; pass at least one labelled example.")
 
@@ -158,28 +136,24 @@ def check_one_dimensional(name: str, array: Array) -> None:
 def check_no_nan(
     name: str,
     array: Floats,
-    where: Callable[[int], str] | None = None,
+    where: Callable[[int], str] = "at position {}".format,
     remedy: str = "Drop those examples.",
 ) -> None:
     """Raise if a score is NaN; ``where`` describes the flat position of the first one."""
     # min() propagates NaN and needs no temporary array; NaN are counted only for the message.
     if array.size and np.isnan(array.min()):
         bad = np.flatnonzero(np.isnan(array))
-        first = where(int(bad[0])) if where else f"at position {int(bad[0])}"
-        raise InvalidInput(
-            f"{name} holds {len(bad)} NaN out of {array.size} values (first {first}); a score that "
-            f"cannot be compared cannot be certified. {remedy}"
-        )
+        seen = f"{len(bad)} NaN out of {array.size} values (first {where(int(bad[0]))})"
+        raise InvalidInput(f"{name} holds {seen}, which cannot be compared. {remedy}")
 
 
 def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
     """Raise if a number is infinite or NaN; with ``positive``, also if it is not above 0."""
-    bad = ~np.isfinite(array) if not positive else ~(np.isfinite(array) & (array > 0))
-    if bad.any():
+    bad = np.flatnonzero(~np.isfinite(array) | (positive & (array <= 0)))
+    if len(bad):
         rule = "finite and positive" if positive else "finite"
-        first = int(np.flatnonzero(bad)[0])
         raise InvalidInput(
-            f"{name} must be {rule}, got {array.flat[first]} at position {first}.", parameter=name
+            f"{name} must be {rule}, got {array.flat[bad[0]]} at position {bad[0]}.", parameter=name
         )
 
 
@@ -195,10 +169,8 @@ def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
     """Return task thresholds as a matrix (tasks, levels) without NaN."""
     matrix = thresholds[:, None] if thresholds.ndim == 1 and levels == 1 else thresholds
     if matrix.ndim != 2 or matrix.shape[1] != levels or not len(matrix):
-        raise InvalidInput(
-            f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task, "
-            f"got shape {thresholds.shape}. Send what task_threshold(scores) returned at each site."
-        )
+        rule = f"task_thresholds must hold {levels} value{'s' if levels > 1 else ''} for each task"
+        raise InvalidInput(f"{rule}, as task_threshold returns them, got shape {thresholds.shape}.")
     remedy = "Take it out of the scores of that task."
     check_no_nan("task_thresholds", matrix, lambda i: f"in task number {i // levels}", remedy)
     return matrix
@@ -217,10 +189,8 @@ def get_precisions(values: Any) -> list[np.dtype[Any]]:
 def as_precision(precision: Any) -> np.dtype[Any]:
     """Return a precision that scores can have; no other type compares them safely."""
     name = precision.name if isinstance(precision, np.dtype) else precision
-    if not isinstance(name, str) or name not in _PRECISIONS:
-        raise InvalidInput(
-            f"precision must be {', '.join(_PRECISIONS[:2])} or {_PRECISIONS[2]}, got {name!r}."
-        )
+    if not isinstance(name, str) or name not in ("float16", "float32", "float64"):
+        raise InvalidInput(f"precision must be float16, float32 or float64, got {name!r}.")
     return np.dtype(name)
 
 
@@ -234,21 +204,6 @@ def is_representable(values: ArrayLike, precision: np.dtype[Any]) -> NDArray[np.
 def coarsest_precision(precisions: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
     """Return the coarsest precision, at which no label certified at a finer one is lost."""
     return min(precisions, key=lambda dtype: dtype.itemsize)
-
-
-def _objects_as_floats(name: str, array: Array, if_missing: str, swapped: str) -> Floats:
-    for position, value in enumerate(array.ravel()):
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise InvalidInput(
-                f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}. Convert them to floats. Where one is missing, {if_missing}"
-                f"{_swap_hint(swapped, isinstance(value, str))}"
-            )
-    return array.astype(np.float64)
-
-
-def _swap_hint(name: str, suspected: bool) -> str:
-    return f" Were {name} and tasks swapped?" if name and suspected else ""
 
 
 NAME_RULE = 1  # version of `fold_name`, stored in promise files
@@ -300,25 +255,26 @@ def match_names(
     return [name for name in new if str(name) in by_text], near
 
 
+def as_column(name: str, values: Any) -> Array:
+    """Return one value for each example as an array; of lists, as Python objects."""
+    if hasattr(values, "__array__"):
+        array = np.asarray(on_host(values))
+    elif isinstance(values, str | Set | Mapping) or not isinstance(values, Iterable):
+        rule = f"{name} must hold one value for each example, in the same order"
+        raise InvalidInput(f"{rule}, got {brief(values)}.")
+    else:  # NumPy would turn NaN among strings into "nan"
+        array = np.fromiter(values, dtype=object)
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} must be one-dimensional, got shape {array.shape}.")
+    return array
+
+
 def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
     """Return the task id of each example as a one-dimensional array of integers or objects.
 
     Dates, timestamps and booleans become text, as promise files and tables name them.
     """
-    if hasattr(tasks, "__array__"):
-        ids = np.asarray(on_host(tasks))
-    elif isinstance(tasks, str | Set | Mapping) or not isinstance(tasks, Iterable):
-        raise InvalidInput(
-            "tasks must hold one id for each example, in the same order, got "
-            f"{brief(tasks)}. Pass a list or an array."
-        )
-    else:
-        ids = np.fromiter(tasks, dtype=object)
-    if ids.ndim != 1:
-        raise InvalidInput(
-            f"tasks must be one-dimensional, got shape {ids.shape}. Combine several columns into "
-            "one id, such as f'{state}-{year}'."
-        )
+    ids = as_column("tasks", tasks)
     if ids.dtype.kind == "f" and len(ids):
         raise _missing_id() if np.isnan(ids).any() else _fractional_id(ids[0])
     if ids.dtype.kind in "iuU":
@@ -338,13 +294,12 @@ def as_date_name(value: Any) -> str:
     """
     if isinstance(value, np.datetime64):
         has_seconds = np.datetime_data(value.dtype)[0] not in ("h", "m")
-        text = str(np.datetime_as_string(value if has_seconds else value.astype("M8[s]")))
+        text = str(value if has_seconds else value.astype("M8[s]"))
     else:
         if getattr(value, "tzinfo", None) is not None:
             value = value.astimezone(datetime.UTC).replace(tzinfo=None)
         text = value.isoformat()
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.removesuffix("T00:00:00")
 
 
@@ -352,61 +307,57 @@ def as_task_names(names: list[Any]) -> Array:
     """Return distinct task ids as an array; none may be missing, and all must be of one kind."""
     types = {type(name): name for name in reversed(names)}  # few types, however many names
     suspects = types.values() if types.keys() <= {str, int} else names
-    if any(_is_missing(name) for name in suspects):
+    if any(is_missing(name) for name in suspects):
         raise _missing_id()
     kinds = {kind_of(name): name for name in types.values()}
     if "float" in kinds:
         raise _fractional_id(kinds["float"])
-    if len(kinds) > 1:
-        raise _mixed_types(" and ".join(f"{kind} ({kinds[kind]!r})" for kind in reversed(kinds)))
+    check_one_type([f"{kind} ({kinds[kind]!r})" for kind in reversed(kinds)])
     if kinds.keys() == {"int"}:
-        return _as_integers(names)
-    if "str" in kinds and types.keys() != {str}:
+        try:
+            return np.array(names, dtype=np.int64)
+        except OverflowError:  # such as 64-bit hashes; as objects they keep their value
+            names = [int(name) for name in names]
+    elif "str" in kinds and types.keys() != {str}:
         names = [str(name) for name in names]  # NumPy strings, taken from an object array
     return np.fromiter(names, object, len(names))
 
 
-def check_one_type(types: set[type]) -> None:
-    """Raise if ids are numbers of several types, which may be equal but mean different tasks."""
+def check_one_type(types: Sequence[str]) -> None:
+    """Raise if ids are of several types; those of numbers may be equal but mean different tasks."""
     if len(types) > 1:
-        raise _mixed_types(" and ".join(sorted(kind.__name__ for kind in types)))
+        remedy = "Convert them, such as with [str(task) for task in tasks]."
+        raise InvalidInput(f"tasks must hold ids of one type, got {' and '.join(types)}. {remedy}")
 
 
 def append_new_names(old: Array, new: Array) -> Array:
     """Return old and new task ids in one array; raise if a new id is among the old ones."""
-    calibrated = set(old.tolist())
-    for name in new.tolist():
-        if name in calibrated:
-            raise InvalidInput(
-                f"tasks holds {name!r}, which was calibrated already. Add only new tasks; to "
-                "change the examples of a task, calibrate from scratch."
-            )
-    return as_task_names(old.tolist() + new.tolist())
+    known, names = old.tolist(), new.tolist()
+    again = {*names} & {*known}
+    if again:
+        first = next(name for name in names if name in again)
+        raise InvalidInput(f"tasks holds {first!r}, which was calibrated already; add new tasks.")
+    return as_task_names(known + names)
 
 
 def check_distinct(names: list[Any]) -> None:
     """Raise if a task occurs more than once."""
     try:
-        repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+        repeated = [name for name, count in Counter(names).items() if count > 1]
     except TypeError as error:
         raise unhashable_task(error) from error
-    if repeated is not None:
-        raise InvalidInput(
-            f"tasks holds {repeated!r} more than once, and a task counts only once. "
-            "Send one threshold for each task."
-        )
+    if repeated:
+        raise InvalidInput(f"tasks holds {repeated[0]!r} more than once; a task counts only once.")
 
 
 def reorder_by_task(
     name: str, values: Mapping[Any, Any], other: str, tasks: list[Any]
 ) -> list[Any]:
     """Return the values of a mapping in the order of ``tasks``, the tasks of ``other``."""
-    missing = [task for task in tasks if task not in values]
-    if missing or len(values) != len(tasks):
-        which = missing or [task for task in values if task not in set(tasks)]
-        raise InvalidInput(
-            f"{name} must have the same tasks as {other}, but only one has {which[0]!r}."
-        )
+    known = {*tasks}
+    odd = [task for task in (*tasks, *values) if (task in values) != (task in known)]
+    if odd:
+        raise InvalidInput(f"{name} must have the tasks of {other}, but only one has {odd[0]!r}.")
     return [values[task] for task in tasks]
 
 
@@ -414,15 +365,12 @@ def as_task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
     """Return one finite number for each task, from an array or a mapping from task to number."""
     if isinstance(quantiles, Mapping):
         quantiles = reorder_by_task("quantiles", quantiles, "scores", tasks)
-    array = as_score_array("quantiles", quantiles)
+    array = as_number_array("quantiles", quantiles)
     if array.shape != (len(tasks),):
-        raise InvalidInput(
-            f"quantiles must hold one number for each of the {len(tasks)} tasks, got shape "
-            f"{array.shape}. Pass a mapping from task to number, or an array in the order in which "
-            "the tasks first appear."
-        )
+        rule = f"quantiles must map each of {len(tasks)} tasks to a number, or hold them in order"
+        raise InvalidInput(f"{rule}, got shape {array.shape}.")
     check_finite("quantiles", array)
-    return array.astype(np.float64)
+    return array
 
 
 def as_task_sizes(sizes: Any, names: Array) -> Counts:
@@ -439,33 +387,20 @@ def as_json_names(names: Array) -> list[Any]:
     plain: list[Any] = names.tolist()
     for name in plain:
         if type(name) not in (str, int):
-            raise InvalidInput(
-                f"tasks must be strings or integers to be saved, got {name!r} of type "
-                f"{type(name).__name__}. Calibrate with [str(task) for task in tasks]."
-            )
+            raise InvalidInput(f"tasks must be strings or integers to be saved, got {name!r}.")
     return plain
 
 
 def as_json_labels(classes: Iterable[Any]) -> list[Any]:
     """Return classes as a list of strings, integers and booleans, which JSON preserves."""
-    return [
-        label if isinstance(label, str | int) else str(label)
-        for label in map(as_plain_label, classes)
-    ]
+    plain = map(as_plain_label, classes)
+    return [label if isinstance(label, str | int) else str(label) for label in plain]
 
 
 def as_class_codes(labels: Any) -> tuple[tuple[Any, ...], Counts]:
     """Return the sorted classes, and for each label the index of its class."""
-    if not hasattr(labels, "__array__"):  # NumPy would turn NaN among strings into "nan"
-        labels = np.fromiter(labels, dtype=object)
-    array = np.asarray(on_host(labels))
-    if array.ndim == 1 and not len(array):
-        raise InvalidInput("labels is empty; pass at least one labelled example.")
-    if array.ndim != 1:
-        raise InvalidInput(
-            f"labels must be one-dimensional, one true label for each example, got shape "
-            f"{array.shape}."
-        )
+    array = as_column("labels", labels)
+    check_one_dimensional("labels", array)
     if array.dtype.kind in "OM":
         array = _as_plain_labels(_as_texts(array, (datetime.date, np.datetime64)))
     if array.dtype.kind not in "iuUb":
@@ -478,8 +413,8 @@ def as_classes(labels: list[Any]) -> tuple[Any, ...]:
     """Return distinct classes, which must be of one kind."""
     kinds = {kind_of(label) for label in labels}
     if len(kinds) != 1 or not kinds <= {"str", "int", "bool"}:
-        got = " and ".join(sorted(kinds)) or "none"
-        raise InvalidInput(f"classes must be strings, integers or booleans of one type, got {got}.")
+        rule = "classes must be strings, integers or booleans of one type"
+        raise InvalidInput(f"{rule}, got {' and '.join(sorted(kinds)) or 'none'}.")
     if len(set(labels)) < len(labels):
         raise InvalidInput(f"classes must be distinct, got {brief(labels)}.")
     return tuple(labels)
@@ -492,9 +427,7 @@ def as_plain_label(label: Any) -> Any:
 
 def unhashable_task(error: TypeError) -> InvalidInput:
     """Return the error for task ids that a dict cannot look up."""
-    return InvalidInput(
-        f"tasks must hold hashable ids ({error}). Pass one string or integer for each example."
-    )
+    return InvalidInput(f"tasks must hold hashable ids, such as strings or integers ({error}).")
 
 
 def kind_of(value: object) -> str:
@@ -506,25 +439,18 @@ def kind_of(value: object) -> str:
     return "float" if isinstance(value, float) else type(value).__name__
 
 
-def _as_integers(names: list[Any]) -> Array:
-    try:
-        return np.array(names, dtype=np.int64)
-    except OverflowError:  # such as 64-bit hashes; as objects they keep their value
-        return np.fromiter((int(name) for name in names), object, len(names))
-
-
 def _as_texts(array: Array, kinds: tuple[type, ...]) -> Array:
     """Return values of some kinds as text; an array that holds other kinds too is kept."""
     if array.dtype.kind == "M":
         distinct, index = np.unique(array, return_inverse=True)
         return _as_texts(np.fromiter(distinct, object, len(distinct)), kinds)[index]
     values: list[Any] = array.tolist()
-    first = next((value for value in values if not _is_missing(value)), None)
+    first = next((value for value in values if not is_missing(value)), None)
     if not isinstance(first, kinds) or not all(
-        isinstance(x, kinds) or _is_missing(x) for x in values
+        isinstance(x, kinds) or is_missing(x) for x in values
     ):
         return array.astype(object)
-    texts = {value: None if _is_missing(value) else _as_text(value) for value in values}
+    texts = {value: None if is_missing(value) else _as_text(value) for value in values}
     return np.fromiter((texts[value] for value in values), object, len(values))
 
 
@@ -533,50 +459,33 @@ def _as_text(value: Any) -> str:
 
 
 def _as_plain_labels(array: Array) -> Array:
-    missing = sum(_is_missing(label) for label in array)
+    missing = sum(map(is_missing, array))
+    if missing:
+        raise _bad_labels(f"{missing} missing")
     kinds = {kind_of(label) for label in array}
-    if missing or len(kinds) > 1 or not kinds <= {"str", "int", "bool"}:
-        raise _bad_labels(" and ".join(sorted(kinds)), missing)
+    if len(kinds) > 1 or not kinds <= {"str", "int", "bool"}:
+        raise _bad_labels(" and ".join(sorted(kinds)))
     return array.astype({"str": str, "int": np.int64, "bool": bool}[kinds.pop()])
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
     unequal_to_itself = isinstance(value, float | np.datetime64) and value != value
     return value is None or unequal_to_itself or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _bad_labels(got: str, missing: int = 0) -> InvalidInput:
-    remedy = "Convert them, for example with [str(label) for label in labels]."
-    if missing:
-        got, remedy = f"{missing} missing", "Drop those rows."
-    return InvalidInput(
-        "labels must hold strings, integers or booleans of one type, none missing, got "
-        f"{got}. {remedy}"
-    )
+def _bad_labels(got: str) -> InvalidInput:
+    rule = "labels must hold strings, integers or booleans of one type, none missing"
+    return InvalidInput(f"{rule}, got {got}. Convert them, or drop those rows.")
 
 
 def _missing_id() -> InvalidInput:
-    return InvalidInput(
-        "tasks holds missing ids (None or NaN); every example must belong to a task. "
-        "Drop those examples or name their task."
-    )
+    return InvalidInput("tasks holds missing ids (None or NaN); every example must have a task.")
 
 
 def _fractional_id(value: object) -> InvalidInput:
     return InvalidInput(
-        f"tasks must be strings or integers, got the float {value}. "
-        "Were scores and tasks swapped? If not, convert the ids with .astype(int)."
+        f"tasks must be strings or integers, got the float {value}. Were scores and tasks swapped?"
     )
-
-
-def _mixed_types(got: str) -> InvalidInput:
-    return InvalidInput(
-        f"tasks must hold ids of one type, got {got}. Convert them all, "
-        "for example with [str(task) for task in tasks]."
-    )
-
-
-_SHOWN = 3  # pairs of names in a message
 
 
 def advise_on_labels(
@@ -586,29 +495,15 @@ def advise_on_labels(
     by_fold = {_fold(name): name for name in classes}
     alike = [(label, by_fold[_fold(label)]) for label in unknown if _fold(label) in by_fold]
     if alike:
-        pairs = [f"{label!r} differs from {name!r}" for label, name in alike]
-        one = "it" if len(alike) == 1 else "each"
-        return f"{listed(pairs, shown=_SHOWN)} only in case or spaces: give {one} one spelling."
+        pairs = listed([f"{label!r} and {name!r}" for label, name in alike], shown=3)
+        return f"{pairs} differ only in case or spaces: give each class one spelling."
     if columns is None:
         return None
-    start = "Name the class of each column in its order:"
-    if len(unknown) != len(columns):
-        return f"{start} pass {keyword('columns', [*columns])} and classes."
-    labels = _match(columns, sorted(unknown))
-    pairs = [
-        f"{column!r} those of {label!r}" for column, label in zip(columns, labels, strict=True)
-    ]
-    pairs[0] = pairs[0].replace(" those of ", " holds the scores of ", 1)
-    held = " and ".join(pairs) if len(pairs) <= _SHOWN else listed(pairs, shown=_SHOWN)
-    passed = f"{keyword('columns', [*columns])} and {keyword('classes', labels)}"
-    return f"{start} if {held}, pass {passed}."
-
-
-def _match(columns: Sequence[str], labels: list[str]) -> list[str]:
-    """Return the labels in the order of the columns that end with them, if each one does."""
-    ends = [[name for name in labels if _fold(column).endswith(_fold(name))] for column in columns]
+    ends = [[name for name in unknown if _fold(column).endswith(_fold(name))] for column in columns]
     longest = [max(names, key=len, default="") for names in ends]
-    return longest if sorted(longest) == labels else labels
+    labels = longest if sorted(longest) == sorted(unknown) else sorted(unknown)
+    passed = keyword("classes", labels) if len(unknown) == len(columns) else "classes"
+    return f"If the columns are in this order, pass {keyword('columns', [*columns])} and {passed}."
 
 
 def _fold(name: str) -> str:
@@ -621,7 +516,6 @@ class ClassMatrix(NamedTuple):
     scores: Floats
     classes: tuple[Any, ...]
     codes: Counts
-    labels: list[Any]
 
     @property
     def true_scores(self) -> Floats:
@@ -636,11 +530,8 @@ def read_class_matrix(
     array = as_calibration_scores("scores", scores)
     if array.ndim != 2 or labels is None:
         if classes is not None:
-            raise InvalidInput(
-                "classes names the columns of a matrix, which needs labels too: pass scores of "
-                f"shape (n, classes) and labels, got scores of shape {array.shape}"
-                f"{' without labels' if labels is None else ''}."
-            )
+            got = f"shape {array.shape}{' without labels' if labels is None else ''}"
+            raise InvalidInput(f"classes needs scores of shape (n, classes) and labels, got {got}.")
         return None
     names = _column_classes(array.shape[1], scores, classes)
     check_same_index("labels", labels, "scores", scores)
@@ -649,19 +540,13 @@ def read_class_matrix(
     place = {name: column for column, name in enumerate(names)}
     by_text = {str(name): column for name, column in place.items()}  # as tables name classes
     position = [place.get(label, by_text.get(str(label), -1)) for label in found]
-    unknown = [repr(label) for label, i in zip(found, position, strict=True) if i < 0]
+    unknown = [label for label, column in zip(found, position, strict=True) if column < 0]
     if unknown:
-        texts = [str(label) for label, i in zip(found, position, strict=True) if i < 0]
-        advice = advise_on_labels(texts, [*by_text]) or (
-            "Pass the class of each column of scores as classes=[...], in the order of the "
-            "columns, such as model.classes_."
-        )
-        raise InvalidInput(
-            f"labels must be among the classes {listed([*map(repr, names)])}, got "
-            f"{listed(unknown)}. {advice}"
-        )
-    columns = np.array(position, dtype=np.int64)[codes]
-    return ClassMatrix(array, names, columns, [names[column] for column in columns.tolist()])
+        rule = f"labels must be among the classes {listed([*map(repr, names)])}"
+        advice = advise_on_labels([*map(str, unknown)], [*by_text])
+        advice = advice or "Pass the class of each column as classes, such as model.classes_."
+        raise InvalidInput(f"{rule}, got {listed([*map(repr, unknown)])}. {advice}")
+    return ClassMatrix(array, names, np.array(position, dtype=np.int64)[codes])
 
 
 def check_column_order(
@@ -674,31 +559,19 @@ def check_column_order(
     """Raise InvalidInput unless the columns of ``scores`` are the calibrated classes, in order."""
     shape = np.shape(as_score_array("scores", scores))
     expected = [str(name) for name in stored]
-    if (by_position and not shape) or (
-        (by_position or len(shape) > 1) and shape[-1] != len(expected)
-    ):
+    if (by_position or len(shape) > 1) and shape[-1:] != (len(expected),):
         raise InvalidInput(
             f"scores must have a column for each of the {len(expected)} classes "
             f"{listed([*map(repr, stored)])}, in this order, got shape {shape}."
         )
-    given = _given_names(scores, classes)
+    names = _frame_columns(scores) if classes is None else classes
     if isinstance(pattern, str):
         pattern = [pattern.replace("*", name) for name in expected]
-    if given is None or given in (expected, list(pattern)):
-        return
-    in_order = "Reorder the columns, such as scores[:, [...]] or frame[[...]]."
-    raise InvalidInput(
-        f"the columns of scores are {listed(given)}, but the classes were calibrated in the order "
-        f"{listed(expected)}, and a set is decided by position. {in_order}"
-    )
-
-
-def _given_names(scores: Any, classes: Sequence[Any] | None) -> list[str] | None:
-    """Return the names of the columns as texts; None if they have none."""
-    if classes is not None:
-        return [str(name) for name in classes]
-    names = _frame_columns(scores)
-    return None if names is None else [str(name) for name in names]
+    if names is not None and [*map(str, names)] not in (expected, [*pattern]):
+        raise InvalidInput(
+            f"the columns of scores are {listed([*map(str, names)])}, but the classes were "
+            f"calibrated in the order {listed(expected)}, and a set is decided by position."
+        )
 
 
 def _frame_columns(scores: Any) -> list[Any] | None:
@@ -714,17 +587,13 @@ def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> t
     if classes is None:
         return tuple(range(width) if named is None else named)
     names = tuple(as_plain_label(name) for name in classes)
-    if len(names) != width or len({*map(str, names)}) != width:
-        raise InvalidInput(
-            f"classes must name each of the {width} columns of scores once, got "
-            f"{listed([*map(repr, names)])}."
-        )
-    texts = [str(name) for name in names]
-    if named is not None and {*map(str, named)} == {*texts} and [*map(str, named)] != texts:
-        raise InvalidInput(
-            f"classes are {listed([*map(repr, names)])}, but the frame has its columns in the "
-            f"order {listed([*map(repr, named)])}. Leave classes out."
-        )
+    texts, of_frame = [str(name) for name in names], [str(name) for name in named or names]
+    if len(texts) != width or len({*texts}) != width:
+        rule = f"classes must name each of the {width} columns of scores once"
+        raise InvalidInput(f"{rule}, got {listed([*map(repr, names)])}.")
+    if texts != of_frame and {*texts} == {*of_frame}:
+        order = f"the order of the columns of the frame, {listed(of_frame)}"
+        raise InvalidInput(f"classes must be in {order}, got {listed(texts)}. Leave classes out.")
     return names
 
 
@@ -763,34 +632,18 @@ def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | No
     if columns is None:
         return
     artefact.check_shape(columns, _Columns)
-    _check_distinct_columns(columns)
-    named = columns.get("classes")
+    used = [columns[meaning] for meaning in _MEANINGS if meaning in columns]
+    if len({*used}) < len(used):
+        raise InvalidInput(f"columns must name one column for each meaning, got {brief(columns)}.")
+    named, lists = columns.get("classes"), columns.get("columns")
     if named is None:
         return
     texts = [str(name) for name in named]
     if not texts or len(set(texts)) < len(texts):
         raise InvalidInput(f"columns.classes must name each class once, got {brief(named)}.")
-    listed = columns.get("columns")
-    if isinstance(listed, list) and len(listed) != len(named):
-        raise InvalidInput(
-            f"columns.columns must hold a column for each of {len(named)} classes, got "
-            f"{len(listed)}."
-        )
+    if isinstance(lists, list) and len(lists) != len(named):
+        rule = f"columns.columns must hold a column for each of {len(named)} classes"
+        raise InvalidInput(f"{rule}, got {len(lists)}.")
     if classes is not None and [str(name) for name in classes] != texts:
-        raise InvalidInput(
-            f"columns.classes must be those of the evidence, {brief(list(classes))}, in the same "
-            f"order, got {brief(named)}."
-        )
-
-
-def _check_distinct_columns(columns: Mapping[str, Any]) -> None:
-    """Raise InvalidInput if one column has two meanings."""
-    seen: dict[str, str] = {}
-    for key in _MEANINGS:
-        if key in columns:
-            first = seen.setdefault(columns[key], key)
-            if first != key:
-                raise InvalidInput(
-                    f"columns.{first} and columns.{key} must be two columns, got "
-                    f"{columns[key]!r} for both."
-                )
+        rule = f"columns.classes must be those of the evidence, in its order, {brief([*classes])}"
+        raise InvalidInput(f"{rule}, got {brief(named)}.")

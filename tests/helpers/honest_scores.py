@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metapac import Scored
+from metapac.data_checks import check_facts
+
 SITES = np.repeat(np.arange(60), 400)
 CHILDREN = ["none", "one", "two", "more"]
 
@@ -34,3 +37,12 @@ def draw_communes(
     seen = means[labels] + rng.normal(size=len(sites))
     scores = shares * np.exp(seen[:, None] * means - means**2 / 2)
     return sites, np.array(CHILDREN)[labels], scores / scores.sum(axis=1, keepdims=True)
+
+
+def check_examples(
+    tasks: Any, scores: Any, labels: Any = None, classes: Any = None, allow: Any = ()
+) -> None:
+    """Run the checks of labelled examples that every calibration runs."""
+    data, skipped = Scored(scores, tasks, labels, classes), frozenset(allow)
+    names, sizes = np.unique(np.asarray(tasks), return_counts=True)
+    check_facts(data.facts(names, sizes, skipped), skipped)

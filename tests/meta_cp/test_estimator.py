@@ -231,16 +231,16 @@ def test_a_guarantee_that_no_number_of_tasks_supports() -> None:
         (
             {},
             ([0.1, 0.2], "ab", [0.5]),
-            r"quantiles must hold one number for each of the 2 tasks, got shape \(1,\). Pass a map",
+            r"quantiles .* 2 tasks .* got shape \(1,\)",
         ),
         ({}, ([0.1, 0.2], "ab", [0.5, math.inf]), "quantiles must be finite, got inf at positio"),
         ({}, ([0.1, 0.2], "ab", [math.nan, 1]), "quantiles must be finite, got nan at position 0"),
         (
             {},
             ([0.1, 0.2], "ab", {"a": 1, "b": 2, "c": 3}),
-            "quantiles must have the same tasks as scores, but only one has 'c'",
+            "quantiles must .* tasks .* has 'c'",
         ),
-        ({}, ([0.1, 0.2], "ab", {"a": 1}), "quantiles must have the same tasks .* has 'b'"),
+        ({}, ([0.1, 0.2], "ab", {"a": 1}), "quantiles must .* tasks .* has 'b'"),
         ({}, ([0.1], "a", ["x"]), "quantiles must be real numbers"),
         ({"epsilon": 1.0}, ([0.1], "a", [0]), "epsilon must be a number strictly between 0 and 1"),
         ({"delta": "no"}, ([0.1], "a", [0]), "delta must be a number strictly between 0 and 1"),
@@ -333,7 +333,8 @@ def test_the_command_line_explains_that_it_cannot_predict_with_it(tmp_path: Path
     result = CliRunner().invoke(app, ["predict", str(promise), str(table)])
     assert result.exit_code != 0
     text = " ".join(result.output.split())
-    assert "got MetaCP. MetaCP needs a predicted quantile for each task" in text
+    assert "MetaPS or PS" in text
+    assert "MetaCP" in text.partition("got")[2]
 
 
 # Does the guarantee hold? A task's signal is normal, and so is the error of its predicted quantile,

@@ -9,7 +9,7 @@ import pytest
 
 from metapac import Context, MetaPS, Scored
 from metapac._common import Array, ignore_progress
-from metapac.report.data import Data
+from metapac.grouping import Data
 from metapac.report.levels import Trial, try_epsilons
 
 CLASSES = ("cat", "dog", "</script><b>owl")

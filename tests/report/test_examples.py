@@ -6,14 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import MetaPS, Scored, evaluate
-from metapac.report.data import Example
+from metapac.grouping import Row
+from metapac.report.data import kind_of_set
 from metapac.report.findings import choose_tasks, has_above, pick_examples, rank_tasks
 
 SETS = {"empty": (), "missed": ("b",), "single": ("a",), "several": ("a", "b")}
 
 
 def test_tasks_are_the_worst_a_middle_one_and_the_best(labelled: Scored, promise: MetaPS) -> None:
-    found = labelled.evaluate(promise, false_alarm=0.05, allow=())
+    found = evaluate(promise, labelled)
     ordered = [row["task"] for row in found.worst(len(found.tasks))]
     assert choose_tasks(found) == [ordered[0], ordered[round(19 / 2)], ordered[-1]]
     assert choose_tasks(found, 1) == ordered[:1]
@@ -23,7 +24,7 @@ def test_tasks_are_the_worst_a_middle_one_and_the_best(labelled: Scored, promise
 def test_a_task_is_chosen_once_with_a_guarantee_per_class(
     labelled: Scored, per_class: MetaPS
 ) -> None:
-    found = labelled.evaluate(per_class, false_alarm=0.05, allow=())
+    found = evaluate(per_class, labelled)
     tasks = choose_tasks(found)
     assert len({*tasks}) == 3
     assert tasks[0] == found.worst(1)[0]["task"]
@@ -34,13 +35,13 @@ def test_a_task_is_chosen_once_with_a_guarantee_per_class(
     st.integers(0, 15),
 )
 def test_a_few_of_every_kind(rows: list[tuple[str, str]], number: int) -> None:
-    examples = [Example(task, "a", SETS[kind]) for task, kind in rows]
+    examples = [Row(task, "a", SETS[kind]) for task, kind in rows]
     chosen = pick_examples(examples, ["x", "y", "z"], number)
     assert len(chosen) <= number
     assert [example.task for example in chosen] == sorted(example.task for example in chosen)
     for task in "xyz":
         own = [example for example in chosen if example.task == task]
-        kinds = [example.kind for example in own]
+        kinds = [kind_of_set(example) for example in own]
         present = {kind for name, kind in rows if name == task}
         assert len({*kinds}) == min(len(own), len(present))  # no kind twice before all once
     if number >= 3 * len(rows):
@@ -49,15 +50,13 @@ def test_a_few_of_every_kind(rows: list[tuple[str, str]], number: int) -> None:
 
 def test_kinds_that_one_task_left_out_come_first_at_the_next() -> None:
     kinds = [*SETS.values(), ("a", "b", "c")]
-    examples = [
-        Example(task, "a", labels, full=len(labels) == 3) for task in "xy" for labels in kinds
-    ]
+    examples = [Row(task, "a", labels, full=len(labels) == 3) for task in "xy" for labels in kinds]
     chosen = pick_examples(examples, ["x", "y"], 6)
-    assert {row.kind for row in chosen} == {"missed", "empty", "single", "several", "full"}
+    assert {kind_of_set(row) for row in chosen} == {"missed", "empty", "single", "several", "full"}
 
 
 def test_of_one_kind_each_class_is_shown() -> None:
-    examples = [Example("x", truth, ("a", "b"), full=True) for truth in "aaaabb"]
+    examples = [Row("x", truth, ("a", "b"), full=True) for truth in "aaaabb"]
     assert [row.truth for row in pick_examples(examples, ["x"], 4)] == ["a", "b", "a", "b"]
 
 
@@ -77,5 +76,5 @@ def test_tasks_are_ranked_by_evidence_or_if_none_is_above_by_share(promise: Meta
 
 
 def test_what_a_task_leaves_over_goes_to_the_next() -> None:
-    examples = [Example("x", "a", ()), *([Example("y", "a", ("a",))] * 9)]
+    examples = [Row("x", "a", ()), *([Row("y", "a", ("a",))] * 9)]
     assert [row.task for row in pick_examples(examples, ["x", "y"], 6)] == ["x"] + ["y"] * 5

@@ -15,8 +15,8 @@ WORDS = Words.from_context(Context(unit="hospital", example="patient"))
 
 
 def judge(data: Scored, promise: MetaPS) -> tuple[Evaluation, Findings]:
-    evaluation = data.evaluate(promise, false_alarm=0.05, allow=())
-    return evaluation, find_findings(evaluation, WORDS, data.examples(promise, ["new 1"]))
+    evaluation = evaluate(promise, data)
+    return evaluation, find_findings(evaluation, WORDS, data.rows(promise, ["new 1"]))
 
 
 def test_tables_have_the_numbers_of_the_evaluation(labelled: Scored, promise: MetaPS) -> None:

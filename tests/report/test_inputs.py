@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from metapac.report.tables import Tabled
 
-from metapac import BadArtefact, Context, InvalidInput, MetaPS, Monitor, Scored
+from metapac import (
+    BadArtefact,
+    Columns,
+    Context,
+    InvalidInput,
+    MetaPS,
+    Monitor,
+    Scored,
+    evaluate,
+    open_table,
+)
 from metapac.fewshot import MetaCP
 from metapac.report import report
-from metapac.report.builder import open_data, open_monitor, open_promise
+from metapac.report.builder import check_data, open_monitor, open_promise
 from metapac.words import Words
 from tests.report.conftest import calibrate, draw_scores
 
@@ -63,16 +72,20 @@ def test_scores_are_in_arrays_in_a_table_or_evaluated(
 ) -> None:
     table = tmp_path / "new.csv"
     table.write_text("site,score\nnew,0.5\n")
-    evaluation = labelled.evaluate(promise, false_alarm=0.05, allow=())
-    with ExitStack() as stack:
-        for nothing in (None, evaluation):
-            assert open_data(stack, "labelled", nothing, {}, None, promise) == (None, [])
-        assert open_data(stack, "labelled", labelled, {}, None, promise) == (labelled, [])
-        data, facts = open_data(stack, "calibration", table, {"task": "site"}, "id", promise)
-        assert isinstance(data, Tabled)
-        assert (data.columns, data.id) == ({"task": "site"}, "id")
-        assert "Calibration data" in str(facts)
-        assert "new.csv" in str(facts)
+    evaluation = evaluate(promise, labelled)
+    for nothing in (None, evaluation):
+        assert check_data("labelled", nothing, promise) == (None, [])
+    assert check_data("labelled", labelled, promise) == (labelled, [])
+    opened = open_table(table, Columns(task="site"))
+    data, facts = check_data("calibration", opened, promise)
+    assert data is opened
+    assert "Calibration data" in str(facts)
+    assert "new.csv" in str(facts)
+    for name in ("labelled", "calibration"):
+        given: dict[str, Any] = {name: table}  # a path names no columns
+        with pytest.raises(InvalidInput) as raised:
+            report(promise, **given)
+        assert raised.value.parameters == (name,)
 
 
 def test_a_report_needs_no_monitor(promise: MetaPS) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, Context, MetaPS, Monitor, Scored
+from metapac import PS, Context, MetaPS, Monitor, Scored, evaluate
 from metapac.guarantee import format_share
 from metapac.report.findings import find_figures, read_course
 from metapac.words import Words, round_down
@@ -17,7 +17,7 @@ WORDS = Words.from_context(Context(unit="hospital", example="patient"))
 
 
 def test_the_numbers_to_see_first(promise: MetaPS, per_class: MetaPS, labelled: Scored) -> None:
-    evaluation = labelled.evaluate(promise, false_alarm=0.05, allow=())
+    evaluation = evaluate(promise, labelled)
     figures = find_figures(promise, WORDS, evaluation, None)
     assert figures[0] == ("40", "hospitals calibrated on")
     assert figures[1].value == round_down(promise.threshold_)
@@ -28,7 +28,7 @@ def test_the_numbers_to_see_first(promise: MetaPS, per_class: MetaPS, labelled: 
     assert figures[3].value == f"{np.mean(evaluation.sizes):.2f}"
     full = format_share(evaluation.set_shares["full"])
     assert figures[5:] == [(full, "lists with every label: a person decides")]
-    each = labelled.evaluate(per_class, false_alarm=0.05, allow=())
+    each = evaluate(per_class, labelled)
     figures = find_figures(per_class, WORDS, each, None)
     assert figures[1] == ("3", "classes, each with a threshold")
     assert figures[2].value == format_share(each.within)

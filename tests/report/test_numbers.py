@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metapac import MetaPS, Scored
+from metapac import MetaPS, Scored, evaluate
 from metapac.report.data import count_within, format_size, format_width
 
 
@@ -15,7 +15,7 @@ def test_a_task_at_the_limit_is_within_it() -> None:
     missed = {"a": 0, "b": 2, "c": 3}  # of ten
     rows = [(task, i >= number) for task, number in missed.items() for i in range(10)]
     data = Scored([float(kept) for _, kept in rows], [task for task, _ in rows])
-    evaluation = data.evaluate(promise, false_alarm=0.05, allow=["duplicates", "direction"])
+    evaluation = evaluate(promise, data, allow=["duplicates", "direction"])
     assert evaluation.missed.tolist() == [0, 2, 3]
     assert count_within(evaluation) == 2
 

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from metapac.report.tables import Tabled
 
-from metapac import PS, MetaPS
+from metapac import PS, MetaPS, evaluate, open_table
 from metapac.report.levels import Trial
 from metapac.report.page import build_page
-from metapac.tables.sources import open_source
 from metapac.words import round_down
 from tests.helpers.tables import calibrate_table
 from tests.report.conftest import attempt
@@ -47,10 +45,9 @@ def test_intervals_are_spoken_of_as_the_explanation_does(
     names: dict[str, Any] = {"task": "site", "prediction": "predicted", "y": "true", "scale": scale}
     promise = calibrate_table(numbers, **names, epsilon=0.2, alpha=0.2, delta=0.1)
     new = numbers.assign(site="new " + numbers.site, true=numbers.true + 1e-4)
-    with open_source(numbers) as old, open_source(new) as table:
-        data = Tabled(table, {})
-        evaluation = data.evaluate(promise, false_alarm=0.05, allow=())
-        trials = attempt(promise, Tabled(old, {}), data)
+    data = open_table(new)
+    evaluation = evaluate(promise, data)
+    trials = attempt(promise, open_table(numbers), data)
     page = build(promise, evaluation=evaluation, trials=trials, why_not=None)
     radius = round_down(promise.threshold_).removeprefix("-")
     assert page["figures"][1] == (f"± {radius}", caption)

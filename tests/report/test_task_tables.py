@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from metapac import Context, MetaPS, Scored
+from metapac import Context, MetaPS, Scored, evaluate
 from metapac.evaluation import ClassMisses
-from metapac.report.data import Example
+from metapac.grouping import Row
 from metapac.report.findings import list_classes, list_examples, list_tasks, rank_tasks
 from metapac.words import Words
 
@@ -17,9 +17,9 @@ WORDS = Words.from_context(Context(unit="hospital", example="patient"))
 
 def test_examples_say_what_became_of_them() -> None:
     rows = [
-        Example("a", "cat", ("cat", "dog")),
-        Example("b", "cat", ()),
-        Example("c", "cat", ("dog",)),
+        Row("a", "cat", ("cat", "dog")),
+        Row("b", "cat", ()),
+        Row("c", "cat", ("dog",)),
     ]
     table = list_examples(rows, WORDS)
     assert table.head == ["hospital", "right label", "list", ""]
@@ -28,7 +28,7 @@ def test_examples_say_what_became_of_them() -> None:
         ["b", "cat", "no label", "empty, so it misses"],
         ["c", "cat", "dog", "misses it"],
     ]
-    intervals = [Example("a", 1.0, None, (0.5, 1.5)), Example("a", 3.0, None, (0.5, 1.5))]
+    intervals = [Row("a", 1.0, None, (0.5, 1.5)), Row("a", 3.0, None, (0.5, 1.5))]
     table = list_examples(intervals, WORDS)
     assert table.head == ["hospital", "true number", "interval", ""]
     assert [row[1:] for row in table.rows] == [
@@ -46,7 +46,7 @@ def test_of_many_classes_the_first_are_listed() -> None:
 
 
 def test_tasks_have_sizes_widths_or_neither(promise: MetaPS, labelled: Scored) -> None:
-    evaluation = labelled.evaluate(promise, false_alarm=0.05, allow=())
+    evaluation = evaluate(promise, labelled)
     head = ["hospital", "missed", "share", "95% interval"]
     listed = list_tasks(evaluation, WORDS, rank_tasks(evaluation)[:3])
     assert listed.head == [*head, "labels in a list", "empty lists"]

@@ -32,6 +32,7 @@ from metapac.words import Words
 if TYPE_CHECKING:
     from metapac.betting import Added, Step
     from metapac.drift import Drift
+    from metapac.evaluation import Evaluation
     from metapac.monitoring import Monitor
     from metapac.tables.table import Table
 
@@ -335,7 +336,7 @@ def monitor(
     with open_monitor(
         state, predictor, false_alarm=false_alarm, min_examples=min_examples
     ) as watched:
-        added = watched.add_evaluation(*judged, batch=name, again=again, allow=allowed)
+        added = watched.add_evaluation(judged, batch=name, again=again, allow=allowed)
     _report(watched, added, state, plot, as_json=as_json)
 
 
@@ -389,13 +390,13 @@ def _judge(
     min_examples: int,
     model: str | None,
     allow: Collection[str],
-) -> tuple[Any, ...]:
-    """Return what ``Monitor.add_evaluation`` takes: the misses of the tasks of a table."""
-    from metapac.monitoring import judge_tasks
+) -> Evaluation:
+    """Return the misses of the tasks of a table."""
+    from metapac.evaluation import evaluate
     from metapac.tables.sources import read_origin
 
     table = fill_new(table, read_origin(table.source), given, predictor)
-    return judge_tasks(predictor, table, min_examples=min_examples, model=model, allow=allow)
+    return evaluate(predictor, table, min_examples=min_examples, model=model, allow=allow)
 
 
 def _report(

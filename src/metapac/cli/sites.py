@@ -75,7 +75,7 @@ def site(
         result = make_site(
             MetaPS(**asdict(stated)),
             table.with_columns(**columns.parse(), id=id),
-            name=name,
+            name=name.strip(),
             allow=parse_allowed(allow),
             progress=progress,
         )

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from metapac.calibration import name_columns, score_numbers
 
 from metapac import (
     CheckWarning,
     Context,
     Guarantee,
     InfeasibleGuarantee,
-    InvalidInput,
     MetaPS,
     Site,
     combine_sites,
@@ -86,10 +84,10 @@ def test_numbers_without_names_have_the_names_of_the_parameters() -> None:
     y, prediction = frame.truth.to_numpy(), frame.guess.to_numpy()
     method = MetaPS(**LEVELS).calibrate_intervals(y, prediction, frame.site)
     assert method.columns_ == {"prediction": "prediction", "y": "y"}
-    with_scale = name_columns(y, prediction, frame.site.to_numpy(), 2.0)
-    assert with_scale == {"prediction": "prediction", "y": "y", "scale": "scale"}
-    same = name_columns(frame.truth.rename("site"), frame.guess, frame.site, None)
-    assert same == {"prediction": "prediction", "y": "y"}
+    method.calibrate_intervals(y, prediction, frame.site.to_numpy(), 2.0)
+    assert method.columns_ == {"prediction": "prediction", "y": "y", "scale": "scale"}
+    method.calibrate_intervals(frame.truth.rename("site"), frame.guess, frame.site)
+    assert method.columns_ == {"prediction": "prediction", "y": "y"}
 
 
 def test_new_tasks_are_added_as_intervals() -> None:
@@ -128,51 +126,6 @@ def test_a_failed_call_changes_nothing() -> None:
     assert method.promise_ == before
     assert method.columns_ is not None
     assert "scale" in method.columns_
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"y": [1.0]}, r"y and prediction must have the same shape, got \(1,\) and \(2,\)"),
-        ({"y": [1.0, math.nan]}, "y must be finite, got nan at position 1"),
-        (
-            {"y": ["a", "b"]},
-            r"^y must be real numbers, got <U1\. Pass one number for each example\. Were y and "
-            r"tasks swapped\?$",
-        ),
-        (
-            {"prediction": pd.Series(["a", "b"], dtype=object)},
-            "^prediction must be real numbers, got 'a' of type str at position 0. Convert them to "
-            r"floats\. Where one is missing, drop the example\. Were prediction and tasks "
-            r"swapped\?$",
-        ),
-        ({"y": [], "prediction": [], "tasks": []}, "^y is empty; pass at least one labelled"),
-        (
-            {"prediction": [1.0], "scale": [1.0, 2.0]},
-            r"y and prediction must have the same shape, got \(2,\) and \(1,\)",
-        ),
-        ({"tasks": [1, 2, 3]}, "y and tasks must have the same length, got 2 and 3"),
-        ({"tasks": "ohio"}, "tasks must"),
-        ({"scale": 0.0}, "scale must be finite and positive, got 0.0"),
-        ({"scale": [1.0]}, r"y and scale must have the same shape, got \(2,\) and \(1,\)"),
-        (
-            {"y": pd.Series([1.0, 2.0]), "scale": pd.Series([1.0, 2.0], index=[5, 6])},
-            "y and scale are pandas columns with different indices",
-        ),
-        ({"y": [[1.0], [2.0]], "prediction": [[1.0], [2.0]]}, r"y must be one-dim.* \(2, 1\)"),
-        ({"y": 1.0, "prediction": 1.0}, r"y must be one-dimensional, got shape \(\)"),
-        (
-            {"y": pd.Series([1.0, 2.0]), "tasks": pd.Series([1, 2], index=[5, 6])},
-            "y and tasks are pandas columns with different indices",
-        ),
-    ],
-)
-def test_numbers_that_do_not_match_are_named(change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"y": [1.0, 2.0], "prediction": [1.0, 2.5], "tasks": [1, 2]}
-    given |= {"scale": None}
-    assert score_numbers(**given).tolist() == [0.0, -0.5]
-    with pytest.raises(InvalidInput, match=message):
-        MetaPS(**LEVELS).calibrate_intervals(**given | change)
 
 
 def test_too_few_tasks_may_have_infinite_intervals() -> None:
@@ -218,7 +171,7 @@ def test_a_largest_residual_that_tasks_share_is_reported(tmp_path: Path) -> None
 
 
 def test_a_copy_of_the_true_value_is_no_prediction() -> None:
-    frame, words = draw_sites(), "^every prediction equals its true value. Is it a copy of the true"
+    frame, words = draw_sites(), "^every prediction equals its true value"
     copied = frame.assign(guess=frame.truth)
     with pytest.warns(CheckWarning, match=words):
         assert calibrate(copied, allow=("duplicates",)).threshold_ == 0
@@ -277,13 +230,6 @@ def test_tasks_may_be_a_generator() -> None:
     assert len(grown.add(2 * scores, new).tasks_) == 120
 
 
-def test_numbers_have_no_classes() -> None:
-    method = MetaPS(**LEVELS, per_class=True)
-    message = "calibrate_intervals is for numbers, which have no classes. Leave out per_class=True."
-    with pytest.raises(InvalidInput, match=message):
-        method.calibrate_intervals([1.0], [1.0], ["a"])
-
-
 def test_a_scale_is_used_in_calibration_and_prediction_or_in_neither() -> None:
     rng = np.random.default_rng(0)
     tasks, scale = np.arange(60).repeat(40), rng.uniform(1, 3, 2400)
@@ -292,21 +238,9 @@ def test_a_scale_is_used_in_calibration_and_prediction_or_in_neither() -> None:
     plain = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate_intervals(y, prediction, tasks)
     scaled = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
     scaled.calibrate_intervals(y, prediction, tasks, scale)
-    with pytest.raises(InvalidInput, match="calibrated with a scale, and scale is missing"):
-        scaled.predict_interval([0.0])
-    with pytest.raises(InvalidInput, match="calibrated without a scale"):
-        plain.predict_interval([0.0], [2.0])
     np.testing.assert_array_equal(
         plain.predict_interval([0.0, 1.0]), plain.predict_interval([0.0, 1.0], 1.0)
     )
     assert np.ptp(scaled.predict_interval([0.0], [2.0])) == pytest.approx(
         2 * np.ptp(scaled.predict_interval([0.0], [1.0]))
     )
-
-
-def test_a_predictor_of_intervals_keeps_no_labels() -> None:
-    prediction, tasks = np.zeros(2400), np.arange(60).repeat(40)
-    y = np.random.default_rng(0).normal(size=2400)
-    promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate_intervals(y, prediction, tasks)
-    with pytest.raises(InvalidInput, match="calibrated for intervals. Use predict_interval"):
-        promise.predict_set([[0.1, 0.9]])

@@ -1,0 +1,941 @@
+"""Monitors: what counts, what an alarm means, what is said, and the state file."""
+
+from __future__ import annotations
+
+import copy
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from metapac import (
+    PS,
+    BadArtefact,
+    Context,
+    InvalidInput,
+    MetaPS,
+    Monitor,
+    NotCalibrated,
+    artefact,
+    evaluate,
+    load,
+    open_monitor,
+)
+from metapac.betting import Bets, Watch, exceeds, is_within, reaches
+from metapac.fewshot import MetaCP
+from metapac.monitoring import Counted, Terms, format_wealth, select_new
+from metapac.plots import draw_monitor
+from metapac.verdict import judge
+from tests.helpers import oracles
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+
+
+def draw(rng: Any, names: list[Any], examples: int = 100, *, power: float = 1.0) -> tuple[Any, Any]:
+    """Return scores and tasks; a larger power means lower scores, so that more are missed."""
+    return rng.random(len(names) * examples) ** power, np.repeat(names, examples)
+
+
+def names(word: str, count: int) -> list[str]:
+    """Return as many names of tasks, which begin alike."""
+    return [f"{word} {i}" for i in range(count)]
+
+
+@pytest.fixture
+def rng() -> Any:
+    """A new stream of numbers for each test."""
+    return np.random.default_rng(1)
+
+
+@pytest.fixture(scope="session")
+def promise() -> MetaPS:
+    scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)])
+    about = Context(unit="clinic", example="patient", trained_on=["trained"], pilot=["pilot"])
+    return MetaPS(**LEVELS).calibrate(scores, tasks, context=about)
+
+
+@pytest.fixture(scope="session")
+def by_class() -> MetaPS:
+    scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)], 200)
+    labels = np.tile(["no", "yes"], len(scores) // 2)
+    levels = LEVELS | {"epsilon": {"no": 0.1, "yes": 0.2}}
+    return MetaPS(**levels, per_class=True).calibrate(scores, tasks, labels)
+
+
+def test_terms_of_a_promise(promise: MetaPS) -> None:
+    terms = Terms.from_promise(promise, 0.01, 0)
+    assert (terms.epsilon, terms.alpha, terms.delta) == (0.1, 0.2, 0.1)
+    assert (terms.rates, terms.classes, terms.min_examples) == ([0.1], None, 0)
+    assert terms.limit == 100
+    assert (terms.unit, terms.example) == ("clinic", "patient")
+    assert terms.promise == promise.promise_
+
+
+def test_terms_of_classes(by_class: MetaPS) -> None:
+    terms = Terms.from_promise(by_class, 0.01, 0)
+    assert terms.classes == ("no", "yes")
+    assert terms.rates == [0.1, 0.2]
+    shared = MetaPS(**LEVELS, per_class=True)
+    scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)], 200)
+    shared.calibrate(scores, tasks, np.tile([0, 1], len(scores) // 2))
+    assert Terms.from_promise(shared, 0.01, 0).rates == [0.1, 0.1]
+
+
+@pytest.mark.parametrize("kind", ["promise", "by_class"])
+def test_terms_go_through_json(kind: str, request: pytest.FixtureRequest) -> None:
+    terms = Terms.from_promise(request.getfixturevalue(kind), 0.01, 3)
+    assert Terms.from_json(json.loads(json.dumps(terms.to_json()))) == terms
+
+
+def test_min_examples_of_the_guarantee_is_the_least() -> None:
+    promise = MetaPS(**LEVELS, min_examples=30)
+    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(40)]))
+    sizes = [Terms.from_promise(promise, 0.01, least).min_examples for least in (0, 29, 31)]
+    assert sizes == [30, 30, 31]
+
+
+def test_the_checksum_is_that_of_the_guarantee(promise: MetaPS, tmp_path: Path) -> None:
+    checksum = Terms.from_promise(promise, 0.01, 0).checksum
+    promise.save(tmp_path / "promise.json")
+    assert Terms.from_promise(load(tmp_path / "promise.json"), 0.5, 9).checksum == checksum
+    scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)])
+    words = MetaPS(**LEVELS).calibrate(scores, tasks, context=Context(unit="ward", model="b"))
+    assert Terms.from_promise(words, 0.01, 0).checksum == checksum
+    others = [
+        MetaPS(**LEVELS | {"alpha": 0.25}).calibrate(scores, tasks),
+        MetaPS(**LEVELS | {"delta": 0.2}).calibrate(scores, tasks),
+        MetaPS(**LEVELS).calibrate(scores - 0.1, tasks),
+        MetaPS(**LEVELS).calibrate(scores, np.char.add(tasks, "!")),
+    ]
+    found = {Terms.from_promise(other, 0.01, 0).checksum for other in others}
+    assert len(found | {checksum}) == 5
+
+
+GOOD, BAD = 1.0, 2.0  # powers of scores: about 5% and 22% are missed
+
+
+def test_good_tasks_raise_no_alarm(promise: MetaPS, rng: Any) -> None:
+    monitor = Monitor(promise)
+    assert (monitor.status, monitor.wealth, monitor.interval) == ("cannot tell yet", 1.0, (0, 1))
+    added = monitor.add(*draw(rng, names("new", 30), power=GOOD))
+    assert (len(added.steps), added.known, added.overlap, added.left_out) == (30, [], (), 0)
+    assert added.steps == monitor.course
+    assert monitor.alarm is None
+    assert monitor.wealth == monitor.course[-1].wealth < 1
+
+
+def test_very_good_tasks_confirm_the_guarantee(promise: MetaPS, rng: Any) -> None:
+    monitor = Monitor(promise)
+    seen = set()
+    for name in names("new", 60):
+        monitor.add(*draw(rng, [name], power=0.5))
+        assert monitor.status == ("holds" if monitor.interval[1] <= 0.2 else "cannot tell yet")
+        seen.add(monitor.status)
+    assert seen == {"holds", "cannot tell yet"}
+
+
+def test_bad_tasks_raise_an_alarm_that_stays(promise: MetaPS, rng: Any) -> None:
+    monitor = Monitor(promise)
+    monitor.add(*draw(rng, names("bad", 12), power=BAD))
+    alarm = monitor.alarm
+    assert alarm is not None
+    assert alarm.wealth >= 100
+    assert alarm == next(step for step in monitor.course if step.wealth >= 100)
+    monitor.add(*draw(rng, names("good", 60), power=GOOD))
+    assert monitor.wealth < 100
+    assert monitor.alarm == alarm
+    assert monitor.status == "violated"
+    assert monitor.interval[0] >= 0.2
+
+
+def test_the_level_of_the_alarm_is_kept(promise: MetaPS, rng: Any) -> None:
+    scores = draw(rng, names("bad", 40), power=BAD)
+    alarms = []
+    for false_alarm in (0.1, 1e-3, 1e-6):
+        monitor = Monitor(promise, false_alarm=false_alarm)
+        monitor.add(*scores)
+        assert monitor.alarm is not None
+        assert monitor.alarm.wealth >= 1 / false_alarm
+        alarms.append(monitor.course.index(monitor.alarm))
+    assert alarms == sorted(alarms)
+    assert alarms[0] < alarms[-1]
+
+
+def test_batches_in_any_split_give_the_same_course(promise: MetaPS, rng: Any) -> None:
+    scores, tasks = draw(rng, names("new", 20), power=1.5)
+    whole = Monitor(promise)
+    whole.add(scores, tasks)
+    order = [step.task for step in whole.course]
+    for cuts in ([5], [1, 2, 19], [*range(1, 20)]):
+        parts = Monitor(promise)
+        for some in np.split(np.array(order), cuts):
+            rows = np.isin(tasks, some)
+            parts.add(scores[rows], tasks[rows])
+        assert parts.course == whole.course
+    shuffled, mixed = Monitor(promise), rng.permutation(len(scores))
+    shuffled.add(scores[mixed], tasks[mixed])
+    assert shuffled.course == whole.course
+
+
+@pytest.mark.parametrize("worse", ["no", "yes"])
+def test_classes_are_watched_together_and_one_by_one(
+    by_class: MetaPS, rng: Any, worse: str
+) -> None:
+    scores, tasks = draw(rng, names("new", 12), 200)
+    labels = np.tile(["no", "yes"], len(scores) // 2)
+    scores[labels == worse] **= 3  # one class alone becomes worse
+    monitor = Monitor(by_class)
+    monitor.add(scores, tasks, labels)
+    assert monitor.by_class is not None
+    assert monitor.status == "violated"
+    steps = {label: course[-1] for label, course in monitor.by_class.items()}
+    assert steps.pop(worse).wealth > 200 > 1 > next(iter(steps.values())).wealth
+    assert f"most likely class {worse}." in monitor.sentence()
+    for i, step in enumerate(monitor.course):
+        parts = [course[i] for course in monitor.by_class.values()]
+        assert step.wealth == pytest.approx(np.mean([part.wealth for part in parts]))
+        assert step.lower == max(part.lower for part in parts)
+        assert step.upper == max(part.upper for part in parts)
+        assert step.examples == sum(part.examples for part in parts) == 200
+        assert step.violated == any(part.violated for part in parts)
+    # Each class has its epsilon, and half of the false-alarm probability.
+    for label, epsilon in (("no", 0.1), ("yes", 0.2)):
+        alone = Watch(epsilon, 0.2, 0.005)
+        for step in monitor.by_class[label]:
+            alone.add(examples=step.examples, missed=step.missed)
+        assert (alone.wealth, alone.lower, alone.upper) == monitor.by_class[label][-1][-3:]
+
+
+def test_a_task_without_examples_of_a_class_counts_for_it(by_class: MetaPS, rng: Any) -> None:
+    scores, tasks = draw(rng, names("new", 3))
+    monitor = Monitor(by_class)
+    monitor.add(scores, tasks, ["no"] * 200 + ["yes"] * 100)
+    assert monitor.by_class is not None
+    sizes = {k: sorted(s.examples for s in steps) for k, steps in monitor.by_class.items()}
+    assert sizes == {"no": [0, 100, 100], "yes": [0, 0, 100]}
+    at_least = Monitor(by_class, min_examples=1)
+    at_least.add(scores, tasks, ["no"] * 200 + ["yes"] * 100)
+    assert at_least.by_class is not None
+    assert [len(steps) for steps in at_least.by_class.values()] == [2, 1]
+    assert len(at_least.course) == 3
+
+
+def test_small_tasks_are_left_out(rng: Any) -> None:
+    promise = MetaPS(**LEVELS, min_examples=50)
+    promise.calibrate(*draw(rng, names("old", 40)))
+    for monitor, expected in ((Monitor(promise), 1), (Monitor(promise, min_examples=101), 0)):
+        scores = np.concatenate([rng.random(49), rng.random(100), rng.random(120)])
+        tasks = np.repeat(["a", "b", "c"], [49, 100, 120])
+        added = monitor.add(scores, tasks)
+        assert added.left_out == 2 - expected
+        assert {step.task for step in added.steps} == {"b", "c"} if expected else {"c"}
+
+
+def test_tasks_that_are_not_new_do_not_count(promise: MetaPS, rng: Any) -> None:
+    monitor = Monitor(promise)
+    added = monitor.add(*draw(rng, ["old 3", "new", "trained", "pilot"]))
+    assert [step.task for step in added.steps] == ["new"]
+    assert set(added.overlap) == {"old 3", "trained", "pilot"}
+    with pytest.raises(InvalidInput, match="'old 4'"):
+        monitor.add(*draw(rng, ["old 4"]))
+    assert len(monitor.course) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"promise": PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 50))}, "promise"),
+        *(({"false_alarm": value}, "false_alarm") for value in (0, 1, -0.1, "much", None)),
+        *(({"min_examples": value}, "min_examples") for value in (-1, 0.5, "few", None)),
+    ],
+)
+def test_bad_terms(promise: MetaPS, changes: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(InvalidInput, match=parameter) as raised:
+        Monitor(**{"promise": promise} | changes)
+    assert raised.value.parameters in ((parameter,), ())
+
+
+def test_other_guarantees_cannot_be_watched(rng: Any) -> None:
+    other: Any = MetaCP(epsilon=0.4, delta=0.2)
+    other.calibrate(*draw(rng, names("old", 40)), np.zeros(40))
+    with pytest.raises(InvalidInput, match="promise"):
+        Monitor(other)
+    with pytest.raises(NotCalibrated):
+        Monitor(MetaPS(**LEVELS))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        *(({"batch": value}, "batch") for value in ("", " ", 7)),
+        ({"again": True}, "again"),
+        ({"batch": "x", "again": "yes"}, "again"),
+        ({"allow": ["typo"]}, "'typo'"),
+        ({"scores": [0.5, np.nan]}, "NaN"),
+        ({"tasks": ["a"]}, "same length"),
+        ({"tasks": ["old 4"] * 2}, "'old 4'"),
+    ],
+)
+def test_bad_tasks(promise: MetaPS, changes: dict[str, Any], word: str) -> None:
+    monitor = Monitor(promise)
+    arguments: dict[str, Any] = {"scores": [0.5, 0.7], "tasks": ["a", "a"]} | changes
+    with pytest.raises(InvalidInput) as raised:
+        monitor.add(**arguments)
+    assert raised.value.parameters == (word,) or word in str(raised.value)
+    assert monitor.course == []
+
+
+def test_state_files_hold_everything(promise: MetaPS, rng: Any, tmp_path: Path) -> None:
+    monitor = Monitor(promise, false_alarm=0.002, min_examples=5)
+    monitor.add(*draw(rng, names("a", 4), power=BAD), batch="2026-01")
+    monitor.add(*draw(rng, [7, 8]), batch="2026-02")
+    monitor.save(tmp_path / "monitor.json")
+    loaded = Monitor.load(tmp_path / "monitor.json")
+    assert (loaded.course, loaded.terms) == (monitor.course, monitor.terms)
+    assert loaded.batches == ["2026-01", "2026-02"]
+    assert str(loaded) == str(monitor)
+    with pytest.raises(InvalidInput, match="promise must be passed"):
+        loaded.add(*draw(rng, ["c"]))
+    again = Monitor.load(tmp_path / "monitor.json", promise)
+    assert again.add(*draw(rng, ["c"])).steps[0].task == "c"
+
+
+def test_an_evaluation_of_other_sizes_is_refused(promise: MetaPS, rng: Any) -> None:
+    """Another process may have begun the state file since the table was read."""
+    scores, tasks = draw(rng, names("new", 3))
+    monitor = Monitor(promise, min_examples=20)
+    with pytest.raises(InvalidInput, match="fewer than 1 examples.*min_examples=20"):
+        monitor.add_evaluation(evaluate(promise, scores, tasks))
+    assert monitor.course == []
+    monitor.add_evaluation(evaluate(promise, scores, tasks, min_examples=20))
+    assert len(monitor.course) == 3
+
+
+def test_another_promise_is_refused(
+    promise: MetaPS, by_class: MetaPS, rng: Any, tmp_path: Path
+) -> None:
+    Monitor(promise).save(tmp_path / "monitor.json")
+    other = MetaPS(**LEVELS).calibrate(*draw(rng, names("old", 40)))
+    for wrong in (other, by_class):
+        with pytest.raises(InvalidInput, match="another guarantee"):
+            Monitor.load(tmp_path / "monitor.json", wrong)
+
+
+def test_frames_and_short_forms(promise: MetaPS, by_class: MetaPS, rng: Any) -> None:
+    monitor = Monitor(promise)
+    monitor.add(*draw(rng, names("a", 3)), batch="x")
+    frame = monitor.to_pandas()
+    assert frame.task.tolist() == [step.task for step in monitor.course]
+    assert frame.columns.tolist() == [*monitor.course[0]._fields]
+    assert repr(monitor).startswith("<Monitor of 3 tasks: cannot tell yet, wealth 0.")
+    classes = Monitor(by_class)
+    classes.add(*draw(rng, names("a", 3)), labels=np.tile(["no", "yes"], 150))
+    assert classes.to_pandas().groupby("class").size().to_dict() == {"no": 3, "yes": 3}
+    assert isinstance(Monitor(promise).to_pandas(), pd.DataFrame)
+
+
+def test_one_task_of_each_cluster_counts(rng: Any) -> None:
+    scores, tasks = draw(rng, names("old", 60))
+    owners = {name: f"owner {i}" for i, name in enumerate(names("old", 60))}
+    promise = MetaPS(**LEVELS).calibrate(scores, tasks, clusters=owners)
+    monitor = Monitor(promise)
+    with pytest.raises(InvalidInput, match="clusters must be passed"):
+        monitor.add(*draw(rng, ["a", "b"]))
+    january = draw(rng, ["a", "b", "c", "d"])
+    owned = {"a": "x", "b": "x", "c": "y", "d": "owner 7"}  # the last was calibrated on
+    added = monitor.add(*january, clusters=owned, batch="2026-01")
+    assert sorted(owned[str(step.task)] for step in added.steps) == ["x", "y"]
+    assert added.overlap == ("d",)
+    assert sorted(monitor.add(*january, clusters=owned).known) == sorted(
+        str(step.task) for step in added.steps
+    )
+    later = monitor.add(*draw(rng, ["e", "f"]), clusters={"e": "x", "f": "z"})
+    assert [step.task for step in later.steps] == ["f"]
+    assert later.overlap == ("e",)
+
+
+def test_a_step_counts_the_misses_of_its_task(promise: MetaPS) -> None:
+    rng = np.random.default_rng(5)
+    scores, tasks = draw(rng, ["a", "b", "c", "d"], power=1.6)
+    monitor = Monitor(promise)
+    for step in monitor.add(scores, tasks, batch="2026-01").steps:
+        own = scores[tasks == step.task]
+        assert step.missed == np.count_nonzero(own < promise.threshold_)
+        assert (step.examples, step.batch) == (100, "2026-01")
+        # The same as "flagged" of a verdict.
+        verdict = judge([100], [step.missed], epsilon=0.1, alpha=0.2, delta=0.1)
+        assert step.violated == (verdict.flagged == 1)
+
+
+def test_bounds_never_widen(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    rng = np.random.default_rng(6)
+    for power in (0.5, 3.0, 1.0):
+        monitor.add(*draw(rng, [f"{power} {i}" for i in range(20)], power=power))
+    lower, upper = (np.array([getattr(s, n) for s in monitor.course]) for n in ("lower", "upper"))
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(upper) <= 0).all()
+    assert lower[-1] > upper[-1]  # the share has changed
+
+
+def test_scores_of_all_classes(rng: Any) -> None:
+    scores, tasks = draw(rng, names("old", 40))
+    labels = (rng.random(len(scores)) < 0.5).astype(int)
+    matrix = np.where(labels[:, None] == [0, 1], scores[:, None], 1 - scores[:, None])
+    promise = MetaPS(**LEVELS).calibrate(matrix, tasks, labels, allow=["labels"])
+    some, new = scores[:500] ** 2, np.repeat(names("new", 5), 100)
+    monitors = Monitor(promise), Monitor(promise)
+    for monitor, data in zip(monitors, (matrix[:500] ** 2, some), strict=True):
+        monitor.add(data, new, labels[:500])
+    assert monitors[0].course == monitors[1].course
+    assert monitors[0]._counted == monitors[1]._counted  # the same checksums
+
+
+@pytest.fixture
+def monitor(promise: MetaPS) -> Monitor:
+    return Monitor(promise)
+
+
+@pytest.fixture
+def january() -> tuple[Any, Any]:
+    return draw(np.random.default_rng(1), ["ohio", "utah", "iowa"])
+
+
+def test_a_task_counts_once(monitor: Monitor, january: tuple[Any, Any]) -> None:
+    monitor.add(*january, batch="2026-01")
+    course = [*monitor.course]
+    for batch in ("2026-01", "2026-02", None):
+        added = monitor.add(*january, batch=batch)
+        assert added.steps == []
+        assert sorted(added.known) == ["iowa", "ohio", "utah"]
+        assert monitor.course == course
+
+
+def test_rows_in_another_order_are_the_same_task(monitor: Monitor, january: Any) -> None:
+    monitor.add(*january)
+    order = np.random.default_rng(2).permutation(300)
+    assert len(monitor.add(january[0][order], january[1][order]).known) == 3
+
+
+def test_a_task_with_other_examples_is_refused(monitor: Monitor, january: Any) -> None:
+    monitor.add(*january, batch="2026-01")
+    course = [*monitor.course]
+    changed = draw(np.random.default_rng(3), ["ohio", "new"])
+    with pytest.raises(InvalidInput, match=r"'ohio' \(batch '2026-01'\).*again=True"):
+        monitor.add(*changed, batch="2026-02")
+    assert monitor.course == course  # not even the new one was counted
+    more = draw(np.random.default_rng(3), ["ohio", "utah"])
+    with pytest.raises(InvalidInput, match=r"'ohio'.*'utah'|'utah'.*'ohio'"):
+        monitor.add(*more)
+
+
+def test_a_single_other_score_is_noticed(monitor: Monitor, january: Any) -> None:
+    monitor.add(*january)
+    scores = january[0].copy()
+    at = np.flatnonzero(january[1] == "ohio")
+    scores[at[np.argmax(scores[at])]] = 2.0  # the same numbers of examples and misses
+    with pytest.raises(InvalidInput, match="counted before.*'ohio'"):
+        monitor.add(scores, january[1])
+
+
+def test_again_counts_a_task_of_another_batch(monitor: Monitor, january: Any) -> None:
+    monitor.add(*january, batch="2026-01")
+    february = draw(np.random.default_rng(3), ["ohio", "new"])
+    added = monitor.add(*february, batch="2026-02", again=True)
+    assert len(added.steps) == 2
+    assert [step.batch for step in monitor.course if step.task == "ohio"] == ["2026-01", "2026-02"]
+    assert monitor.add(*february, batch="2026-02", again=True).steps == []
+    assert len(monitor.add(*january, batch="2026-03", again=True).steps) == 3  # by chance the same
+    once_more = draw(np.random.default_rng(4), ["ohio"])
+    with pytest.raises(InvalidInput, match="another batch"):
+        monitor.add(*once_more, batch="2026-02", again=True)
+
+
+def test_labels_do_not_select_tasks() -> None:
+    """Coarse scores of good tasks are equal from month to month, those of bad tasks are not."""
+    rng, runs = np.random.default_rng(0), 60
+
+    def raises_alarm(*, forget: bool) -> bool:
+        bets, counted = Bets(0.2, [0.2]), list[Counted]()
+        for month in range(12):
+            bad = rng.random(10) < 0.15  # at most alpha = 0.2: the guarantee is true
+            missed = rng.binomial(50, np.where(bad, 0.3, 0.0)).tolist()
+            tasks = [
+                Counted(f"ward {i}", str(month), (50,), (n,), f"{n}") for i, n in enumerate(missed)
+            ]
+            if forget:  # negative control: tasks that look like earlier ones are left out
+                known = {(old.task, old.checksum) for old in counted}
+                tasks = [entry for entry in tasks if (entry.task, entry.checksum) not in known]
+            new, _known, _dependent = select_new(tasks, counted, "ward", again=True)
+            for entry in new:
+                bets.settle(exceeds(50, entry.missed[0], 0.1, bets.levels))
+                if reaches(bets.wealth[0], 100):
+                    return True
+            counted += new
+        return False
+
+    most = stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, 0.01)
+    assert sum(raises_alarm(forget=False) for _ in range(runs)) <= most
+    assert sum(raises_alarm(forget=True) for _ in range(runs)) > runs / 2 > most
+
+
+def test_tasks_of_earlier_batches_count_in_one_way(
+    monitor: Monitor, january: Any, promise: MetaPS, tmp_path: Any
+) -> None:
+    monitor.add(*january, batch="2026-01")
+    assert monitor.terms.again is None
+    february = draw(np.random.default_rng(3), ["ohio"])
+    with pytest.raises(InvalidInput, match="with other examples"):
+        monitor.add(*february, batch="2026-02")
+    assert monitor.terms.again is None  # nothing was left out
+    monitor.save(tmp_path / "m.json")
+    monitor.add(*february, batch="2026-02", again=True)
+    assert monitor.terms.again is True
+    with pytest.raises(InvalidInput, match="again must .* counted again"):
+        monitor.add(*february, batch="2026-03")
+    assert len(monitor.add(*february, batch="2026-02").known) == 1  # the same batch once more
+    other = Monitor.load(tmp_path / "m.json", promise)
+    other.add(*january, batch="2026-02")
+    assert other.terms.again is False
+    other.save(tmp_path / "m.json")
+    other = Monitor.load(tmp_path / "m.json", promise)
+    with pytest.raises(InvalidInput, match="again must .* left out"):
+        other.add(*february, batch="2026-03", again=True)
+    assert len(other.add(*draw(np.random.default_rng(4), ["x"]), batch="y", again=True).steps) == 1
+
+
+def test_seven_and_its_text_are_one_name(monitor: Monitor) -> None:
+    scores, tasks = draw(np.random.default_rng(1), [7])
+    monitor.add(scores, tasks)
+    assert monitor.add(scores, ["7"] * 100).known == ["7"]
+
+
+def test_the_order_has_nothing_to_do_with_the_names(monitor: Monitor) -> None:
+    """Whoever sorts by name puts all bad tasks first if these come from one region."""
+    names = [f"region {i:03d}" for i in range(200)]
+    monitor.add(*draw(np.random.default_rng(1), names, 10))
+    places = [names.index(str(step.task)) for step in monitor.course]
+    assert sorted(places) == [*range(200)]
+    ascents = sum(a < b for a, b in pairwise(places))
+    assert 60 < ascents < 140  # 99.5 expected, standard deviation 4.1
+
+
+def test_infinite_scores_and_odd_names_can_be_saved(monitor: Monitor, tmp_path: Any) -> None:
+    scores = np.concatenate([np.full(50, -np.inf), np.full(50, 0.9)])
+    monitor.add(scores, ["‮<b>ü\n"] * 50 + ["日本"] * 50, batch="</script>")
+    monitor.save(tmp_path / "m.json")
+    assert Monitor.load(tmp_path / "m.json").course == monitor.course
+
+
+def test_a_task_under_another_name_is_refused(monitor: Monitor, january: Any) -> None:
+    monitor.add(*january, batch="2026-01")
+    scores, tasks = january
+    for name, check, message in (
+        ("ohio ", "task-names", "'ohio' and 'ohio '"),
+        ("hio", "duplicates", "'hio' as 'ohio'"),
+    ):
+        renamed = np.where(tasks == "ohio", name, tasks)
+        with pytest.raises(InvalidInput, match=f"{message}.* pass allow=\\('{check}',\\)"):
+            monitor.add(
+                scores, renamed, batch="2026-02", allow={"task-names", "duplicates"} - {check}
+            )
+        assert len(monitor.course) == 3
+    added = monitor.add(scores, renamed, batch="2026-02", allow=["duplicates"])
+    assert [step.task for step in added.steps] == ["hio"]
+
+
+def test_coarse_scores_agree_by_chance(monitor: Monitor) -> None:
+    """If tasks of one batch have the same counts and scores, so may those of another."""
+    for batch in ("january", "february"):
+        tasks = np.repeat([f"{batch} {i}" for i in range(3)], 50)
+        assert len(monitor.add(np.tile([0.7, 0.9], 75), tasks, batch=batch).steps) == 3
+
+
+def test_tasks_of_a_new_batch_agree_by_chance(monitor: Monitor) -> None:
+    monitor.add(np.tile([0.7, 0.9], 25), ["a"] * 50, batch="january")
+    tasks = np.repeat(["b", "c"], 50)
+    assert len(monitor.add(np.tile([0.7, 0.9], 50), tasks, batch="february").steps) == 2
+
+
+def test_one_score_for_all_tells_nothing(monitor: Monitor) -> None:
+    for batch in ("january", "february"):
+        assert len(monitor.add(np.zeros(50), [batch] * 50, batch=batch).steps) == 1
+
+
+SHARE = "If it has been the same throughout, the share of new clinics above 10% is"
+QUIET = "That does not show that the guarantee holds: even if every clinic missed nearly"
+ENDS = "(each end with confidence 99%, at all times at once)."
+
+
+def test_no_tasks(promise: MetaPS) -> None:
+    assert Monitor(promise).sentence() == (
+        "No alarm yet. After 0 clinics, the wealth of the bets against the guarantee is 1; it "
+        "began at 1, falls unless clinics are shown to be above 10%, and raises an alarm at 100. "
+        f"{SHARE} between 0% and 100% {ENDS}"
+    )
+
+
+def test_a_bad_month_leads(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.full(3000, 0.9), np.repeat([f"a{i}" for i in range(30)], 100), batch="january")
+    scores = np.where(np.arange(1000) < 300, 0.0, 0.9)
+    monitor.add(scores, np.repeat([f"b{i}" for i in range(10)], 100), batch="february")
+    assert sum(step.violated for step in monitor.course[30:]) == 3
+    assert monitor.sentence().startswith(
+        f"No alarm yet. {QUIET} 13%, an alarm within 1,000 clinics would be unlikely. In february "
+        "3 of 10 clinics are above 10% (95% confidence, each clinic alone); the guarantee allows "
+        "about 2. After 40 clinics, the wealth of the bets against the guarantee is 0."
+    )
+
+
+@pytest.mark.parametrize(("tasks", "allowed"), [(1, "less than 1"), (3, "about 1"), (8, "about 2")])
+def test_what_is_allowed_is_a_number(promise: MetaPS, tasks: int, allowed: str) -> None:
+    monitor = Monitor(promise)
+    scores = np.concatenate([np.zeros(100), np.full(100 * (tasks - 1), 0.9)])
+    monitor.add(scores, np.repeat([f"new {i}" for i in range(tasks)], 100))
+    assert f"; the guarantee allows {allowed}. After {tasks} " in monitor.sentence()
+
+
+def test_small_tasks_that_are_all_broken_are_not_good_news() -> None:
+    promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
+    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(80)], 25))
+    monitor = Monitor(promise)
+    scores = np.random.default_rng(1).uniform(0.5, 1, 25 * 400)
+    scores[np.arange(25 * 400) % 25 < 6] /= 100  # every task misses 24%
+    monitor.add(scores, np.repeat([f"new {i}" for i in range(400)], 25))
+    assert monitor.wealth < 0.01
+    assert monitor.status == "cannot tell yet"
+    assert monitor.sentence().startswith(
+        "No alarm yet. That does not show that the guarantee holds: even if every task missed "
+        "nearly 28%, an alarm within 1,000 tasks would be unlikely. So far 0 of 400"
+    )
+    tiny = Monitor(promise)
+    tiny.add(scores[np.arange(25 * 400) % 25 > 22], np.repeat(np.arange(400), 2))
+    assert tiny.sentence().startswith(
+        "No alarm yet, but tasks this small cannot tell: even if every one missed 40%, there would "
+        "be no alarm within 1,000. That takes about 5 examples in each. So far 0 of 400 tasks are "
+    )
+
+
+def test_holds(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    names = [f"new {i}" for i in range(60)]
+    monitor.add(np.full(6000, 0.9), np.repeat(names, 100))
+    assert is_within(100, 0, 0.1, (0.01,))[0]
+    assert monitor.sentence() == (
+        "Holds, by 60 clinics: less than 20% of new clinics have a miss rate above 10%. If this "
+        "were false, it would ever be said with probability at most 1%. So far 0 of 60 clinics are "
+        "above 10% (95% confidence, each clinic alone); the guarantee allows about 12. "
+        f"{SHARE} between 0% and 12% {ENDS}"
+    )
+
+
+def test_alarm(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.zeros(1000), np.repeat([f"new {i}" for i in range(10)], 100), batch="2026-01")
+    alarm = monitor.alarm
+    assert alarm is not None
+    assert exceeds(100, 100, 0.1, (0.01,))[0]
+    assert monitor.sentence() == (
+        f"Alarm after 5 clinics (at {alarm.task}, batch 2026-01): more than 20% of new clinics "
+        "have a miss rate above 10%. Stop relying on these sets, look at the clinics above 10%, "
+        "and recalibrate on new clinics; then start a new state file. The wealth of the bets "
+        "against the guarantee has grown from 1 to 199. If it were true, this would ever reach 100 "
+        "with probability at most 1%, however often one looks. An unlucky calibration (probability "
+        "at most 10%) explains it too; otherwise these clinics or the scores are not like those of "
+        "calibration. At some time, the share of new clinics above 10% was more than 49% "
+        "(confidence 99%, at all times at once)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("wealth", "text"),
+    [
+        (0.0, "less than 0.001"),
+        (0.00104, "0.00104"),
+        (99.99, "100"),
+        (100.9, "100"),
+        (999_999.9, "999,999"),
+        (1e6, "1,000,000"),
+        (1.1e6, "more than a million"),
+        (1e250, "more than a million"),
+    ],
+)
+def test_wealth_has_no_exponent(wealth: float, text: str) -> None:
+    assert format_wealth(wealth) == text
+
+
+def test_classes(by_class: MetaPS) -> None:
+    monitor = Monitor(by_class)
+    labels = np.tile(["no", "yes"], 500)
+    scores = np.where(labels == "yes", 0.0, 0.9)
+    monitor.add(scores, np.repeat([f"new {i}" for i in range(10)], 100), labels)
+    text = monitor.sentence()
+    assert (
+        "for some class, more than 20% of new tasks have a miss rate above its limit, most likely "
+        "class yes."
+    ) in text
+    assert "look at the tasks above the limit of a class" in text
+    assert "the share of new tasks above its limit, for the worst class, was more than" in text
+    quiet = Monitor(by_class)
+    quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
+    assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
+    small = Monitor(by_class)
+    small.add(np.full(80, 0.9), np.repeat(np.arange(10), 8), np.tile(["no"] * 7 + ["yes"], 10))
+    assert small.sentence().startswith(
+        "No alarm yet, but tasks this small cannot tell: even if every one missed 40% of a class, "
+    )
+    assert small.power() == Watch(0.2, 0.2, 0.005).find_power([1])  # of the rarer class
+
+
+def test_a_guarantee_in_expectation_is_not_refuted_by_one_calibration() -> None:
+    promise = MetaPS(**LEVELS | {"delta": None})
+    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(40)]))
+    monitor = Monitor(promise)
+    monitor.add(np.zeros(1000), np.repeat([f"new {i}" for i in range(10)], 100))
+    lower = monitor.interval[0]
+    assert lower == 0.49
+    assert (
+        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
+        "assumptions, at most 41% of all calibrations come out this badly."
+    ) in monitor.sentence()
+
+
+def test_a_share_that_changed(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.full(6000, 0.9), np.repeat([f"good {i}" for i in range(60)], 100))
+    monitor.add(np.zeros(4000), np.repeat([f"bad {i}" for i in range(40)], 100))
+    assert monitor.sentence().endswith(
+        "The share of new clinics above 10% has changed: it was below 12% at one time, and above "
+        "69% at another."
+    )
+
+
+def test_invisible_characters_become_visible(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    monitor.add(np.zeros(1000), np.repeat([f"\x1b[31m{i}" for i in range(10)], 100), batch="\x07")
+    assert "\\x1b[31m" in monitor.sentence()
+    assert "batch \\x07" in monitor.sentence()
+
+
+@pytest.fixture(scope="module")
+def document(promise: MetaPS, by_class: MetaPS, tmp_path_factory: Any) -> dict[str, Any]:
+    """A state file of each kind, as JSON."""
+    rng, folder = np.random.default_rng(1), tmp_path_factory.mktemp("states")
+    documents = {}
+    for name, each in (("all", promise), ("by class", by_class)):
+        monitor = Monitor(each)
+        labels = np.tile(["no", "yes"], 100) if name == "by class" else None
+        monitor.add(*draw(rng, ["a", "b"]), labels, batch="2026-01")
+        monitor.save(folder / f"{name}.json")
+        documents[name] = json.loads((folder / f"{name}.json").read_text())
+    return documents
+
+
+def write(path: Path, document: dict[str, Any]) -> Path:
+    """Write a document with the right checksum."""
+    body = {k: v for k, v in document.items() if k != "checksum"}
+    path.write_text(json.dumps(body | {"checksum": artefact.checksum(body)}))
+    return path
+
+
+def complaint(path: Path) -> str | None:
+    """Return why a file is bad; None if it is not."""
+    try:
+        Monitor.load(path)
+    except BadArtefact as error:
+        return str(error)
+    return None
+
+
+def test_the_format(document: dict[str, Any], tmp_path: Path) -> None:
+    for each in document.values():
+        assert [*each] == ["format", "schema", "metapac", "watched", "tasks", "checksum"]
+        assert (each["format"], each["schema"]) == ("metapac monitor", 1)
+        Monitor.load(write(tmp_path / "m.json", each))
+
+
+def test_any_change_of_a_byte_is_noticed(document: dict[str, Any], tmp_path: Path) -> None:
+    path = write(tmp_path / "m.json", document["all"])
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in rng.integers(len(content), size=200).tolist():
+        changed = bytearray(content)
+        changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        message = complaint(path)
+        if message is None:  # a blank that JSON ignores
+            assert json.loads(changed) == document["all"]
+        else:
+            assert str(path) in message
+    for size in (0, 1, len(content) // 2, len(content) - 2):
+        path.write_bytes(content[:size])
+        with pytest.raises(BadArtefact):
+            Monitor.load(path)
+
+
+FORGERIES: list[tuple[str, Any]] = [
+    ("more misses than examples", lambda d: d["tasks"][0].update(missed=[101])),
+    ("one count for each class", lambda d: d["tasks"][0].update(missed=[1, 1])),
+    ("occurs twice in a batch", lambda d: d["tasks"].append(d["tasks"][0])),
+    ("too few examples", lambda d: d["tasks"][0].update(examples=[0], missed=[0])),
+    ("tasks\\[0\\].missed", lambda d: d["tasks"][0].update(missed=[-1])),
+    ("tasks\\[0\\].task", lambda d: d["tasks"][0].update(task=1.5)),
+    ("watched.alpha", lambda d: d["watched"].update(alpha=1.0)),
+    ("watched.false_alarm", lambda d: d["watched"].update(false_alarm=0)),
+    ("watched.delta", lambda d: d["watched"].update(delta="none")),
+    ("name the same classes", lambda d: d["watched"].update(epsilon={"by_class": [["a", 0.1]]})),
+    ("one count for each class", lambda d: d["watched"].update(classes=["a", "b"])),
+    ("watched.extra", lambda d: d["watched"].update(extra=1)),
+    ("checksum", lambda d: d["watched"].update(checksum="sha256:0")),
+    ("reads schemas up to 1", lambda d: d.update(schema=2)),
+    ("not a metapac monitor file", lambda d: d.update(format="metapac promise")),
+]
+
+
+@pytest.mark.parametrize(("message", "forge"), FORGERIES)
+def test_forgeries_that_contradict_themselves_are_refused(
+    document: dict[str, Any], tmp_path: Path, message: str, forge: Any
+) -> None:
+    forged = copy.deepcopy(document["all"])
+    forge(forged)
+    with pytest.raises(BadArtefact, match=message):
+        Monitor.load(write(tmp_path / "m.json", forged))
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_odd_values_never_cause_another_error(
+    document: dict[str, Any], tmp_path: Path, data: st.DataObject
+) -> None:
+    forged = copy.deepcopy(document[data.draw(st.sampled_from(["all", "by class"]))])
+    node: Any = forged
+    while True:
+        key = data.draw(st.sampled_from([*node] if isinstance(node, dict) else [*range(len(node))]))
+        deeper = isinstance(node[key], dict | list) and len(node[key]) > 0
+        if not deeper or data.draw(st.booleans()):
+            break
+        node = node[key]
+    odd = st.sampled_from([None, True, -1, 0, 0.5, 1e300, "", "x", [], [1, 2], {}, {"a": 1}])
+    node[key] = data.draw(odd)
+    path = write(tmp_path / "m.json", forged)
+    message = complaint(path)
+    if message is None:
+        assert np.isfinite(Monitor.load(path).wealth)
+        assert Monitor.load(path).sentence()
+    else:
+        assert "\n" not in message
+
+
+def test_levels_that_the_promise_does_not_have(
+    promise: MetaPS, document: dict[str, Any], tmp_path: Path
+) -> None:
+    forged = copy.deepcopy(document["all"])
+    forged["watched"]["alpha"] = 0.5  # no alarm would come for long
+    with pytest.raises(BadArtefact, match="other levels"):
+        Monitor.load(write(tmp_path / "m.json", forged), promise)
+
+
+def test_the_words_of_a_promise_may_change(
+    promise: MetaPS, document: dict[str, Any], tmp_path: Path
+) -> None:
+    older = copy.deepcopy(document["all"])
+    older["watched"] |= {"promise": "An older sentence.", "unit": "ward"}
+    assert len(Monitor.load(write(tmp_path / "m.json", older), promise).course) == 2
+
+
+def test_a_monitor_is_opened_begun_and_saved(promise: MetaPS, rng: Any, tmp_path: Path) -> None:
+    path = tmp_path / "monitor.json"
+    with open_monitor(path, promise, false_alarm=0.02, min_examples=3) as monitor:
+        monitor.add(*draw(rng, ["a"]))
+    with open_monitor(path, promise) as monitor:
+        monitor.add(*draw(rng, ["b"]))
+        assert (monitor.terms.false_alarm, monitor.terms.min_examples) == (0.02, 3)
+    assert {step.task for step in Monitor.load(path).course} == {"a", "b"}
+    before = path.read_bytes()
+    with (
+        pytest.raises(InvalidInput, match="counted before"),
+        open_monitor(path, promise) as monitor,
+    ):
+        monitor.add(*draw(rng, ["a", "c"]))
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["monitor.json"]
+    for name, value in (("false_alarm", 0.01), ("min_examples", 0)):
+        words: dict[str, Any] = {name: value}
+        with (
+            pytest.raises(InvalidInput, match=name),
+            open_monitor(path, promise, **words),
+        ):
+            pass
+
+
+def test_the_same_words_twice(rng: Any, tmp_path: Path) -> None:
+    promise = MetaPS(**LEVELS, min_examples=30).calibrate(*draw(rng, names("old", 40)))
+    path = tmp_path / "monitor.json"
+    for name in ("a", "b"):
+        with open_monitor(path, promise, min_examples=10) as monitor:  # the guarantee needs more
+            monitor.add(*draw(rng, [name]))
+    assert monitor.terms.min_examples == 30
+    with (
+        pytest.raises(InvalidInput, match="min_examples .* 30, .* 31"),
+        open_monitor(path, promise, min_examples=31),
+    ):
+        pass
+
+
+def add_months(monitor: Monitor, months: int) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(months):
+        monitor.add(*draw(rng, [f"{i} {j}" for j in range(4)], power=2.5), batch=f"$2026-{i:02d}$")
+
+
+def texts(axes: Any) -> list[str]:
+    return [text.get_text().strip() for text in axes.texts]
+
+
+def test_wealth_and_share(promise: MetaPS, tmp_path: Path) -> None:
+    monitor = Monitor(promise)
+    add_months(monitor, 3)
+    figure = monitor.plot(tmp_path / "monitor.png")
+    assert (tmp_path / "monitor.png").stat().st_size > 5000
+    axes: list[Any] = figure.axes
+    wealth, share = axes
+    assert wealth.get_yscale() == "log"
+    drawn = wealth.lines[0].get_ydata()
+    np.testing.assert_array_equal(drawn, [1.0, *(step.wealth for step in monitor.course)])
+    assert wealth.lines[1].get_ydata()[0] == 100
+    alarm = wealth.lines[2]
+    assert monitor.alarm is not None
+    assert alarm.get_ydata()[0] == monitor.alarm.wealth
+    lower, upper = (line.get_ydata() for line in share.lines[:2])
+    np.testing.assert_array_equal(lower[1:], [step.lower for step in monitor.course])
+    np.testing.assert_array_equal(upper[1:], [step.upper for step in monitor.course])
+    assert share.get_ylabel() == "share of clinics above epsilon"
+    assert texts(wealth) == ["alarm", "$2026-00$", "$2026-01$", "$2026-02$"]
+    assert texts(share)[0] == "alpha"
+    assert figure.get_suptitle() == "guarantee: violated"
+
+
+def test_many_batches_have_no_names(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    add_months(monitor, 13)
+    assert texts(draw_monitor(monitor).axes[0]) == ["alarm"]
+
+
+def test_an_empty_monitor_and_tasks_without_batches(promise: MetaPS) -> None:
+    monitor = Monitor(promise)
+    assert len(draw_monitor(monitor).axes) == 2
+    monitor.add(*draw(np.random.default_rng(1), ["a"]))
+    assert texts(draw_monitor(monitor).axes[0]) == ["alarm"]
