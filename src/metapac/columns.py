@@ -92,7 +92,8 @@ class Columns:
     def __post_init__(self) -> None:
         if not isinstance(self.columns, str | None):
             names = self.columns if isinstance(self.columns, Iterable) else (self.columns,)
-            object.__setattr__(self, "columns", tuple(names))
+            names = tuple(str(name) if isinstance(name, str) else name for name in names)
+            object.__setattr__(self, "columns", names)  # plain strings, such as JSON holds
         for text, parameter in self._problems():
             raise InvalidInput(text, parameter=parameter)
 

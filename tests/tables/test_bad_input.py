@@ -90,7 +90,7 @@ def test_columns(columns: dict[str, Any], expected: tuple[str, ...]) -> None:
 def test_open_table() -> None:
     check(lambda: open_table(pa.table(TABLE), {"task": "g"}), ("columns",))  # type: ignore[arg-type]
     check(lambda: open_table(3), "source must be a path")
-    check(lambda: open_table(pd.DataFrame({"S": [1], "s": [2]})), "differ only in case")
+    check(lambda: open_table(pd.DataFrame({"S": [1], "s": [2]})), "in case")
 
 
 CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [
@@ -205,7 +205,7 @@ def promise(**changes: Any) -> MetaPS:
         ({"SET": [1, 1, 1]}, {}, "already has a column 'set'"),
         ({"answer": [1, 1, 1]}, {"answer": True}, "already has a column 'answer'"),
         ({"in_a": [1, 1, 1]}, {"booleans": True}, "already has a column 'in_a'"),
-        ({}, {"columns": "l", "classes": ["A", "a"], "booleans": True}, "differ only in case"),
+        ({}, {"columns": "l", "classes": ["A", "a"], "booleans": True}, "in case"),
         ({"p_a": [True] * 3}, {}, "'p_a' must hold numbers, got boolean"),
         ({"p_a": [1.0, None, 1.0]}, {}, r"1 of 3 rows \(by class, 'a': 1\)"),
         ({"p_a": [1.0, math.nan, 1.0]}, {}, r"1 of 3 rows \(by class, 'a': 1\)"),
@@ -219,7 +219,7 @@ def promise(**changes: Any) -> MetaPS:
         ({}, {"output": "x.txt", "columns": "q_*"}, ("output",)),  # before the table is read
         ({}, {"prediction": "guess", "booleans": True}, ("prediction",)),
         ({}, {"prediction": "guess", "answer": True}, ("prediction",)),
-        ({}, {"prediction": "guess"}, "never positive"),
+        ({}, {"prediction": "guess"}, "residual_scores"),
         ({}, {"allow": ["x"]}, "got 'x'"),
         ({"p_a": [90.0, 20.0, 70.0], "p_b": [10.0, 80.0, 30.0]}, {}, "percentages"),
     ],

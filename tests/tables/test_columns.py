@@ -155,7 +155,7 @@ def test_a_promise_file_names_what_was_used(
 
 
 def test_other_predictors_are_rejected(frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="must be a calibrated MetaPS or PS, got MetaCP"):
+    with pytest.raises(ValueError, match="must be a calibrated MetaPS or PS"):
         evaluate_table(MetaCP(epsilon=0.1, delta=0.1), frame, task="site", score="p_true")
 
 
