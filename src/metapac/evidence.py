@@ -32,7 +32,7 @@ from metapac.inputs import (
     as_task_names,
     coarsest_precision,
 )
-from metapac.sample_size import Demand, min_sample_size
+from metapac.planning import Demand, min_sample_size
 
 
 def first_step(

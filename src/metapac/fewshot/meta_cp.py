@@ -38,8 +38,8 @@ from metapac.inputs import (
     as_task_quantiles,
     is_at_least,
 )
+from metapac.planning import sample_size_overflow
 from metapac.predictors import ON_INFEASIBLE, Calibrated
-from metapac.sample_size import sample_size_overflow
 from metapac.words import Rule, Words
 
 OVER = ("tasks", "examples")
