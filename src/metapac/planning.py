@@ -392,13 +392,9 @@ class Need(NamedTuple):
 
 def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
     """Return the needs at each level, without those that another level improves on."""
-    needs: list[Need] = []
-    for level in range(len(guarantee.levels)):
-        need = find_need(guarantee, level)
-        while needs and needs[-1].tasks >= need.tasks:
-            needs.pop()
-        needs.append(need)
-    return tuple(needs)
+    needs = [find_need(guarantee, level) for level in range(len(guarantee.levels))]
+    later = [min((n.tasks for n in needs[i + 1 :]), default=math.inf) for i in range(len(needs))]
+    return tuple(need for need, least in zip(needs, later, strict=True) if need.tasks < least)
 
 
 def find_need(guarantee: Guarantee, number: int) -> Need:
