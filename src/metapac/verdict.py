@@ -70,7 +70,8 @@ class Evidence(NamedTuple):
         """Return bounds of the miss rate or, in whole percent, of the fraction above epsilon."""
         broken, true = self.if_broken, self.if_true
         if self.is_pooled:
-            ends = clopper_pearson_interval(*broken.counts, broken.number, confidence=1 - 2 * limit)
+            missed, confidence = broken.counts[0], 1 - 2 * limit
+            ends = clopper_pearson_interval(missed, broken.number, confidence=confidence)
             return float(ends[0]), float(ends[1])
         low, high = 0, 100  # moved inwards, up to the first fraction that is possible
         while low < 99 and _rejects(true._replace(share=1 - (low + 1) / 100), limit):
@@ -83,12 +84,13 @@ class Evidence(NamedTuple):
         """Return the evidence of another number of tasks like these, rounded to prove less."""
         broken, true = self.if_broken, self.if_true
         number = broken.number * tasks // self.tasks
+        low, high = (
+            tuple(-(-count * tasks // self.tasks) for count in trials.counts)
+            for trials in (broken, true)
+        )
         if self.is_pooled:
             missed = broken.counts[0] * tasks // self.tasks
             low, high = (missed,), (number - missed,)
-        else:
-            both = (broken.counts, true.counts)
-            low, high = (tuple(-(-n * tasks // self.tasks) for n in counts) for counts in both)
         broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
         return Evidence(tasks, broken, true, self.within, self.flagged)
 
