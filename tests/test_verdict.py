@@ -72,6 +72,15 @@ def test_further_tasks_never_count_as_better_than_these() -> None:
     assert evidence.scaled(21)[:3] == judge(sizes * 3, missed * 3, **OPTIONS).evidence[:3]
 
 
+def test_further_examples_are_hits_or_misses() -> None:
+    evidence = judge([10, 25, 7], [1, 3, 0], epsilon=0.1, alpha=None, delta=0.1).evidence
+    for n in range(1, 12):
+        broken, true = evidence.scaled(n)[1:3]
+        assert broken.counts == (4 * n // 3,)
+        assert true.counts == (14 * n - 4 * n // 3,)
+        assert broken.number == true.number == 14 * n
+
+
 @pytest.mark.parametrize(
     ("status", "kinds"),
     [
