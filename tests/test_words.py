@@ -167,9 +167,9 @@ IID = "calibration tasks and new tasks are drawn i.i.d. from one distribution"
             [BALANCED],
         ),
         (
-            {"per_class": True, "epsilon": {"yes": 0.02, "no": 0.1}},
-            {"threshold": {"yes": 0.5, "no": 0.25}},
-            ["share of the examples of that class (yes: 2%, no: 10%)", "(yes: 0.5, no: 0.25)"],
+            {"per_class": True, "epsilon": {"yes": 0.02, "no": 0.1, "?": 0.2}},
+            {"threshold": {"yes": 0.5, "no": 0.25, "?": 0.1}},
+            ["of that class (yes: 2%, no: 10%, ?: 20%)", "(yes: 0.5, no: 0.25, ?: 0.1)"],
             ["thresholds_"],
         ),
         (
@@ -299,6 +299,7 @@ def test_an_explanation_for_a_committee() -> None:
     text = explain(Guarantee(**LEVELS), about=about)
     assert [fact for name, some in facts.items() for fact in lacks(text[name], some)] == []
     assert text["limits"].count("\n- ") == 6
+    assert "rule out little" not in text["basis"]
 
 
 probabilities = st.floats(1e-9, 1, exclude_max=True)
