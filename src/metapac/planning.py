@@ -257,8 +257,8 @@ class Shortfall:
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return what works: first without new data, then with more data, then weaker guarantees."""
     remedies, g = [], demands[0].guarantee
-    others = (x for x in SPLITS if x != g.split and all_feasible(demands, split=x))
-    if split := next(others, None) or find_single_level(demands):
+    splits = (x for x in SPLITS if all_feasible(demands, split=x))
+    if split := next(splits, None) or find_single_level(demands):
         remedies.append(f"use {keyword('split', split)}, which gives the same guarantee")
     if (least := find_min_examples(demands)) is not None:
         kept = min(one.with_parameters(min_examples=least).tasks for one in demands)
