@@ -216,7 +216,7 @@ def test_the_sentence_and_the_explanation_speak_of_new_clusters() -> None:
     text = method.explain()
     assert "40 drawings with 800 examples. They are one drawing from each of 40 alphabets." in text
     assert "For at least 80% of new drawings of new alphabets of the same kind" in text
-    assert "the choice of these 40 alphabets misled us" in text
+    assert "the choice of the 40 alphabets misled us" in text
     assert "The model was trained on 2 other drawings (compared by name)." in text
     assert "- for more drawings of these alphabets: it is for new alphabets" in text
     plain = MetaPS(**PROMISE).calibrate(frame.score, frame.task)

@@ -123,7 +123,7 @@ def test_tasks_too_small_to_certify_never_give_one() -> None:
 def test_a_joint_guarantee_has_no_single_level() -> None:
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.01)
     for name in ("alpha_within", "alpha_across"):
-        with pytest.raises(InvalidInput, match="split='joint' has no single level"):
+        with pytest.raises(InvalidInput, match="split='joint' has 13 levels"):
             getattr(g, name)
 
 

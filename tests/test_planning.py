@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac import Guarantee, InvalidInput, MetaPS, allowed_errors, plan
-from metapac.planning import OFFERED_ALPHAS, OFFERED_DELTAS, Offer
-from metapac.sample_size import (
+from metapac.planning import (
+    OFFERED_ALPHAS,
+    OFFERED_DELTAS,
     Demand,
+    Offer,
     find_single_level,
     min_sample_size,
     min_task_size,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from metapac import Guarantee, InfeasibleGuarantee, MetaPS, planning
-from metapac.sample_size import Demand
+from metapac.planning import Demand
 from tests.helpers.plans import supports
 
 ASKED: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}

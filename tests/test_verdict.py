@@ -63,12 +63,22 @@ def test_many_tasks_divide_the_error_equally(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_further_tasks_never_count_as_better_than_these() -> None:
     sizes, missed = [200] * 7, [4, 4, 4, 4, 25, 25, 10]
-    evidence: Any = judge(sizes, missed, **OPTIONS).evidence
+    evidence = judge(sizes, missed, **OPTIONS).evidence
     for n in range(8, 40):
         more = evidence.scaled(n)
         for now, then in zip(evidence[1:3], more[1:3], strict=True):
-            assert all(0 <= 7 * b - n * a < 7 for a, b in zip(now, then, strict=True))
+            pairs = zip(now.counts, then.counts, strict=True)
+            assert all(0 <= 7 * b - n * a < 7 for a, b in pairs)
     assert evidence.scaled(21)[:3] == judge(sizes * 3, missed * 3, **OPTIONS).evidence[:3]
+
+
+def test_further_examples_are_hits_or_misses() -> None:
+    evidence = judge([10, 25, 7], [1, 3, 0], epsilon=0.1, alpha=None, delta=0.1).evidence
+    for n in range(1, 12):
+        broken, true = evidence.scaled(n)[1:3]
+        assert broken.counts == (4 * n // 3,)
+        assert true.counts == (14 * n - 4 * n // 3,)
+        assert broken.number == true.number == 14 * n
 
 
 @pytest.mark.parametrize(
@@ -168,8 +178,8 @@ def test_examples_of_a_task_need_not_be_identically_distributed(status: str) -> 
 def test_the_rank_within_a_task_is_that_of_calibration() -> None:
     # With its cap for balanced tasks, which takes effect here: 2 misses of 5 are 0.4 < epsilon.
     for missed, counted in ((1, 0), (2, 1)):
-        evidence: Any = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1).evidence
-        assert evidence.not_within[-1] == counted
+        evidence = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1).evidence
+        assert evidence.if_broken.counts[-1] == counted
 
 
 def test_counting_measured_rates_above_epsilon_would_be_wrong_far_too_often() -> None:

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import PS, Context, Guarantee, MetaPS
-from metapac.evidence import UNKNOWN, collect_evidence
+from metapac.evidence import UNKNOWN, first_step
 from metapac.fewshot import MetaCP
 from metapac.fewshot.meta_cp import explain_average
+from metapac.grouping import Scored
 from metapac.guarantee import (
     describe_example_guarantee,
     describe_trivial,
@@ -166,9 +167,9 @@ IID = "calibration tasks and new tasks are drawn i.i.d. from one distribution"
             [BALANCED],
         ),
         (
-            {"per_class": True, "epsilon": {"yes": 0.02, "no": 0.1}},
-            {"threshold": {"yes": 0.5, "no": 0.25}},
-            ["share of the examples of that class (yes: 2%, no: 10%)", "(yes: 0.5, no: 0.25)"],
+            {"per_class": True, "epsilon": {"yes": 0.02, "no": 0.1, "?": 0.2}},
+            {"threshold": {"yes": 0.5, "no": 0.25, "?": 0.1}},
+            ["of that class (yes: 2%, no: 10%, ?: 20%)", "(yes: 0.5, no: 0.25, ?: 0.1)"],
             ["thresholds_"],
         ),
         (
@@ -276,9 +277,9 @@ def test_an_explanation_for_a_committee() -> None:
     facts = {
         "basis": ["triage 3.1", "60 hospitals with 24,000 patients", "at least 0.0723 (rounded"],
         "claim": ["at least 90% of new hospitals", "at most 3% of the patients", "right label"],
-        "confidence": ["99% sure", "these 60 hospitals", "at most 1%"],
+        "confidence": ["99% sure", "the 60 hospitals", "at most 1%"],
         "conditions": [
-            "these hospitals and the new ones are drawn at random from the same kind",
+            "the hospitals of the calibration and the new ones are drawn at random",
             "patients are sampled in the same way (all balanced by class, or none)",
             "not trained on any of them",
             "the scores and the number of hospitals were fixed before anyone looked at results",
@@ -298,6 +299,7 @@ def test_an_explanation_for_a_committee() -> None:
     text = explain(Guarantee(**LEVELS), about=about)
     assert [fact for name, some in facts.items() for fact in lacks(text[name], some)] == []
     assert text["limits"].count("\n- ") == 6
+    assert "rule out little" not in text["basis"]
 
 
 probabilities = st.floats(1e-9, 1, exclude_max=True)
@@ -412,8 +414,11 @@ def test_one_task() -> None:
     text = " ".join(
         explain(Guarantee(**LEVELS), Rule(None, 0.03, -math.inf, 1, 1), tasks=1).values()
     )
-    facts = ["on 1 hospital with 1 patient.", "the choice of this 1 hospital misled us"]
-    facts += ["if this hospital and the new ones", "is not on record, so nobody has checked that."]
+    facts = ["on 1 hospital with 1 patient.", "the choice of the 1 hospital misled us"]
+    facts += [
+        "if the hospitals of the calibration and the new ones",
+        "is not on record, so nobody has checked that.",
+    ]
     assert lacks(text, facts) == []
 
 
@@ -457,8 +462,14 @@ def test_clusters_are_what_was_drawn() -> None:
     text = explain(Guarantee(**LEVELS), cluster=("region", "regions"))
     assert "one hospital from each of 60 regions" in text["basis"]
     assert "new hospitals of new regions of the same kind" in text["claim"]
-    assert "these 60 regions" in text["confidence"]
-    assert lacks(text["conditions"], ["these regions and the new ones", "number of regions"]) == []
+    assert "the 60 regions" in text["confidence"]
+    assert (
+        lacks(
+            text["conditions"],
+            ["the regions of the calibration and the new ones", "number of regions"],
+        )
+        == []
+    )
     assert "- for more hospitals of these regions: it is for new regions" in text["limits"]
 
 
@@ -467,15 +478,15 @@ def test_a_bound_over_all_examples_covers_no_single_task(over: str) -> None:
     rule = RULE._replace(examples=500)
     if over == "examples of one kind":
         text = explain_examples(0.1, 0.05, rule, HOSPITALS)
-        facts = ["calibrated on 500 patients.", "these 500 patients misled us", "more often there"]
+        facts = ["calibrated on 500 patients.", "the 500 patients misled us", "more often there"]
         facts += ["Of new patients of the same kind, at most 10% get a list without", "0.0723"]
         facts += ["are drawn at random from the same kind", "its scores were fixed before"]
     else:
         text = explain_average(over, 0.1, 0.05, rule, HOSPITALS)
         facts = ["Averaged over new hospitals of the same kind", "at most 10% of the patients"]
-        facts += ["threshold of the hospital.", "it is an average", "these 60 hospitals misled us"]
+        facts += ["threshold of the hospital.", "it is an average", "the 60 hospitals misled us"]
         assert ("over many such calibrations" in text) == (over == "examples")
-        assert ("the patients of these 60 hospitals" in text) == (over == "examples")
+        assert ("the patients of the 60 hospitals" in text) == (over == "examples")
         trivial = explain_average(over, 0.1, 0.05, rule._replace(threshold=-math.inf), HOSPITALS)
         assert "rule nothing out" in trivial
     facts += ["95% sure", "at most 5%", "- for any one hospital: ", "- for one class alone"]
@@ -524,17 +535,17 @@ def test_a_rule_counts_what_was_used() -> None:
     scores, tasks = np.random.default_rng(0).random(600), np.repeat(np.arange(20), 30)
     scores, tasks = np.append(scores, [0.5, 0.6]), np.append(tasks, [20, 20])
     g = Guarantee(epsilon=0.2, alpha=0.3, delta=0.2, split="tight", min_examples=10)
-    evidence = collect_evidence(g, scores, tasks)
+    evidence = first_step(Scored(scores, tasks), g)
     (part,) = evidence.parts(g)
-    rule = Rule.from_outcome(part, part.outcome())
-    assert rule == Rule(None, 0.2, part.outcome().threshold, 20, 600, left_out=1)
+    rule = Rule.from_outcome(part, part.second_step())
+    assert rule == Rule(None, 0.2, part.second_step().threshold, 20, 600, left_out=1)
     some = part._replace(sizes=np.where(np.arange(21) == 3, UNKNOWN, part.sizes))
-    assert Rule.from_outcome(some, some.outcome()).examples is None  # one size is not known
+    assert Rule.from_outcome(some, some.second_step()).examples is None  # one size is not known
     flat = part._replace(thresholds=np.full_like(part.thresholds, -np.inf))
-    assert Rule.from_outcome(flat, flat.outcome()).keeps_all
+    assert Rule.from_outcome(flat, flat.second_step()).keeps_all
     exact = part._replace(thresholds=np.zeros_like(part.thresholds), lowest=0.0)
-    assert Rule.from_outcome(exact, exact.outcome()).keeps_all
-    assert not Rule.from_outcome(exact, exact.outcome(), is_interval=True).keeps_all
+    assert Rule.from_outcome(exact, exact.second_step()).keeps_all
+    assert not Rule.from_outcome(exact, exact.second_step(), is_interval=True).keeps_all
 
 
 # Cards for notebooks.

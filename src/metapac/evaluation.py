@@ -22,9 +22,8 @@ from metapac.evidence import draw_tasks
 from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
 from metapac.guarantee import format_share, percent
 from metapac.inputs import match_names
-from metapac.planning import Shortfall
+from metapac.planning import Shortfall, min_sample_size
 from metapac.predictors import MetaPS, ThresholdSets, check_predictor
-from metapac.sample_size import min_sample_size
 from metapac.verdict import (
     VIOLATED,
     Verdict,

@@ -43,7 +43,7 @@ from metapac.inputs import (
     coarsest_precision,
     is_representable,
 )
-from metapac.sample_size import Demand, min_sample_size
+from metapac.planning import Demand, min_sample_size
 
 
 def first_step(

@@ -28,7 +28,7 @@ from metapac.evidence import Evidence, ranks_within
 from metapac.grouping import Data, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
-from metapac.sample_size import min_tasks_over_levels
+from metapac.planning import min_tasks_over_levels
 
 _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)

@@ -19,8 +19,6 @@ from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
 
 SAMPLED = "that calibration and new examples are sampled in the same way"
 BALANCED = " (all balanced by class, or none)"
-_SHOWN = 20  # classes whose miss rates are listed in a sentence
-_SHOWN_THRESHOLDS = 3
 
 Thresholds = float | Mapping[Any, float] | None
 
@@ -28,40 +26,36 @@ Thresholds = float | Mapping[Any, float] | None
 def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, Any]) -> str:
     """Return what the sets, or intervals, miss and how often."""
     if g.per_class:
-        return (
-            f"for each class, {_describe_class_sets(threshold)} miss {_describe_rates(g.epsilon)}"
-        )
-    rate = f"at most {percent(g.miss_rate)} of the time"
-    if "prediction" not in columns:
-        return f"{_describe_sets(threshold)} miss the true label {rate}"
-    width = ""
-    if isinstance(threshold, float) and threshold > -math.inf:
-        times = " times scale" if "scale" in columns else ""
-        width = f" prediction plus and minus {0.0 - threshold!r}{times}"
-    return f"the intervals{width} miss the true number {rate}"
+        return _describe_class_misses(g.epsilon, threshold)
+    what, truth = _describe_sets(threshold), "label"
+    if "prediction" in columns:
+        what, truth = "the intervals", "number"
+        if isinstance(threshold, float) and threshold > -math.inf:
+            times = " times scale" if "scale" in columns else ""
+            what += f" prediction plus and minus {0.0 - threshold!r}{times}"
+    return f"{what} miss the true {truth} at most {percent(g.miss_rate)} of the time"
 
 
-def _describe_sets(threshold: Thresholds) -> str:
-    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
-
-
-def _describe_class_sets(thresholds: Thresholds) -> str:
-    sets = "the sets {label: score >= its threshold}"
-    if not isinstance(thresholds, Mapping):
-        return sets
-    more = ", see thresholds_" if len(thresholds) > _SHOWN_THRESHOLDS else ""
-    return f"{sets} ({_list_by_class(thresholds, shown=_SHOWN_THRESHOLDS)}{more})"
-
-
-def _describe_rates(epsilon: Epsilon) -> str:
-    if not isinstance(epsilon, Mapping):
-        return f"at most {percent(epsilon)} of the examples of that class"
-    shares = _list_by_class({label: percent(rate) for label, rate in epsilon.items()}, shown=_SHOWN)
-    return f"at most the following share of the examples of that class ({shares})"
+def _describe_class_misses(epsilon: Epsilon, thresholds: Thresholds) -> str:
+    cuts, share, shares = "", "the following share", ""
+    if isinstance(thresholds, Mapping):
+        more = ", see thresholds_" if len(thresholds) > 3 else ""
+        cuts = f" ({_list_by_class(thresholds, shown=3)}{more})"
+    if isinstance(epsilon, Mapping):
+        rates = {label: percent(rate) for label, rate in epsilon.items()}
+        shares = f" ({_list_by_class(rates, shown=20)})"
+    else:
+        share = percent(epsilon)
+    sets = f"the sets {{label: score >= its threshold}}{cuts}"
+    return f"for each class, {sets} miss at most {share} of the examples of that class{shares}"
 
 
 def _list_by_class(values: Mapping[Any, Any], *, shown: int) -> str:
     return listed([f"{label}: {value}" for label, value in values.items()], shown=shown)
+
+
+def _describe_sets(threshold: Thresholds) -> str:
+    return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
 
 
 def describe_example_guarantee(
@@ -112,19 +106,16 @@ def percent(fraction: float, *, complement: bool = False) -> str:
     """Return a fraction in percent, to the last digit."""
     with localcontext(prec=400):  # enough for every digit of the smallest float
         exact = Decimal(repr(fraction)) * 100
-        shown = f"{100 - exact if complement else exact:f}"
-    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}%"
+        return f"{(100 - exact if complement else exact).normalize():f}%"
 
 
 def format_share(fraction: float) -> str:
     """Return a measured fraction in percent; only an exact 0 or 1 is shown as 0% or 100%."""
     if fraction in (0, 1):
         return f"{fraction:.0%}"
-    for digits in range(1, 6):
-        shown = f"{fraction:.{digits}%}"
-        if 0 < float(shown[:-1]) < 100:
-            return shown
-    return "<0.001%" if fraction < 0.5 else ">99.999%"
+    shown = (f"{fraction:.{digits}%}" for digits in range(1, 6))
+    extreme = "<0.001%" if fraction < 0.5 else ">99.999%"
+    return next((text for text in shown if 0 < float(text[:-1]) < 100), extreme)
 
 
 # Levels within tasks of the joint split, fixed before any data are seen. In small tasks only a few
@@ -204,29 +195,23 @@ class Guarantee:
         if self.delta is not None and self.split == "joint":
             _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
         if any(min(level) == 0 for level in self.levels):
-            raise InvalidInput(
-                f"{keyword('alpha', self.alpha)} is too small: a share of it underflows to 0.",
-                parameter="alpha",
-            )
+            text = f"{keyword('alpha', self.alpha)} is too small: a share of it underflows to 0."
+            raise InvalidInput(text, parameter="alpha")
 
     @property
     def miss_rate(self) -> float:
         """``epsilon`` as one number; raises ``InvalidInput`` if each class has its own."""
         if isinstance(self.epsilon, float):
             return self.epsilon
-        raise InvalidInput(
-            f"epsilon is a mapping, {dict(self.epsilon)!r}: take .for_class(label, classes)."
-        )
+        raise InvalidInput(f"epsilon is a mapping, {dict(self.epsilon)!r}: use for_class.")
 
     @property
     def failure_probability(self) -> float:
         """``delta`` as a number; raises ``InvalidInput`` if the guarantee is in expectation."""
         if self.delta is not None:
             return self.delta
-        raise InvalidInput(
-            "delta is None: a guarantee in expectation has no failure probability.",
-            parameter="delta",
-        )
+        text = "delta is None: a guarantee in expectation has no failure probability."
+        raise InvalidInput(text, parameter="delta")
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -272,9 +257,7 @@ class Guarantee:
 
     def _only_level(self) -> Level:
         if len(self.levels) > 1:
-            raise InvalidInput(
-                f"split={self.split!r} has no single level, but {len(self.levels)}: see .levels."
-            )
+            raise InvalidInput(f"split={self.split!r} has {len(self.levels)} levels: see .levels.")
         return self.levels[0]
 
     def for_class(self, label: Any, classes: Sequence[Any]) -> Guarantee:
@@ -304,11 +287,9 @@ class Guarantee:
         epsilon = self.epsilon
         if isinstance(epsilon, Mapping):
             if label not in epsilon:
+                text = f"epsilon has no value for class {label!r}, only for"
                 named = listed([*map(repr, epsilon)])
-                raise InvalidInput(
-                    f"epsilon has no value for class {label!r}, only for {named}.",
-                    parameter="epsilon",
-                )
+                raise InvalidInput(f"{text} {named}.", parameter="epsilon")
             epsilon = epsilon[label]
         share = None if self.delta is None else _divide_delta(self.delta, len(classes), "classes")
         return replace(self, epsilon=epsilon, delta=share, per_class=False)
@@ -328,11 +309,8 @@ class Guarantee:
         """
         named = self.epsilon if isinstance(self.epsilon, Mapping) else ()
         if unknown := [label for label in named if label not in classes]:
-            known = listed([*map(repr, classes)])
-            raise InvalidInput(
-                f"epsilon names class {unknown[0]!r}, but the classes are {known}.",
-                parameter="epsilon",
-            )
+            text = f"epsilon names class {unknown[0]!r}, but the classes are"
+            raise InvalidInput(f"{text} {listed([*map(repr, classes)])}.", parameter="epsilon")
 
     def __hash__(self) -> int:
         return hash(repr(self))  # epsilon may be a mapping, which cannot be hashed
@@ -381,44 +359,40 @@ class Guarantee:
         of_class = " of that class" if self.per_class else ""
         size = f" with at least {self.min_examples} examples{of_class}" if self.min_examples else ""
         unit, units = cluster or ("task", "tasks")
-        drawn, new = "tasks", "new tasks"
+        drawn, new = units, "new tasks"
         if cluster is not None:
             drawn, new = f"{units} and of one task in each", f"new tasks of new {units}"
         count = "" if tasks is None else f"{tasks} "
         draw = f"over the draw of the {count}calibration {drawn}{size}"
         misses = _describe_misses(self, threshold, columns)
         claim = f"{misses} on at least {percent(self.alpha, complement=True)} of {new}{size}"
+        if self.delta is not None:
+            sure, alike = percent(self.delta, complement=True), "drawn i.i.d. from one distribution"
+            start = f"With confidence {sure} {draw}, {claim},"
+        else:
+            alike = "exchangeable"
+            start = (
+                f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
+                "and gives no confidence for this one; it holds"
+            )
         is_average = not self.per_class and "prediction" not in columns  # over a task's classes
-        conditions = (
+        return (
+            f"{start} provided that calibration {units} and new {units} are {alike}, "
             f"{SAMPLED}{BALANCED * is_average}, that no calibration {unit} was seen in training, "
             f"and that the score function and the number of {units} were fixed before looking at "
-            "results"
-        )
-        both = f"calibration {units} and new {units}"
-        if self.delta is None:
-            return (
-                f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
-                "and gives no confidence for this one; it holds provided that "
-                f"{both} are exchangeable, {conditions}."
-            )
-        return (
-            f"With confidence {percent(self.delta, complement=True)} {draw}, {claim}, provided "
-            f"that {both} are drawn i.i.d. from one distribution, {conditions}."
+            "results."
         )
 
 
-def _checked_epsilon(epsilon: Any, *, per_class: bool) -> float | dict[Any, float]:
+def _checked_epsilon(epsilon: Any, *, per_class: bool) -> Epsilon:
     if not isinstance(epsilon, Mapping):
         return as_probability("epsilon", epsilon)
-    if not per_class:
-        message = f"epsilon must be one number unless per_class=True, got {dict(epsilon)!r}."
-        raise InvalidInput(message, parameter="epsilon")
-    if not epsilon:
-        raise InvalidInput("epsilon must not be an empty mapping.", parameter="epsilon")
-    plain = {as_plain_label(label): rate for label, rate in epsilon.items()}
+    if not (per_class and epsilon):
+        rule = "one number or, if per_class=True, a mapping that is not empty"
+        raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.", parameter="epsilon")
     return {
-        label: as_probability("epsilon", rate, scope=f" of class {label!r}")
-        for label, rate in plain.items()
+        as_plain_label(label): as_probability("epsilon", rate, scope=f" of class {label!r}")
+        for label, rate in epsilon.items()
     }
 
 
@@ -427,20 +401,15 @@ def _checked_split(split: Any) -> Split:
         return float(split)
     if isinstance(split, str) and split in SPLITS:
         return split
-    raise InvalidInput(
-        "split must be 'joint', 'tight', 'even' or a number above 0 and at most 0.5, got "
-        f"{split!r}.",
-        parameter="split",
-    )
+    rule = "'joint', 'tight', 'even' or a number above 0 and at most 0.5"
+    raise InvalidInput(f"split must be {rule}, got {split!r}.", parameter="split")
 
 
 @functools.lru_cache(maxsize=1024)
 def _levels(split: Split, alpha: float, in_expectation: bool) -> tuple[Level, ...]:
     """Return the levels to use, ascending. In expectation there is only one."""
-    if split == "joint" and not in_expectation:
-        within: tuple[float, ...] = JOINT_LEVELS
-    else:
-        within = (alpha / 2 if isinstance(split, str) else split,)
+    single = (alpha / 2 if isinstance(split, str) else split,)
+    within = JOINT_LEVELS if split == "joint" and not in_expectation else single
     return tuple(Level(level, _across(split, alpha, level)) for level in within)
 
 
@@ -456,10 +425,7 @@ def _across(split: Split, alpha: float, within: float) -> float:
 
 
 def _divide_delta(delta: float, parts: int, name: str) -> float:
-    share = equal_share(delta, parts)
-    if share > 0:
+    if (share := equal_share(delta, parts)) > 0:
         return share
-    raise InvalidInput(
-        f"{keyword('delta', delta)} cannot be divided among {parts} {name}: it underflows to 0.",
-        parameter="delta",
-    )
+    text = f"{keyword('delta', delta)} cannot be divided among {parts} {name}: it underflows to 0."
+    raise InvalidInput(text, parameter="delta")

@@ -3,43 +3,211 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac._common import (
-    Counts,
-    as_whole_number,
-    as_whole_numbers,
-    check_one_of,
-    reject_foreign_keywords,
-)
-from metapac.binomial import certifies, min_value, round_up
+from metapac import _common
+from metapac._common import LARGEST_COUNT, Counts, as_whole_number, as_whole_numbers
+from metapac.binomial import certifies, min_integer, min_value, round_up
 from metapac.data_checks import check_levels
-from metapac.errors import keyword
-from metapac.evidence import Clusters
+from metapac.errors import InvalidInput, keyword
 from metapac.guarantee import SPLITS, Guarantee, Split
 from metapac.inputs import check_one_dimensional
-from metapac.ranks import Level
-from metapac.sample_size import (
-    MAX_TRIED,
-    Affordable,
-    Demand,
-    all_feasible,
-    find_single_level,
-    min_sample_size,
-    min_task_size,
-    min_tasks,
-    min_tasks_over_levels,
-    smallest,
-)
+from metapac.ranks import Level, equal_share
 
+if TYPE_CHECKING:
+    from metapac.evidence import Clusters
+
+# Above this number of tasks, each level gets an equal share of delta: close to exact, and fast.
+_EXACT = 20_000
+_MAX_TRIED = 40  # levels or sizes to try, where each takes time
 SHOWN_CLASSES = 3
 WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
+
+
+def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
+    """Return the smallest n such that ``errors`` errors in n examples certify ``epsilon``."""
+    guess = math.log(delta) / math.log1p(-epsilon)  # the answer where no error is allowed
+    if guess > LARGEST_COUNT:
+        raise sample_size_overflow(epsilon, delta)
+    high = max(errors + 1, math.ceil(guess))
+    while not certifies(errors, high, epsilon, delta):
+        high *= 2
+    # As many errors as examples certify nothing.
+    return min_integer(lambda n: bool(certifies(errors, n, epsilon, delta)), errors, high)
+
+
+def sample_size_overflow(epsilon: float, delta: float) -> InvalidInput:
+    """Return the error for a rate that would need more examples or tasks than can be counted."""
+    rate = f"a rate of {epsilon:g} at confidence 1 - {delta:g}"
+    levels = ("epsilon", "alpha", "delta")
+    return InvalidInput(f"{rate} needs more than 10**9 examples or tasks.", parameter=levels)
+
+
+def min_task_size(guarantee: Guarantee, level: Level) -> int:
+    """Return how many examples a task needs to count at a level."""
+    examples = min_sample_size(guarantee.miss_rate, level.alpha_within)
+    return max(examples, guarantee.min_examples)
+
+
+def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
+    """Return the least number of tasks at which ``small`` of them may be too small for a level."""
+    share, delta = guarantee.levels[level].alpha_across, guarantee.delta
+
+    def enough(tasks: int) -> bool:
+        return guarantee.allowed_low_thresholds(tasks)[level] >= small
+
+    if delta is None:
+        return min_integer(enough, 0, math.ceil((small + 1) / share) + 1)
+    low = min_sample_size(share, delta, small)
+    # Every level gets at least an equal share of delta.
+    high = min_sample_size(share, equal_share(delta, len(guarantee.levels)), small)
+    if low == high or high > _EXACT:
+        return high
+    return low if enough(low) else min_integer(enough, low, high)
+
+
+def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[int, int]:
+    """Return the smallest number of tasks over all levels, and the level that attains it.
+
+    Counts across tasks are slow to compute, so a level is tried only if, given all of delta, it
+    would need no more tasks than the best level so far.
+    """
+    if guarantee.delta is None:
+        return min_tasks(guarantee, 0, small[0]), 0
+    pairs = zip(guarantee.levels, small, strict=True)
+    bounds = [min_sample_size(level.alpha_across, guarantee.delta, few) for level, few in pairs]
+    best = (math.inf, 0)
+    for bound, level in sorted((bound, level) for level, bound in enumerate(bounds)):
+        if bound <= best[0]:
+            best = min(best, (min_tasks(guarantee, level, small[level]), level))
+    return int(best[0]), best[1]
+
+
+class Affordable(NamedTuple):
+    """Smallest feasible value of each parameter, the others held fixed."""
+
+    epsilon: float | None
+    alpha: float | None
+    delta: float | None
+
+
+class Demand(NamedTuple):
+    """A guarantee, and the sizes of the tasks that should support it."""
+
+    guarantee: Guarantee
+    sizes: Counts
+    counts: Counts
+    label: Any = None
+
+    @classmethod
+    def from_sizes(cls, guarantee: Guarantee, sizes: ArrayLike, *, label: Any = None) -> Demand:
+        """Return the demand on tasks of given sizes."""
+        distinct, counts = np.unique(np.asarray(sizes, dtype=np.int64), return_counts=True)
+        return cls(guarantee, distinct, counts, label)
+
+    def with_parameters(self, **changes: Any) -> Demand:
+        """Return the demand with some parameters of its guarantee changed."""
+        return self._replace(guarantee=replace(self.guarantee, **changes))
+
+    def with_tasks(self, count: int, examples: int) -> Demand:
+        """Return the demand with more tasks."""
+        sizes, counts = np.append(self.sizes, examples), np.append(self.counts, count)
+        return self._replace(sizes=sizes, counts=counts)
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """For each size, whether tasks of that size are used, not left out by ``min_examples``."""
+        return np.asarray(self.sizes >= self.guarantee.min_examples)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks that are used."""
+        return int(self.counts[self.used].sum())
+
+    @property
+    def left_out(self) -> int:
+        """Number of tasks that ``min_examples`` leaves out."""
+        return int(self.counts[~self.used].sum())
+
+    def too_small(self) -> list[int]:
+        """Return for each level how many of the tasks used cannot certify ``epsilon``."""
+        rate, levels = self.guarantee.miss_rate, self.guarantee.levels
+        certified = [certifies(0, self.sizes, rate, level.alpha_within) for level in levels]
+        return [int(self.counts[self.used & ~enough].sum()) for enough in certified]
+
+    def spare_tasks(self) -> list[int]:
+        """Return for each level how many more tasks could be too small."""
+        if not self.tasks:
+            return [-1]
+        allowed = self.guarantee.allowed_low_thresholds(self.tasks)
+        return [count - few for count, few in zip(allowed, self.too_small(), strict=True)]
+
+    def is_feasible(self) -> bool:
+        """Return whether these tasks support the guarantee."""
+        g = self.guarantee
+        if g.delta is not None and len(g.levels) > 1 and self.tasks:
+            # Quick bounds: for some level an equal share of delta is enough, and all of it needed.
+            if self._is_any_level_usable(equal_share(g.delta, len(g.levels))):
+                return True
+            if not self._is_any_level_usable(g.delta):
+                return False
+        return max(self.spare_tasks()) >= 0
+
+    def _is_any_level_usable(self, delta: float) -> bool:
+        """Return whether some level, given ``delta`` for itself, tolerates its small tasks."""
+        pairs = zip(self.too_small(), self.guarantee.levels, strict=True)
+        return any(certifies(few, self.tasks, level.alpha_across, delta) for few, level in pairs)
+
+    def affordable(self) -> Affordable:
+        """Return the best guarantee that these tasks support, one parameter at a time."""
+        delta = None if self.guarantee.delta is None else smallest([self], "delta", fast=True)
+        return Affordable(smallest([self], "epsilon"), smallest([self], "alpha", fast=True), delta)
+
+
+def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
+    """Return whether tasks support all guarantees, with changed parameters; ``delta`` is shared."""
+    if changes.get("delta") is not None:
+        changes["delta"] = equal_share(changes["delta"], len(demands))
+    return all(demand.with_parameters(**changes).is_feasible() for demand in demands)
+
+
+def smallest(demands: Sequence[Demand], parameter: str, *, fast: bool = False) -> float | None:
+    """Return the smallest value of a parameter that tasks support, the others fixed."""
+    several = len(demands[0].guarantee.levels) > 1  # which makes each trial slow
+    tolerance = 1e-5 if fast and several else 1e-15
+    return min_value(lambda value: all_feasible(demands, **{parameter: value}), tolerance)
+
+
+def find_single_level(demands: Sequence[Demand]) -> float | None:
+    """Return a numeric split with which the tasks support all guarantees, if there is one.
+
+    Candidates are the levels that tasks of the given sizes reach without an error, lowest first.
+    """
+    pairs = ((demand.guarantee.miss_rate, size) for demand in demands for size in demand.sizes)
+    reached = {round_up(max((1 - rate) ** int(size), 1e-12)) for rate, size in pairs}
+    candidates = _some(level for level in reached if 0.005 <= level <= 0.5)
+    return next((level for level in candidates if all_feasible(demands, split=level)), None)
+
+
+def find_min_examples(demands: Sequence[Demand]) -> int | None:
+    """Return a ``min_examples`` with which tasks support a guarantee, or one for each class."""
+    now = demands[0].guarantee.min_examples
+    some = _some({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
+    candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
+    return next((size for size in candidates if all_feasible(demands, min_examples=size)), None)
+
+
+def _some(candidates: Iterable[Any]) -> list[Any]:
+    """Return candidates in ascending order, evenly thinned out if they are many."""
+    ordered = sorted(candidates)
+    return ordered[:: max(1, len(ordered) // _MAX_TRIED)]
 
 
 def count_tasks(number: int) -> str:
@@ -72,51 +240,45 @@ class Shortfall:
 
     def __str__(self) -> str:
         """What is missing; counts are of the tasks used."""
-        demand, tasks = self.demand, self.demand.tasks
+        demand, g, tasks = self.demand, self.demand.guarantee, self.demand.tasks
         lack = f"this takes {count_tasks(self.needed)} with at least {self.size} each"
         lack += f", but {there_are(tasks)}"
         if self.small:
             small = f"{self.small} of the {count_tasks(tasks)} have fewer than {self.size}"
             lack = f"{small}, so this takes {tasks + self.to_add} tasks instead of {self.needed}"
         if demand.left_out:
-            least = keyword("min_examples", demand.guarantee.min_examples)
+            least = keyword("min_examples", g.min_examples)
             lack += f" ({demand.left_out} more are left out by {least})"
-        epsilon = _show("epsilon", demand.guarantee.miss_rate)
-        return lack if demand.label is None else f"class {demand.label!r} ({epsilon}): {lack}"
+        if demand.label is None:
+            return lack
+        return f"class {demand.label!r} ({_show('epsilon', g.miss_rate)}): {lack}"
 
 
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return what works: first without new data, then with more data, then weaker guarantees."""
-    remedies = []
-    others = [split for split in SPLITS if split != demands[0].guarantee.split]
-    split: Split | None = next((x for x in others if all_feasible(demands, split=x)), None)
-    if (split := find_single_level(demands) if split is None else split) is not None:
+    remedies, g = [], demands[0].guarantee
+    splits = (x for x in SPLITS if all_feasible(demands, split=x))
+    if split := next(splits, None) or find_single_level(demands):
         remedies.append(f"use {keyword('split', split)}, which gives the same guarantee")
     if (least := find_min_examples(demands)) is not None:
         kept = min(one.with_parameters(min_examples=least).tasks for one in demands)
         covered = f"keeps {count_tasks(kept)} and covers only new tasks of at least that size"
         remedies.append(f"use {keyword('min_examples', least)}, which {covered}")
-    if all_feasible(demands, delta=None) and demands[0].guarantee.delta is not None:
+    if g.delta is not None and all_feasible(demands, delta=None):
         remedies.append("use delta=None, a weaker guarantee, on average over calibrations")
-    return [*remedies, *_more_data(demands, lacking), *_weaker_guarantees(demands)]
-
-
-def find_min_examples(demands: Sequence[Demand]) -> int | None:
-    """Return a ``min_examples`` with which tasks support a guarantee, or one for each class."""
-    now = demands[0].guarantee.min_examples
-    sizes = sorted({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
-    some = sizes[:: max(1, len(sizes) // MAX_TRIED)]
-    candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
-    return next((size for size in candidates if all_feasible(demands, min_examples=size)), None)
+    remedies += _more_data(demands, lacking)
+    one_rate = len({demand.guarantee.miss_rate for demand in demands}) == 1
+    names = ["epsilon"] * one_rate + ["alpha"] + ["delta"] * (g.delta is not None)
+    weaker = {name: _smallest_shown(demands, name) for name in names}
+    return remedies + [f"settle for {keyword(*level)}" for level in weaker.items() if level[1]]
 
 
 def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return how many tasks to add, with the fewest examples in each, and how many to enlarge."""
-    remedies = []
-    most = max(one.to_add for one in lacking)
+    remedies, most = [], max(one.to_add for one in lacking)
     guarantees = [demand.guarantee for demand in demands]
     sizes = sorted({min_task_size(g, level) for g in guarantees for level in g.levels})
-    for count, size in itertools.product(range(most, most + MAX_TRIED), sizes):
+    for count, size in itertools.product(range(most, most + _MAX_TRIED), sizes):
         if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
             each = "each" if demands[0].label is None else "of each class"
             remedies.append(f"add {count_tasks(count)} with at least {size} examples {each}")
@@ -125,17 +287,6 @@ def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[
         few = one.small - one.allowed
         remedies.append(f"increase {few} of the small tasks to {one.size} each")
     return remedies
-
-
-def _weaker_guarantees(demands: Sequence[Demand]) -> list[str]:
-    """Return the weaker guarantees that these tasks support, one parameter at a time."""
-    one_rate = len({demand.guarantee.miss_rate for demand in demands}) == 1
-    names = ["epsilon"] * one_rate + ["alpha"]
-    names += ["delta"] * (demands[0].guarantee.delta is not None)
-    values = {name: _smallest_shown(demands, name) for name in names}
-    return [
-        f"settle for {keyword(name, value)}" for name, value in values.items() if value is not None
-    ]
 
 
 def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
@@ -162,12 +313,20 @@ def explain_too_few_tasks(
     which = f" for {len(lacking)} of {len(demands)} classes"
     if demands[0].label is None:
         asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
-    reasons = "; ".join(map(str, lacking[:SHOWN_CLASSES]))
-    if len(lacking) > SHOWN_CLASSES:
-        reasons += f"; and {len(lacking) - SHOWN_CLASSES} more"
-    options = _options(find_remedies(demands, lacking), trivial, is_interval)
-    split = keyword("split", g.split)
-    return f"{asked} cannot be guaranteed with {split}{which}: {reasons}. {options}"
+    reasons = [*map(str, lacking[:SHOWN_CLASSES])]
+    if (more := len(lacking) - SHOWN_CLASSES) > 0:
+        reasons.append(f"and {more} more")
+    lack = f" with {keyword('split', g.split)}{which}: {'; '.join(reasons)}"
+    remedies = find_remedies(demands, lacking)
+    if trivial:
+        result = "for intervals of infinite width" if is_interval else "to keep every label"
+        remedies.append(f"pass on_infeasible='trivial' {result}")
+    return _explain(asked, lack, remedies)
+
+
+def _explain(asked: str, lack: str, remedies: Sequence[str]) -> str:
+    options = f"Options: {'; or '.join(remedies)}." if remedies else "Nothing that was tried works."
+    return f"{asked} cannot be guaranteed{lack}. {options}"
 
 
 def add_clusters(message: str, clusters: Clusters) -> str:
@@ -197,14 +356,7 @@ def explain_too_few(
     shown = {name: round_up(value) for name, value in best.items() if value}
     weaker = [f"settle for {keyword(*level)}" for level in shown.items() if level[1] <= WEAKEST]
     asked = f"{_show('epsilon', epsilon)}, {_show('delta', delta)}"
-    return f"{asked} cannot be guaranteed{lack}. {_options([add, *weaker])}"
-
-
-def _options(remedies: Sequence[str], trivial: bool = True, is_interval: bool = False) -> str:
-    """Return remedies as the end of a message."""
-    result = "for intervals of infinite width" if is_interval else "to keep every label"
-    options = [*remedies, *[f"pass on_infeasible='trivial' {result}"] * trivial]
-    return f"Options: {'; or '.join(options)}." if options else "Nothing that was tried works."
+    return _explain(asked, lack, [add, *weaker, "pass on_infeasible='trivial' to keep every label"])
 
 
 class Need(NamedTuple):
@@ -240,13 +392,9 @@ class Need(NamedTuple):
 
 def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
     """Return the needs at each level, without those that another level improves on."""
-    needs: list[Need] = []
-    for level in range(len(guarantee.levels)):
-        need = find_need(guarantee, level)
-        while needs and needs[-1].tasks >= need.tasks:
-            needs.pop()
-        needs.append(need)
-    return tuple(needs)
+    needs = [find_need(guarantee, level) for level in range(len(guarantee.levels))]
+    later = [min((n.tasks for n in needs[i + 1 :]), default=math.inf) for i in range(len(needs))]
+    return tuple(need for need, least in zip(needs, later, strict=True) if need.tasks < least)
 
 
 def find_need(guarantee: Guarantee, number: int) -> Need:
@@ -281,11 +429,10 @@ def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> l
     """Return the smallest epsilon that tasks of given sizes support, by alpha and delta."""
     labels = range(as_whole_number("classes", classes))
     offers = []
-    for alpha in OFFERED_ALPHAS:
-        for delta in OFFERED_DELTAS:
-            whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
-            demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
-            offers.append(Offer(alpha, delta, smallest([demand], "epsilon")))
+    for alpha, delta in itertools.product(OFFERED_ALPHAS, OFFERED_DELTAS):
+        whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
+        demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
+        offers.append(Offer(alpha, delta, smallest([demand], "epsilon")))
     return offers
 
 
@@ -313,11 +460,11 @@ def compare_splits(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
     works and a guarantee in expectation are added.
     """
     demand = Demand.from_sizes(guarantee, sizes)
-    splits = [*SPLITS, *([] if guarantee.split in SPLITS else [guarantee.split])]
+    splits = dict.fromkeys([*SPLITS, guarantee.split])
     options = [_option(demand.with_parameters(split=split)) for split in splits]
     if not any(option.feasible for option in options):
-        level = find_single_level([demand])
-        options += [] if level is None else [_option(demand.with_parameters(split=level))]
+        if level := find_single_level([demand]):
+            options.append(_option(demand.with_parameters(split=level)))
         options.append(_option(demand.with_parameters(delta=None)))
     return tuple(sorted(options, key=lambda option: not option.feasible))
 
@@ -446,8 +593,7 @@ class Plan:
         count = np.array([as_whole_number("tasks", tasks)])
         g = self.guarantee
         sizes = sorted({min_task_size(g, level) for level in g.levels})
-        fit = (size for size in sizes if Demand(g, np.array([size]), count).is_feasible())
-        return next(fit, None)
+        return next((s for s in sizes if Demand(g, np.array([s]), count).is_feasible()), None)
 
     def tasks_for(self, examples_per_task: int) -> int | None:
         """Return how many tasks are needed, if each has this many labelled examples.
@@ -463,8 +609,7 @@ class Plan:
             The smallest number of tasks; None if the tasks are too small, however many they are.
         """
         size = as_whole_number("examples_per_task", examples_per_task)
-        enough = (need.tasks for need in self.needs if need.examples_per_task <= size)
-        return next(enough, None)
+        return next((need.tasks for need in self.needs if need.examples_per_task <= size), None)
 
     def curve(self, parameter: str = "alpha", values: ArrayLike | None = None) -> Curve:
         """Return what is needed as a function of one parameter of the guarantee.
@@ -482,7 +627,7 @@ class Plan:
         Curve
             Minimum tasks and examples per task for each value.
         """
-        check_one_of("parameter", parameter, tuple(_GRIDS))
+        _common.check_one_of("parameter", parameter, tuple(_GRIDS))
         grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
         check_one_dimensional("values", grid)
         changed = [replace(self.guarantee, **{parameter: float(value)}) for value in grid]  # type: ignore[arg-type]
@@ -492,13 +637,12 @@ class Plan:
     def __str__(self) -> str:
         some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
         needed = ", or ".join(dict.fromkeys(need.describe(self.classes) for need in some))
-        lines = [f"Needed: {needed}. Guarantee: {self.asked}"]
-        if self.recommended is not None:
-            lines.append(f"Recommended for your tasks: {self.recommended}")
-            if self.recommended.delta is None and self.guarantee.delta is not None:
-                lines[-1] += ", a weaker guarantee, on average over calibrations"
-            lines[-1] += "."
-        return " ".join(lines)
+        text = f"Needed: {needed}. Guarantee: {self.asked}"
+        if self.recommended is None:
+            return text
+        is_weaker = self.recommended.delta != self.guarantee.delta
+        weaker = ", a weaker guarantee, on average over calibrations" * is_weaker
+        return f"{text} Recommended for your tasks: {self.recommended}{weaker}."
 
 
 _GRIDS = {
@@ -522,7 +666,7 @@ def plan(
 ) -> Plan: ...
 @overload
 def plan(*, split: Split = "joint", classes: int = 1, sizes: ArrayLike) -> list[Offer]: ...
-@reject_foreign_keywords
+@_common.reject_foreign_keywords
 def plan(
     *,
     epsilon: float | None = None,

@@ -20,8 +20,8 @@ from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
 from metapac.grouping import Scored
 from metapac.guarantee import Epsilon, Split
+from metapac.planning import Demand
 from metapac.predictors import MetaPS
-from metapac.sample_size import Demand
 from metapac.sets import residual_scores
 
 try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,92 +48,76 @@ class Trials(NamedTuple):
     counts: tuple[int, ...]
 
 
-class TaskCounts(NamedTuple):
-    """How many tasks are not shown to be within epsilon, and not shown to exceed it, by level."""
+class Evidence(NamedTuple):
+    """Trials that, if few, show that a guarantee is not broken, and those that it is not true.
+
+    If it is for tasks, trials are those not shown to be within epsilon, or above it, at each level;
+    if it is for single examples, they are misses and hits, at one level.
+    """
 
     tasks: int
-    not_within: tuple[int, ...]
-    not_above: tuple[int, ...]
+    if_broken: Trials
+    if_true: Trials
     within: int
     flagged: int
 
-    def if_broken(self, alpha: float) -> Trials:
-        return Trials(self.tasks, alpha, self.not_within)
-
-    def if_true(self, alpha: float) -> Trials:
-        return Trials(self.tasks, 1 - alpha, self.not_above)
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the guarantee is for single examples."""
+        return len(self.if_broken.counts) == 1
 
     def interval(self, limit: float) -> tuple[float, float]:
-        """Move inwards from 0 and 1 in steps of one percent, up to the first fraction possible."""
-        low, high = 0, 100
-        while low < 99 and _rejects(self.if_true((low + 1) / 100), limit):
+        """Return bounds of the miss rate or, in whole percent, of the fraction above epsilon."""
+        broken, true = self.if_broken, self.if_true
+        if self.is_pooled:
+            missed, confidence = broken.counts[0], 1 - 2 * limit
+            ends = clopper_pearson_interval(missed, broken.number, confidence=confidence)
+            return float(ends[0]), float(ends[1])
+        low, high = 0, 100  # moved inwards, up to the first fraction that is possible
+        while low < 99 and _rejects(true._replace(share=1 - (low + 1) / 100), limit):
             low += 1
-        while high > 1 and _rejects(self.if_broken((high - 1) / 100), limit):
+        while high > 1 and _rejects(broken._replace(share=(high - 1) / 100), limit):
             high -= 1
         return low / 100, high / 100
 
-    def scaled(self, tasks: int) -> TaskCounts:
-        """Return the counts of another number of tasks like these, rounded to prove less."""
-        within, above = (
-            tuple(-(-count * tasks // self.tasks) for count in counts)
-            for counts in (self.not_within, self.not_above)
+    def scaled(self, tasks: int) -> Evidence:
+        """Return the evidence of another number of tasks like these, rounded to prove less."""
+        broken, true = self.if_broken, self.if_true
+        number = broken.number * tasks // self.tasks
+        low, high = (
+            tuple(-(-count * tasks // self.tasks) for count in trials.counts)
+            for trials in (broken, true)
         )
-        return TaskCounts(tasks, within, above, 0, 0)
-
-
-class ExampleCounts(NamedTuple):
-    """Examples and misses of all tasks together, for a guarantee for single examples."""
-
-    tasks: int
-    examples: int
-    missed: int
-    epsilon: float
-    within: int
-    flagged: int
-
-    def if_broken(self, _alpha: float) -> Trials:
-        return Trials(self.examples, self.epsilon, (self.missed,))
-
-    def if_true(self, _alpha: float) -> Trials:
-        hits = self.examples - self.missed
-        return Trials(self.examples, _complement(self.epsilon), (hits,))
-
-    def interval(self, limit: float) -> tuple[float, float]:
-        low, high = clopper_pearson_interval(self.missed, self.examples, confidence=1 - 2 * limit)
-        return float(low), float(high)
-
-    def scaled(self, tasks: int) -> ExampleCounts:
-        examples, missed = (count * tasks // self.tasks for count in (self.examples, self.missed))
-        return self._replace(tasks=tasks, examples=examples, missed=missed)
-
-
-Evidence = TaskCounts | ExampleCounts
+        if self.is_pooled:
+            missed = broken.counts[0] * tasks // self.tasks
+            low, high = (missed,), (number - missed,)
+        broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
+        return Evidence(tasks, broken, true, self.within, self.flagged)
 
 
 def collect(
-    sizes: Counts,
-    misses: Counts,
-    epsilon: float,
-    label: Counts,
-    classes: int,
-    alpha: float | None,
-) -> list[Any]:
-    """Count, for each class and level, the tasks that are not shown to be within or above."""
+    sizes: Counts, misses: Counts, epsilon: float, label: Counts, classes: int, alpha: float | None
+) -> list[Evidence]:
+    """Return the evidence on each class; for single examples there is only one."""
 
-    def count_open(errors: Counts, rate: float) -> Counts:  # (levels, classes)
+    def count_open(errors: Counts, rate: float) -> list[list[int]]:  # (classes, levels)
         limits = [allowed_errors_in_task(sizes, rate, level) for level in JOINT_LEVELS]
-        return np.array([np.bincount(label[errors > k], minlength=classes) for k in limits])
+        counts = [np.bincount(label[errors > k], minlength=classes) for k in limits]
+        return np.transpose(counts).tolist()  # type: ignore[no-any-return]
 
-    not_within = count_open(misses, epsilon)
-    not_above = count_open(sizes - misses, _complement(epsilon))
-    tasks = np.bincount(label, minlength=classes)
+    hits, rest, found = sizes - misses, _complement(epsilon), []
     shown = JOINT_LEVELS.index(SHOWN_LEVEL)
-    within, flagged = ((tasks - counts[shown]).tolist() for counts in (not_within, not_above))
-    if alpha is None:
-        total = int(sizes.sum()), int(misses.sum())
-        return [ExampleCounts(len(sizes), *total, epsilon, within[0], flagged[0])]
-    by_class = ([tuple(row) for row in counts.T.tolist()] for counts in (not_within, not_above))
-    return [*map(TaskCounts, tasks.tolist(), *by_class, within, flagged)]
+    tasks = np.bincount(label, minlength=classes).tolist()
+    open_counts = count_open(misses, epsilon), count_open(hits, rest)
+    for n, not_within, not_above in zip(tasks, *open_counts, strict=True):
+        if alpha is None:
+            broken = Trials(int(sizes.sum()), epsilon, (int(misses.sum()),))
+            true = Trials(int(sizes.sum()), rest, (int(hits.sum()),))
+        else:
+            broken = Trials(n, alpha, tuple(not_within))
+            true = Trials(n, 1 - alpha, tuple(not_above))
+        found.append(Evidence(n, broken, true, n - not_within[shown], n - not_above[shown]))
+    return found
 
 
 def are_above(sizes: Counts, misses: Counts, epsilon: float) -> NDArray[np.bool_]:
@@ -212,13 +196,12 @@ def _describe(verdict: Verdict, words: Words, of_class: str = "") -> str:
     """Return the verdict of one guarantee, without its status."""
     if verdict.trivial:
         return f"there is nothing to check{of_class}, because {verdict.trivial}"
-    is_breach = verdict.status == VIOLATED
-    limit = f"{'above' if is_breach else 'of at most'} {percent(_rate(verdict))}"
+    is_breach, rate = verdict.status == VIOLATED, percent(_rate(verdict))
     share = "the sets"
     if verdict.alpha is not None:
         most, least = percent(verdict.alpha), percent(verdict.alpha, complement=True)
-        share = f"more than {most}" if is_breach else f"at least {least}"
-        share += f" of new {words.units}"
+        share = f"{f'more than {most}' if is_breach else f'at least {least}'} of new {words.units}"
+    limit = f"{'above' if is_breach else 'of at most'} {rate}"
     claim = f"{share} have a miss rate {limit}{of_class}"
     describe_claim = _describe_open if verdict.status == UNDECIDED else _describe_settled
     return describe_claim(verdict, words, claim)
@@ -230,17 +213,17 @@ def _rate(verdict: Verdict) -> float:
 
 def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
     p_value, level = verdict.p_holds, verdict.holds_at or verdict.false_alarm
+    causes = ""
     if verdict.status == VIOLATED:
         p_value, level = verdict.p_violated, verdict.false_alarm
-    basis = words.count_units(verdict.tasks)
-    if isinstance(verdict.evidence, ExampleCounts):
-        basis = words.count_examples(verdict.evidence.examples)
+        causes = f" {_describe_causes(verdict, words)}"
+    count = words.count_examples if verdict.evidence.is_pooled else words.count_units
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
-    text = (
-        f"{claim}, judged by {basis} ({shown}). If this were false, the verdict would be "
-        f"{verdict.status!r} with probability at most {percent(round_up(level))}."
+    return (
+        f"{claim}, judged by {count(verdict.evidence.if_broken.number)} ({shown}). If this were "
+        f"false, the verdict would be {verdict.status!r} with probability at most "
+        f"{percent(round_up(level))}.{causes}"
     )
-    return f"{text} {_describe_causes(verdict, words)}" if verdict.status == VIOLATED else text
 
 
 def _describe_causes(verdict: Verdict, words: Words) -> str:
@@ -261,32 +244,29 @@ def _describe_causes(verdict: Verdict, words: Words) -> str:
 
 
 def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
+    """Return what is not settled, and which data would settle it."""
     low, high = verdict.interval or (0.0, 1.0)
+    rate = percent(_rate(verdict))
     what, ends = "the miss rate", f"{low:.2%} to {high:.2%}"
     if verdict.alpha is not None:
-        what = f"the share of new {words.units} above {percent(_rate(verdict))}"
-        ends = f"{percent(low)} to {percent(high)}"
+        what, ends = f"the share of new {words.units} above {rate}", f"{low:.0%} to {high:.0%}"
     confidence = percent(round_up(verdict.false_alarm), complement=True)
-    do = "does" if verdict.tasks == 1 else "do"
+    do, these = ("does", "this") if verdict.tasks == 1 else ("do", "these")
+    if verdict.more_tasks:
+        more = f"{verdict.more_tasks:,} more {words.units} like {these}"
+        outlook = f"About {more} would settle it."
+    elif not verdict.tasks:
+        outlook = f"Collect labelled {words.examples} of new {words.units}."
+    else:
+        least = math.ceil(math.log(0.5) / math.log1p(-_rate(verdict)))
+        outlook = (
+            f"No feasible number of {words.units} like these would: too many have too few labelled "
+            f"{words.examples} to tell (it takes at least {least}), or a miss rate close to "
+            f"{rate}. Label more {words.examples}."
+        )
     return (
         f"{words.count_units(verdict.tasks)} {do} not settle whether {claim}; {what} may be "
-        f"anything from {ends} (each end with confidence {confidence}). "
-        f"{_describe_outlook(verdict, words)}"
-    )
-
-
-def _describe_outlook(verdict: Verdict, words: Words) -> str:
-    """Return which data would settle the matter."""
-    if verdict.more_tasks:
-        these = "this" if verdict.tasks == 1 else "these"
-        return f"About {verdict.more_tasks:,} more {words.units} like {these} would settle it."
-    if not verdict.tasks:
-        return f"Collect labelled {words.examples} of new {words.units}."
-    least = math.ceil(math.log(0.5) / math.log1p(-_rate(verdict)))
-    return (
-        f"No feasible number of {words.units} like these would: too many have too few labelled "
-        f"{words.examples} to tell (it takes at least {least}), or a miss rate close to "
-        f"{percent(_rate(verdict))}. Label more {words.examples}."
+        f"anything from {ends} (each end with confidence {confidence}). {outlook}"
     )
 
 
@@ -299,21 +279,21 @@ def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: Wor
     if status == HOLDS:  # for all classes, and for some of them perhaps not alone
         by_status[HOLDS], alone = [*parts], " alone, at a share of the error"
     names = by_status.pop(status)
-    start = f"{status.capitalize()} for {_name_classes(names)}"
+    which = f" for {_name_classes(names)}"
     if len(names) == len(parts):
-        start = f"{status.capitalize()}{', for any' if status == UNDECIDED else ' for every'} class"
+        which = f"{', for any' if status == UNDECIDED else ' for every'} class"
     shown, kind = max(names, key=lambda name: parts[name].p_holds), "weakest"
     if status == VIOLATED:
         shown, kind = min(names, key=lambda name: parts[name].p_violated), "strongest"
     if len(names) > 1:
-        start += f"; the {kind} evidence is for class {shown}"
-    text = f"{start}: {_describe(verdict.together[shown], words, f' on class {shown}')}"
+        which += f"; the {kind} evidence is for class {shown}"
+    detail = _describe(verdict.together[shown], words, f" on class {shown}")
     others = [
-        f"{other.capitalize()} for {_name_classes(some)}{alone}."
+        f" {other.capitalize()} for {_name_classes(some)}{alone}."
         for other, some in by_status.items()
         if some
     ]
-    return " ".join([text, *others])
+    return f"{status.capitalize()}{which}: {detail}{''.join(others)}"
 
 
 def _name_classes(names: Sequence[Any]) -> str:
@@ -415,23 +395,23 @@ class Verdict:
 
     def _decide(self, evidence: Evidence) -> str:
         """Return the status that follows from some evidence."""
-        alpha, level = self.alpha or 0.0, self.holds_at or self.false_alarm
-        if _rejects(evidence.if_true(alpha), self.false_alarm):
+        if _rejects(evidence.if_true, self.false_alarm):
             return VIOLATED
-        return HOLDS if _rejects(evidence.if_broken(alpha), level) else UNDECIDED
+        level = self.holds_at or self.false_alarm
+        return HOLDS if _rejects(evidence.if_broken, level) else UNDECIDED
 
     @cached_property
     def p_holds(self) -> float:
         """p-value against "the guarantee is broken"; of all classes, the largest."""
         if self.by_class is None:
-            return p_value(self.evidence.if_broken(self.alpha or 0.0))
+            return p_value(self.evidence.if_broken)
         return max(part.p_holds for part in self.by_class.values())
 
     @cached_property
     def p_violated(self) -> float:
         """p-value against "the guarantee is true"; of all classes, the smallest times them."""
         if self.by_class is None:
-            return p_value(self.evidence.if_true(self.alpha or 0.0))
+            return p_value(self.evidence.if_true)
         parts = [part.p_violated for part in self.by_class.values()]
         return min(1.0, len(parts) * min(parts))
 
@@ -574,13 +554,9 @@ def judge(
     >>> judge([5] * 20, [0] * 20, epsilon=0.05, alpha=0.1, delta=0.05).status
     'cannot tell yet'
     """
-    sizes, misses = _checked_counts(examples, missed)
-    alpha, false_alarm = _checked_rates(alpha, delta, false_alarm)
-    epsilon = as_probability("epsilon", epsilon)
-    (evidence,) = collect(sizes, misses, epsilon, np.zeros(len(sizes), np.int64), 1, alpha)
-    return Verdict(
-        epsilon=epsilon, alpha=alpha, delta=delta, false_alarm=false_alarm, evidence=evidence
-    )
+    counts = [(examples, missed)]
+    (verdict,) = _judge_each(counts, [epsilon], alpha, delta, false_alarm)
+    return verdict
 
 
 def judge_classes(
@@ -595,29 +571,41 @@ def judge_classes(
 
     It holds if it holds for every class, and is violated if it is violated for one.
     """
-    checked, false_alarm = _checked_rates(alpha, delta, false_alarm)
-    pairs = [_checked_counts(*pair) for pair in counts.values()]
-    rates = [float(epsilon[name] if isinstance(epsilon, Mapping) else epsilon) for name in counts]
+    rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
+    found = _judge_each([*counts.values()], rates, alpha, delta, false_alarm)
+    of_classes, none = [part.evidence for part in found], Trials(0, 0.0, ())
+    tasks, within, flagged = zip(*((x.tasks, x.within, x.flagged) for x in of_classes), strict=True)
+    return replace(
+        found[0],
+        epsilon=epsilon,
+        false_alarm=float(false_alarm),
+        evidence=Evidence(max(tasks), none, none, min(within), max(flagged)),
+        by_class=dict(zip(counts, found, strict=True)),
+    )
+
+
+def _judge_each(
+    counts: Sequence[tuple[ArrayLike, ArrayLike]],
+    rates: Sequence[float],
+    alpha: float | None,
+    delta: float | None,
+    false_alarm: float,
+) -> list[Verdict]:
+    """Return the verdict on each class, at an equal share of the error."""
+    rates = [as_probability("epsilon", rate) for rate in rates]
+    alpha = None if alpha is None else as_probability("alpha", alpha)
+    if delta is not None:
+        as_probability("delta", delta)
+    if as_probability("false_alarm", false_alarm) >= 0.5:
+        message = f"false_alarm must be below 0.5, got {false_alarm!r}."
+        raise InvalidInput(message, parameter="false_alarm")
+    pairs = [_checked_counts(*pair) for pair in counts]
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
     sizes, misses = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-    found = {rate: collect(sizes, misses, rate, label, len(pairs), checked) for rate in {*rates}}
-    share = equal_share(false_alarm, len(pairs))
-    options: dict[str, Any] = {"alpha": checked, "delta": delta}
-    parts = {
-        name: Verdict(epsilon=rate, false_alarm=share, evidence=found[rate][i], **options)
-        for i, (name, rate) in enumerate(zip(counts, rates, strict=True))
-    }
-    of_classes = [part.evidence for part in parts.values()]
-    together = TaskCounts(
-        max(one.tasks for one in of_classes),
-        not_within=(),
-        not_above=(),
-        within=min(one.within for one in of_classes),
-        flagged=max(one.flagged for one in of_classes),
-    )
-    return Verdict(
-        epsilon=epsilon, false_alarm=false_alarm, evidence=together, by_class=parts, **options
-    )
+    found = {rate: collect(sizes, misses, rate, label, len(pairs), alpha) for rate in {*rates}}
+    share = equal_share(float(false_alarm), len(pairs))
+    judged = partial(Verdict, alpha=alpha, delta=delta, false_alarm=share)
+    return [judged(epsilon=rate, evidence=found[rate][i]) for i, rate in enumerate(rates)]
 
 
 def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:
@@ -625,26 +613,11 @@ def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Cou
     misses = as_whole_numbers("missed", missed, minimum=0)
     check_same_shape("examples", sizes, "missed", misses)
     if sizes.ndim != 1:
+        text = f"examples must be one-dimensional, got shape {sizes.shape}."
+        raise InvalidInput(text, parameter="examples")
+    if (wrong := misses > sizes).any():
+        pair = f"{misses[wrong][0]} misses among {sizes[wrong][0]} examples"
         raise InvalidInput(
-            f"examples must be one-dimensional, got shape {sizes.shape}.", parameter="examples"
-        )
-    wrong = misses > sizes
-    if wrong.any():
-        raise InvalidInput(
-            f"missed must be at most examples, got {misses[wrong][0]} misses among "
-            f"{sizes[wrong][0]} examples.",
-            parameter=("missed", "examples"),
+            f"missed must be at most examples, got {pair}.", parameter=("missed", "examples")
         )
     return sizes, misses
-
-
-def _checked_rates(
-    alpha: float | None, delta: float | None, false_alarm: float
-) -> tuple[float | None, float]:
-    if delta is not None:
-        as_probability("delta", delta)
-    false_alarm = as_probability("false_alarm", false_alarm)
-    if false_alarm >= 0.5:
-        message = f"false_alarm must be below 0.5, got {false_alarm!r}."
-        raise InvalidInput(message, parameter="false_alarm")
-    return None if alpha is None else as_probability("alpha", alpha), false_alarm

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from metapac import context
     from metapac.guarantee import Guarantee
 
-_DIGITS = 3
 _SHOWN = 20  # classes listed in an explanation
 
 USE = (
@@ -73,11 +72,8 @@ def round_down(threshold: float) -> str:
     """Return a threshold in three significant digits, never higher than it is."""
     if not math.isfinite(threshold):
         return str(threshold)
-    shown = Context(prec=_DIGITS, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(threshold)))
-    if -7 < shown.adjusted() < 16:
-        text = f"{shown:f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{shown.normalize():e}"
+    shown = Context(prec=3, rounding=ROUND_FLOOR).create_decimal(repr(threshold)).normalize()
+    return f"{shown:f}" if -7 < shown.adjusted() < 16 else f"{shown:e}"
 
 
 class Rule(NamedTuple):
@@ -94,16 +90,11 @@ class Rule(NamedTuple):
     @classmethod
     def from_outcome(cls, part: Part, outcome: Outcome, *, is_interval: bool = False) -> Self:
         """Return the rule that follows from the second step."""
-        sizes = part.sizes[outcome.used]
-        return cls(
-            part.label,
-            part.guarantee.miss_rate,
-            outcome.threshold,
-            tasks=len(sizes),
-            examples=None if np.any(sizes == UNKNOWN) else int(sizes.sum()),
-            left_out=int(np.count_nonzero(~outcome.used)),
-            keeps_all=bool(outcome.remark(is_interval=is_interval)),
-        )
+        sizes, remark = part.sizes[outcome.used], outcome.remark(is_interval=is_interval)
+        examples = None if np.any(sizes == UNKNOWN) else int(sizes.sum())
+        counts = len(sizes), examples, int(np.count_nonzero(~outcome.used))
+        rate, threshold = part.guarantee.miss_rate, outcome.threshold
+        return cls(part.label, rate, threshold, *counts, keeps_all=bool(remark))
 
 
 # What every explanation says, in this order: what the guarantee rests on, what holds, how sure one
@@ -121,40 +112,61 @@ def explain_guarantee(
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
     is_interval = "prediction" in columns
-    limits = _find_limits(words, g, rules[0].left_out, is_interval=is_interval)
-    sets, new = describe_sets(words, rules, columns), words.units
-    drawn, pool = words, describe_pool(about, tasks)
+    is_average = not (g.per_class or is_interval)  # over the classes of a task
+    miss, use = "a list without the right label", USE
+    if is_interval:
+        miss, use = "an interval without the true number", _USE_INTERVAL
+    drawn, new, pool = words, words.units, describe_pool(about, tasks)
+    basis, limits = describe_basis(words, tasks, rules), _limits_by_size(words, g, rules[0])
     if cluster is not None:
         one, several = map(visible, cluster)
-        drawn = words._replace(unit=one, units=several)
+        drawn, new = words._replace(unit=one, units=several), f"{words.units} of new {several}"
         pool = ""  # one task of each cluster: no two are drawn from the same one
-        sets = f"They are one {words.unit} from each of {drawn.count_units(tasks)}. {sets}"
+        basis += f" They are one {words.unit} from each of {drawn.count_units(tasks)}."
         limits.append(f"for more {words.units} of these {several}: it is for new {several}")
-        new = f"{words.units} of new {several}"
+    single, share = _describe_rates(words, g)
     return join_paragraphs(
-        f"{describe_basis(words, tasks, rules)} {sets}",
-        _describe_claim(words, g, rules, new, is_interval=is_interval),
-        f"{describe_confidence(g.delta, drawn.count_units(tasks), tasks, drawn.units)} {pool}",
-        describe_conditions(
-            words, tasks, about, drawn, is_average=not (g.per_class or is_interval)
-        ),
-        _list_limits(words, limits),
-        _USE_INTERVAL if is_interval else USE,
+        f"{basis} {describe_sets(words, rules[0], columns)}",
+        _describe_claim(words, g, rules, new, miss),
+        f"{describe_confidence(g.delta, drawn.count_units(tasks), drawn.units)} {pool}",
+        describe_conditions(about, drawn.units, is_average=is_average),
+        list_limits(words, single, share, limits, is_average=is_average),
+        use,
     )
+
+
+def _limits_by_size(words: Words, g: Guarantee, rule: Rule) -> list[str]:
+    if not g.min_examples:
+        return []
+    left_out = f" ({rule.left_out} left out of the calibration)" if rule.left_out else ""
+    small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
+    return [small + (" of the class" if g.per_class else left_out)]
+
+
+def _describe_rates(words: Words, g: Guarantee) -> tuple[str, str]:
+    """Return what holds for no single task, and what the miss rate is a share of."""
+    single = f"for each single {words.unit}:"
+    worse = f"up to {percent(g.alpha)} of them may be worse"
+    if g.per_class:
+        share = f"the shares are those of all {words.examples} of one class and {words.unit}"
+        return f"{single} for each class {worse}, not necessarily the same ones", share
+    share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
+    return f"{single} {worse}, and nobody knows which", share
 
 
 def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Context) -> str:
     """Return the guarantee of `PS` in plain words, and what it does not say."""
-    words, examples = Words.from_context(about), rule.examples or 0
-    drawn = words.count_examples(examples)
+    words, rate = Words.from_context(about), percent(epsilon)
+    drawn = words.count_examples(rule.examples or 0)
+    single = f"for any one {words.unit}: lists may miss far more often there"
     return join_paragraphs(
-        f"{_capital(words.model)} was calibrated on {drawn}. {describe_sets(words, [rule], {})}",
-        f"Of new {words.examples} of the same kind, at most {percent(epsilon)} get a list without "
-        "the right label.",
-        describe_confidence(delta, drawn, examples, words.examples),
+        f"{_capital(words.model)} was calibrated on {drawn}. {describe_sets(words, rule, {})}",
+        f"Of new {words.examples} of the same kind, at most {rate} get a list without the right "
+        "label.",
+        describe_confidence(delta, drawn, words.examples),
         f"It holds only if these and the new {words.examples} are drawn at random from the same "
         "kind, if the model was not trained on any of them, and if its scores were fixed before.",
-        list_pooled_limits(words, epsilon, "lists may miss far more often there"),
+        list_limits(words, single, f"{rate} is a share of all {words.examples}"),
         USE,
     )
 
@@ -171,28 +183,25 @@ def _capital(text: str) -> str:
 def describe_basis(words: Words, tasks: int, rules: Sequence[Rule]) -> str:
     """Return what the guarantee rests on."""
     known = [rule.examples for rule in rules if rule.examples is not None]
-    all_known = len(known) == len(rules)
-    examples = f" with {words.count_examples(sum(known))}" if all_known else ""
+    examples = f" with {words.count_examples(sum(known))}" if len(known) == len(rules) else ""
     return f"{_capital(words.model)} was calibrated on {words.count_units(tasks)}{examples}."
 
 
-def describe_sets(
-    words: Words, rules: Sequence[Rule], columns: Mapping[str, Any], *, kept: str = ""
-) -> str:
+def describe_sets(words: Words, rule: Rule, columns: Mapping[str, Any], kept: str = "") -> str:
     """Return which labels the lists hold, or how wide the intervals are."""
-    rule, kind = rules[0], "a list of labels"
+    kind, little = "a list of labels", ""
     if "prediction" in columns:
         kind, kept = "an interval", describe_interval(rule.threshold, columns)
-        if rule.keeps_all and rule.threshold > -math.inf:
-            kept += "; hardly any true number is farther off, so the intervals rule out little"
+        little = "; hardly any true number is farther off, so the intervals rule out little"
     elif rule.label is not None:
         kept = "those whose score reaches the threshold of their class, rounded down here"
     elif rule.threshold == -math.inf:
         kept = "all of them, whatever their scores, so the lists rule nothing out"
     elif not kept:
         kept = f"those with a score of at least {round_down(rule.threshold)} (rounded down)"
-        if rule.keeps_all:
-            kept += "; hardly any score is lower, so the lists rule out little"
+        little = "; hardly any score is lower, so the lists rule out little"
+    if rule.keeps_all and rule.threshold > -math.inf:
+        kept += little
     return f"For each new {words.example} it gives {kind}: {kept}."
 
 
@@ -205,17 +214,13 @@ def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:
     return f"the predicted number plus and minus {radius}{times} (rounded up)"
 
 
-def _describe_claim(
-    words: Words, g: Guarantee, rules: Sequence[Rule], new: str, *, is_interval: bool
-) -> str:
+def _describe_claim(words: Words, g: Guarantee, rules: Sequence[Rule], new: str, miss: str) -> str:
     """Return what holds, and on how many new tasks."""
     share = f"at least {percent(g.alpha, complement=True)} of new {new} of the same kind"
     if g.min_examples:
         of_class = " of that class" if g.per_class else ""
         share += f" with at least {words.count_examples(g.min_examples)}{of_class}"
     if not g.per_class:
-        miss = "an interval without the true number"
-        miss = miss if is_interval else "a list without the right label"
         return f"For {share}, at most {percent(g.miss_rate)} of the {words.examples} get {miss}."
     lines = [
         f"For each class separately, the following holds on {share}; these need not be the same "
@@ -241,20 +246,16 @@ def _describe_class(words: Words, rule: Rule) -> str:
     )
 
 
-def describe_confidence(
-    delta: float | None, drawn: str, number: int, plural: str, *, of: str = ""
-) -> str:
-    """Return how sure one can be, and of what."""
+def describe_confidence(delta: float | None, drawn: str, plural: str) -> str:
+    """Return how sure one can be, given what was drawn."""
     if delta is None:
         return (
             f"This holds on average over many such calibrations, each with other {plural}. This "
             "one may be better or worse, and how sure we can be of it is not known (delta=None)."
         )
-    these = "this" if number == 1 else "these"
-    return (
-        f"We are {percent(delta, complement=True)} sure of it: the risk that the choice of "
-        f"{of}{these} {drawn} misled us is at most {percent(delta)}."
-    )
+    sure, risk = percent(delta, complement=True), percent(delta)
+    misled = f"the risk that the choice of the {drawn} misled us is at most {risk}"
+    return f"We are {sure} sure of it: {misled}."
 
 
 def describe_pool(about: context.Context, tasks: int) -> str:
@@ -269,11 +270,9 @@ def describe_pool(about: context.Context, tasks: int) -> str:
     )
 
 
-def describe_conditions(
-    words: Words, tasks: int, about: context.Context, drawn: Words, *, is_average: bool = True
-) -> str:
+def describe_conditions(about: context.Context, units: str, *, is_average: bool = True) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
-    these = f"this {drawn.unit}" if tasks == 1 else f"these {drawn.units}"
+    words = Words.from_context(about)
     training = "Where the model was trained is not on record, so nobody has checked that."
     if about.trained_on is not None:
         number = len(tuple(about.trained_on))
@@ -282,91 +281,53 @@ def describe_conditions(
     elif about.training is not None:
         training = f"The model was trained on {visible(about.training)}."
     return (
-        f"It holds only if {these} and the new ones are drawn at random from the same kind, if "
-        f"their {words.examples} are sampled in the same way{BALANCED * is_average}, if the model "
-        f"was not trained on any of them, and if the scores and the number of {drawn.units} were "
-        f"fixed before anyone looked at results. {training}"
+        f"It holds only if the {units} of the calibration and the new ones are drawn at random "
+        f"from the same kind, if their {words.examples} are sampled in the same way"
+        f"{BALANCED * is_average}, if the model was not trained on any of them, and if the scores "
+        f"and the number of {units} were fixed before anyone looked at results. {training}"
     )
 
 
-_CLASS_LIMITS = (
-    "for one class alone: a rare class may be missed far more often, even always",
-    "for another mix of classes, such as the natural one after a calibration balanced by class",
-)
-
-
-def _find_limits(words: Words, g: Guarantee, left_out: int, *, is_interval: bool) -> list[str]:
-    """Return for which tasks, classes and examples the guarantee of `MetaPS` says nothing."""
-    single = f"for each single {words.unit}:"
-    worse = f"up to {percent(g.alpha)} of them may be worse"
-    small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
-    if g.per_class:
-        share = f"the shares are those of all {words.examples} of one class and {words.unit}"
-        limits = [f"{single} for each class {worse}, not necessarily the same ones"]
-        small += " of the class"
-    else:
-        share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
-        limits = [f"{single} {worse}, and nobody knows which"]
-        limits += () if is_interval else _CLASS_LIMITS
-        small += f" ({left_out} left out of the calibration)" if left_out else ""
-    return [*limits, _describe_part_limit(words, share), *[small] * (g.min_examples > 0)]
-
-
-def list_pooled_limits(words: Words, epsilon: float, worse: str) -> str:
-    """Return for which tasks, classes and examples a bound over all examples says nothing."""
-    part = _describe_part_limit(words, f"{percent(epsilon)} is a share of all {words.examples}")
-    return _list_limits(words, [f"for any one {words.unit}: {worse}", *_CLASS_LIMITS, part])
-
-
-def _describe_part_limit(words: Words, share: str) -> str:
-    """Return that nothing is said of a part of the examples."""
-    return (
-        f"for a part of the {words.examples}, such as one age group, or for one {words.example}: "
-        f"{share}"
-    )
-
-
-def _list_limits(words: Words, limits: Sequence[str]) -> str:
-    """Return a list of limits, with those that every guarantee has."""
-    always = [
-        f"for {words.units} unlike these, or once their {words.examples} change",
-        "for another model, or once the model or its scores change",
+def list_limits(
+    words: Words, single: str, share: str, more: Sequence[str] = (), *, is_average: bool = True
+) -> str:
+    """Return for which tasks, classes and examples a guarantee says nothing."""
+    classes = [
+        "for one class alone: a rare class may be missed far more often, even always",
+        "for another mix of classes, such as the natural one after a calibration balanced by class",
     ]
-    return "\n- ".join(["It does not hold", *limits, *always])
+    part = f"for a part of the {words.examples}, such as one age group, or for one {words.example}"
+    limits = [single, *(classes if is_average else ()), f"{part}: {share}", *more]
+    limits.append(f"for {words.units} unlike these, or once their {words.examples} change")
+    limits.append("for another model, or once the model or its scores change")
+    return "\n- ".join(["It does not hold", *limits])
 
 
 def summarise_limits(
     g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
 ) -> str:
     """Return in one sentence what the guarantee of `MetaPS` does not say."""
-    rare = "for one class alone (a rare one may always be missed), "
-    if g.per_class or "prediction" in (columns or {}):
-        rare = ""
-    units = Words.from_context(about).units
-    return (
-        f"It does not hold {rare}for {units} unlike these, or once the model or its scores change."
-    )
+    is_average = not (g.per_class or "prediction" in (columns or {}))
+    rare = "for one class alone (a rare one may always be missed), " * is_average
+    change = f"for {Words.from_context(about).units} unlike these, or once the model or its scores"
+    return f"It does not hold {rare}{change} change."
 
 
 def render_card(title: str, text: str, sentence: str) -> str:
     """Return an explanation as HTML for a notebook: no scripts, no external resources."""
     style = "border:1px solid;border-radius:6px;padding:.5em 1em;max-width:60em"
-    parts = [_render_paragraph(paragraph) for paragraph in text.split("\n\n")]
-    return (
-        f'<div style="{style}"><strong>{_escape(title)}</strong>{"".join(parts)}'
-        f"<details><summary>Technical sentence</summary><p>{_escape(sentence)}</p></details></div>"
-    )
+    body = f"<strong>{_escape(title)}</strong>"
+    for paragraph in text.split("\n\n"):
+        first, *items = map(_escape, paragraph.split("\n- "))
+        listed = "".join(f"<li>{item}</li>" for item in items)
+        body += f"<p>{first}</p>{f'<ul>{listed}</ul>' if items else ''}"
+    technical = f"<summary>Technical sentence</summary><p>{_escape(sentence)}</p>"
+    return f'<div style="{style}">{body}<details>{technical}</details></div>'
 
 
 def render_text(text: str) -> str:
     """Return text as HTML, in the font of code."""
     return f"<pre>{_escape(text)}</pre>"
-
-
-def _render_paragraph(paragraph: str) -> str:
-    first, *items = paragraph.split("\n- ")
-    listed = "".join(f"<li>{_escape(item)}</li>" for item in items)
-    return f"<p>{_escape(first)}</p>{f'<ul>{listed}</ul>' if items else ''}"
 
 
 def _escape(text: str) -> str:

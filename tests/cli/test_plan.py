@@ -11,7 +11,7 @@ import pytest
 
 from metapac import InvalidInput, plan, planning
 from metapac.guarantee import Guarantee
-from metapac.sample_size import Demand
+from metapac.planning import Demand
 from tests.helpers.commands import (
     STRICT,
     metapac,

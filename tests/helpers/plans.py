@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metapac import Guarantee, Plan, plan
-from metapac.sample_size import Demand
+from metapac.planning import Demand
 
 
 def make_plan(**asked: Any) -> Plan:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from metapac import Context, MetaPS, plan
+from metapac.planning import Affordable
 from metapac.report.levels import describe_rank, describe_slack, find_plan
-from metapac.sample_size import Affordable
 from metapac.words import Words
 
 WORDS = Words.from_context(Context(unit="hospital", example="patient"))

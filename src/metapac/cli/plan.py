@@ -24,15 +24,17 @@ from metapac.guarantee import SPLITS, Guarantee
 from metapac.planning import (
     OFFERED_ALPHAS,
     OFFERED_DELTAS,
+    Affordable,
+    Demand,
     Offer,
     Option,
     Plan,
     compare_splits,
     explain_too_few_tasks,
     find_offers,
+    min_tasks_over_levels,
 )
 from metapac.planning import plan as make_plan
-from metapac.sample_size import Affordable, Demand, min_tasks_over_levels
 
 _EPSILONS = (0.05, 0.1, 0.2)
 

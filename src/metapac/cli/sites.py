@@ -40,8 +40,8 @@ from metapac.federated import (
     make_site,
     summarise_liars,
 )
+from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS
-from metapac.sample_size import min_sample_size
 
 
 def site(

@@ -39,8 +39,8 @@ from metapac.inputs import (
     check_distinct,
     is_at_least,
 )
+from metapac.planning import sample_size_overflow
 from metapac.predictors import ON_INFEASIBLE, Calibrated
-from metapac.sample_size import sample_size_overflow
 from metapac.words import Rule, Words
 
 OVER = ("tasks", "examples")
@@ -186,19 +186,19 @@ def explain_average(over: str, epsilon: float, delta: float, rule: Rule, about: 
     averaged, drawn = f"new {terms.units} of the same kind", terms.count_units(tasks)
     own = f"those whose score reaches the threshold of the {terms.unit}"
     worse = f"it is an average, and lists may miss far more often at some {terms.units}"
-    of = ""
+    share = f"{percent(epsilon)} is a share of all {terms.examples}"
     if over == "examples":
         averaged += f" and over many such calibrations, each with other {terms.units}"
-        of = f"the {terms.examples} of "
+        drawn = f"{terms.examples} of the {drawn}"
     return words.join_paragraphs(
         f"{words.describe_basis(terms, tasks, [rule])} "
-        f"{words.describe_sets(terms, [rule], {}, kept=own)}",
+        f"{words.describe_sets(terms, rule, {}, kept=own)}",
         f"Averaged over {averaged}, at most {percent(epsilon)} of the {terms.examples} get a list "
         "without the right label.",
-        f"{words.describe_confidence(delta, drawn, tasks, terms.units, of=of)} "
+        f"{words.describe_confidence(delta, drawn, terms.units)} "
         f"{words.describe_pool(about, tasks)}",
-        words.describe_conditions(terms, tasks, about, terms),
-        words.list_pooled_limits(terms, epsilon, worse),
+        words.describe_conditions(about, terms.units),
+        words.list_limits(terms, f"for any one {terms.unit}: {worse}", share),
         words.USE,
     )
 

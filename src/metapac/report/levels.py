@@ -19,11 +19,10 @@ from metapac.evaluation import Evaluation, evaluate
 from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.grouping import Data
 from metapac.guarantee import Guarantee, format_share, percent
-from metapac.planning import Plan, plan
+from metapac.planning import Affordable, Plan, plan
 from metapac.predictors import MetaPS
 from metapac.report.charts import draw_curves
 from metapac.report.data import count_within, find_cluster_seed, format_size, format_width
-from metapac.sample_size import Affordable
 from metapac.words import Words, describe_interval, round_down
 
 EPSILONS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3)

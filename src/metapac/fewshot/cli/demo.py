@@ -42,7 +42,7 @@ from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import run_study
 from metapac.fewshot.study.summary import Summary, summarise
 from metapac.guarantee import format_share, percent
-from metapac.sample_size import min_sample_size
+from metapac.planning import min_sample_size
 
 if TYPE_CHECKING:
     from metapac.fewshot.reproduce.demos import GlyphDemo, SitesDemo

@@ -30,8 +30,7 @@ from metapac.fewshot.study.draws import Draw, order_scores, ordered_evidence, se
 from metapac.fewshot.tensors import data_checksum
 from metapac.grouping import Grouped, group, kth_smallest
 from metapac.guarantee import Guarantee
-from metapac.planning import plan
-from metapac.sample_size import min_sample_size
+from metapac.planning import min_sample_size, plan
 
 
 def describe_learner(learner: Learner) -> dict[str, Any]:
