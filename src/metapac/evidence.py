@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import artefact, guarantee
+from metapac import artefact, guarantee, inputs
 from metapac._common import (
     Counts,
     Floats,
@@ -33,16 +33,7 @@ from metapac.data_checks import MIN_ROWS, CheckWarning, Contents, Sample, check_
 from metapac.errors import InvalidInput
 from metapac.grouping import Data, Statistics
 from metapac.guarantee import Guarantee
-from metapac.inputs import (
-    NAME_RULE,
-    append_new_names,
-    as_classes,
-    as_json_names,
-    as_task_names,
-    check_distinct,
-    coarsest_precision,
-    is_representable,
-)
+from metapac.inputs import NAME_RULE
 from metapac.planning import Demand, min_sample_size
 
 
@@ -285,7 +276,7 @@ class Evidence(NamedTuple):
     def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
         """Return the evidence of one random task of each cluster."""
         drawn = draw_tasks(self.names.tolist(), clusters, rng)
-        names = as_task_names([clusters[position] for position in drawn])
+        names = inputs.as_task_names([clusters[position] for position in drawn])
         return self._replace(
             names=self.names[drawn],
             sizes=self.sizes[drawn],
@@ -318,8 +309,8 @@ class Clusters(NamedTuple):
         tasks, rng = (
             as_whole_number(f"clusters.{k}", body[k], minimum=0) for k in ("tasks", "rng")
         )
-        known = as_task_names(names)
-        as_json_names(known)
+        known = inputs.as_task_names(names)
+        inputs.as_json_names(known)
         return cls(known, tasks, rng)
 
     def join(self, new: Clusters) -> Clusters:
@@ -331,7 +322,7 @@ class Clusters(NamedTuple):
                     f"clusters holds {name!r}, which was calibrated already, and a cluster counts "
                     "once. Add only tasks of new clusters."
                 )
-        names = as_task_names(self.names.tolist() + new.names.tolist())
+        names = inputs.as_task_names(self.names.tolist() + new.names.tolist())
         return Clusters(names, self.tasks + new.tasks, self.rng)
 
 
@@ -358,12 +349,12 @@ def join_evidence(old: Evidence, new: Evidence) -> Evidence:
     """Return the evidence of old and new tasks together."""
     old, new = _align_classes(old, new)
     return old._replace(
-        names=append_new_names(old.names, new.names),
+        names=inputs.append_new_names(old.names, new.names),
         sizes=np.concatenate([old.sizes, new.sizes]),
         thresholds=np.concatenate([old.thresholds, new.thresholds]),
         lowest=np.minimum(old.lowest, new.lowest),
         highest=np.maximum(old.highest_or_inf, new.highest_or_inf),
-        precision=coarsest_precision([old.precision, new.precision]),
+        precision=inputs.coarsest_precision([old.precision, new.precision]),
         clusters=_join_clusters(old.clusters, new.clusters),
         ranges=np.concatenate([old.contents.ranges, new.contents.ranges]),
     )
@@ -414,7 +405,7 @@ def with_classes(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
 def encode_evidence(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as JSON can hold it; without ``per_class``, with no axis of classes."""
     sizes, thresholds = evidence.sizes, evidence.thresholds
-    body: dict[str, Any] = {"tasks": as_json_names(evidence.names)}
+    body: dict[str, Any] = {"tasks": inputs.as_json_names(evidence.names)}
     if evidence.classes is None:
         sizes, thresholds = sizes[:, 0], thresholds[:, 0]
     else:
@@ -438,9 +429,9 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
 
 def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:
     """Return the evidence that `encode_evidence` prepared."""
-    check_distinct(body["tasks"])
-    names = as_task_names(body["tasks"])
-    classes = as_classes(body["classes"]) if "classes" in body else None
+    inputs.check_distinct(body["tasks"])
+    names = inputs.as_task_names(body["tasks"])
+    classes = inputs.as_classes(body["classes"]) if "classes" in body else None
     by_task = (len(names),) if classes is None else (len(names), len(classes))
     shape = (len(names), 1 if classes is None else len(classes))
     read = functools.partial(_as_shape, body)
@@ -461,7 +452,7 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
     )
     _check_range(evidence)
     evidence.check_ranges()
-    if not is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():
+    if not inputs.is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():
         raise InvalidInput(f"evidence.thresholds holds no {precision.name} scores.")
     return evidence
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, Self, T
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import _common, artefact, guarantee, planning, sets
+from metapac import _common, artefact, data_checks, guarantee, inputs, planning, sets, words
 from metapac._common import (
     Floats,
     PathLike,
@@ -30,19 +30,7 @@ from metapac._common import (
 )
 from metapac.binomial import allowed_errors, threshold
 from metapac.context import Context, as_context
-from metapac.data_checks import (
-    SetCounts,
-    check_allowed,
-    check_facts,
-    check_levels,
-    check_sites,
-    count_sets,
-    judge_copies,
-    judge_near_names,
-    report,
-    warn_of_scale,
-    warn_of_sets,
-)
+from metapac.data_checks import SetCounts
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
     UNKNOWN,
@@ -55,36 +43,8 @@ from metapac.evidence import (
 )
 from metapac.grouping import ClusterIds, Data, Scored, as_data
 from metapac.guarantee import Epsilon, Guarantee, Split
-from metapac.inputs import (
-    as_number_array,
-    as_precision,
-    as_score_array,
-    as_task_ids,
-    as_task_names,
-    as_task_sizes,
-    as_threshold_matrix,
-    check_column_order,
-    check_columns,
-    check_distinct,
-    coarsest_precision,
-    find_names,
-    get_precisions,
-    is_at_least,
-    is_representable,
-    keep_tasks,
-    match_names,
-)
 from metapac.ranks import Level
-from metapac.words import (
-    Rule,
-    Words,
-    explain_examples,
-    explain_guarantee,
-    inflect,
-    render_card,
-    render_text,
-    round_down,
-)
+from metapac.words import Rule, Words
 
 if TYPE_CHECKING:
     from metapac.score_functions import ScoreFunction
@@ -278,8 +238,8 @@ class Calibrated(ABC):
     def _repr_html_(self) -> str:
         """Return a card for notebooks: the explanation, and the guarantee in one sentence."""
         if self._calibrated_with != self._guarantee_params():
-            return render_text(repr(self))
-        return render_card(repr(self), self.explain(), self.promise_)
+            return words.render_text(repr(self))
+        return words.render_card(repr(self), self.explain(), self.promise_)
 
     def __str__(self) -> str:
         return repr(self) if self._calibrated_with is None else self.promise_
@@ -388,10 +348,12 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
-        warn_of_scale(np.atleast_1d(as_score_array("scores", scores)), self._score_range)
-        kept = is_at_least(scores, self._result()[1], self.precision_)
+        data_checks.warn_of_scale(
+            np.atleast_1d(inputs.as_score_array("scores", scores)), self._score_range
+        )
+        kept = inputs.is_at_least(scores, self._result()[1], self.precision_)
         if kept.ndim == 2:
-            warn_of_sets(kept, self._sets, self._known_classes)
+            data_checks.warn_of_sets(kept, self._sets, self._known_classes)
         return kept
 
     def predict(
@@ -493,7 +455,7 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("classes cannot be compared: none were calibrated. Leave them out.")
         if known is not None:
             pattern = (self.columns_ or {}).get("columns", "p_*")
-            check_column_order(known, pattern, scores, classes, self.classes_ is not None)
+            inputs.check_column_order(known, pattern, scores, classes, self.classes_ is not None)
 
     def predict_interval(self, prediction: ArrayLike, scale: ArrayLike | None = None) -> Floats:
         """Return an interval for each prediction, if calibrated for intervals.
@@ -541,7 +503,7 @@ class ThresholdSets(Calibrated):
 
     def _state(self) -> str:
         name, value = self._result()
-        shown = map(round_down, np.atleast_1d(value).tolist())
+        shown = map(words.round_down, np.atleast_1d(value).tolist())
         if self.classes_ is not None:
             shown = map("{} {}".format, self.classes_, shown)
         return f"calibrated on {self._basis()}, {name} {_common.listed([*shown], shown=3)}"
@@ -775,10 +737,10 @@ class MetaPS(ThresholdSets):
                 "calibrate_intervals is for numbers, which have no classes. Leave out "
                 "per_class=True."
             )
-        tasks = keep_tasks(tasks)
+        tasks = inputs.keep_tasks(tasks)
         scores = _score_numbers(y, prediction, tasks, scale)
         numbers = {"prediction": prediction, "y": y} | ({} if scale is None else {"scale": scale})
-        columns = {name: name for name in numbers} | find_names(task=tasks, **numbers)
+        columns = {name: name for name in numbers} | inputs.find_names(task=tasks, **numbers)
         data = Scored(scores, tasks, clusters=clusters, columns=columns)
         return self._calibrate(data, rng, context, allow)
 
@@ -808,11 +770,11 @@ class MetaPS(ThresholdSets):
         progress: Progress | None = None,
     ) -> Evidence:
         """Return the evidence of all tasks or, if there are clusters, of one task of each."""
-        check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
+        data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
         data.check_tasks()
         if isinstance(data, Scored) and not self.per_class:
             data.check_no_labels()
-        skipped = check_allowed(allow)
+        skipped = data_checks.check_allowed(allow)
         evidence = first_step(data, guarantee, skipped, progress or ignore_progress)
         names = evidence.names.tolist()
         clusters = data.clusters_of(names)
@@ -915,8 +877,8 @@ class MetaPS(ThresholdSets):
         guarantee, drawn = self._make_guarantee(), self._evidence.clusters
         rng = 0 if drawn is None else drawn.rng
         new = self._first_step(data, guarantee, rng, self.context_, allow)
-        _same, near = match_names(new.names.tolist(), self._evidence.names.tolist())
-        report([judge_near_names(near, "calibration tasks")], allow)
+        _same, near = inputs.match_names(new.names.tolist(), self._evidence.names.tolist())
+        data_checks.report([data_checks.judge_near_names(near, "calibration tasks")], allow)
         joined = join_evidence(self._evidence, new)
         return self._calibrate_across(guarantee, joined, self.context_, allow)
 
@@ -983,19 +945,20 @@ class MetaPS(ThresholdSets):
             if tasks is not None:
                 raise InvalidInput("tasks must not be passed when task_thresholds is a mapping.")
             tasks, task_thresholds = [*task_thresholds], [*task_thresholds.values()]
-        precision = coarsest_precision(get_precisions(task_thresholds))
-        array = as_score_array("task_thresholds", task_thresholds)
-        matrix = as_threshold_matrix(array, levels=len(guarantee.levels))
-        names = np.arange(len(matrix)) if tasks is None else as_task_ids(tasks)
+        precision = inputs.coarsest_precision(inputs.get_precisions(task_thresholds))
+        array = inputs.as_score_array("task_thresholds", task_thresholds)
+        matrix = inputs.as_threshold_matrix(array, levels=len(guarantee.levels))
+        names = np.arange(len(matrix)) if tasks is None else inputs.as_task_ids(tasks)
         check_same_length("task_thresholds", matrix, "tasks", names)
-        check_distinct(names.tolist())
-        check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
-        check_sites(names.tolist(), allow=allow)
+        inputs.check_distinct(names.tolist())
+        data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
+        data_checks.check_sites(names.tolist(), allow=allow)
+        known = np.full(len(matrix), UNKNOWN)
+        if sizes is not None:
+            known = inputs.as_task_sizes(sizes, names)
         sent = Evidence(
-            as_task_names(names.tolist()),
-            (np.full(len(matrix), UNKNOWN) if sizes is None else as_task_sizes(sizes, names))[
-                :, None
-            ],
+            inputs.as_task_names(names.tolist()),
+            known[:, None],
             matrix.astype(np.float64)[:, None],
             np.array([-np.inf]),  # sites do not send their lowest score
             precision,
@@ -1054,7 +1017,7 @@ class MetaPS(ThresholdSets):
         a list without the right label.
         """
         self.check_calibrated()
-        return explain_guarantee(
+        return words.explain_guarantee(
             self.guarantee_,
             self._rules(),
             len(self.tasks_),
@@ -1068,7 +1031,7 @@ class MetaPS(ThresholdSets):
         if self.clusters_ is None:
             return None
         named = self._about().cluster or (self.columns_ or {}).get("cluster", "cluster")
-        return inflect(named)
+        return words.inflect(named)
 
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""
@@ -1102,7 +1065,7 @@ class MetaPS(ThresholdSets):
     ) -> Self:
         """Check that the tasks support the guarantee, then take the second step."""
         about = as_context(context, evidence.names.tolist(), allow)
-        report([judge_copies(evidence.contents)], allow)
+        data_checks.report([data_checks.judge_copies(evidence.contents)], allow)
         outcomes = [part.second_step() for part in evidence.parts(guarantee)]
         feasible = self._check_feasible(guarantee, evidence, outcomes)
         self._set_results(guarantee, evidence, outcomes)
@@ -1157,7 +1120,7 @@ class MetaPS(ThresholdSets):
             self.left_out_ = int(np.count_nonzero(~some))
             self.tasks_, self.task_sizes_ = evidence.names[some], evidence.sizes[some, 0]
             self.clusters_ = None if clusters is None else clusters.names[some]
-        self._sets = None if sample is None else count_sets(sample, self._result()[1])
+        self._sets = None if sample is None else data_checks.count_sets(sample, self._result()[1])
         self._mark_calibrated(evidence.precision)
 
     def _name_columns(self, names: dict[str, str]) -> Self:
@@ -1170,7 +1133,7 @@ class MetaPS(ThresholdSets):
         return encode_evidence(self._evidence)
 
     def _restore(self, body: dict[str, Any]) -> None:
-        precision = as_precision(body["precision"])
+        precision = inputs.as_precision(body["precision"])
         guarantee = self._make_guarantee()
         stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
         if (stored.classes is not None) != guarantee.per_class:
@@ -1185,17 +1148,17 @@ class MetaPS(ThresholdSets):
 def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) -> Floats:
     """Return the residual scores of numbers that were predicted, one for each example."""
     scales = 1.0 if scale is None else scale
-    target = as_number_array("y", y)
+    target = inputs.as_number_array("y", y)
     if target.ndim != 1 or not len(target):
         text = f"y must hold one number for each example, got shape {target.shape}."
         raise InvalidInput(text, parameter="y")
     for name, values in (("prediction", prediction), ("scale", scales)):
-        array = as_number_array(name, values)
+        array = inputs.as_number_array(name, values)
         if array.ndim or name == "prediction":
             check_same_shape("y", target, name, array)
         check_same_index("y", y, name, values)
     check_same_index("y", y, "tasks", tasks)
-    check_same_length("y", target, "tasks", as_task_ids(tasks))
+    check_same_length("y", target, "tasks", inputs.as_task_ids(tasks))
     return sets.residual_scores(y, prediction, scales)
 
 
@@ -1301,11 +1264,11 @@ class PS(ThresholdSets):
         about = as_context(context)
         data = Scored.of_one_task(scores, labels, classes)
         data.check_no_labels()
-        array, skipped = data.true_scores, check_allowed(allow)
+        array, skipped = data.true_scores, data_checks.check_allowed(allow)
         cut_off, n = threshold(array, epsilon=self.epsilon, delta=self.delta), len(array)
-        check_levels(self.epsilon, None, self.delta, allow=allow)
+        data_checks.check_levels(self.epsilon, None, self.delta, allow=allow)
         facts = data.facts(np.zeros(1, np.int64), np.array([n]), skipped)
-        check_facts(facts, skipped)
+        data_checks.check_facts(facts, skipped)
         if self.on_infeasible == "raise" and self._is_infeasible(n):
             raise InfeasibleGuarantee(
                 planning.explain_too_few_examples(self.epsilon, self.delta, n)
@@ -1314,7 +1277,7 @@ class PS(ThresholdSets):
         self.context_ = about
         precision, self.columns_ = data.describe()
         self._set_threshold(cut_off)
-        self._sets = facts.sample and count_sets(facts.sample, cut_off)
+        self._sets = facts.sample and data_checks.count_sets(facts.sample, cut_off)
         return self._mark_calibrated(precision)
 
     @property
@@ -1337,7 +1300,7 @@ class PS(ThresholdSets):
         self.check_calibrated()
         trivial = self.threshold_ == -math.inf
         rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
-        return explain_examples(self.epsilon, self.delta, rule, self._about())
+        return words.explain_examples(self.epsilon, self.delta, rule, self._about())
 
     def _is_infeasible(self, examples: int) -> bool:
         return allowed_errors(examples, self.epsilon, self.delta) < 0
@@ -1351,8 +1314,8 @@ class PS(ThresholdSets):
     def _restore(self, body: dict[str, Any]) -> None:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         n = as_whole_number("examples", body["evidence"]["examples"])
-        cut_off, precision = float(body["threshold"]), as_precision(body["precision"])
-        if not is_representable(cut_off, precision):
+        cut_off, precision = float(body["threshold"]), inputs.as_precision(body["precision"])
+        if not inputs.is_representable(cut_off, precision):
             raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")
         if cut_off > -math.inf and self._is_infeasible(n):
             raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
@@ -1414,7 +1377,7 @@ def load(path: PathLike) -> Any:
         parameters = artefact.decode_parameters(body["parameters"])
         predictor: Any = getattr(import_module(_KINDS[body["kind"]]), body["kind"])(**parameters)
         predictor._restore(body)
-        check_columns(body.get("columns"), getattr(predictor, "classes_", None))
+        inputs.check_columns(body.get("columns"), getattr(predictor, "classes_", None))
         predictor.context_ = Context.from_json(body.get("context"))
         tasks = getattr(predictor, "tasks_", ())
         predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
