@@ -173,7 +173,7 @@ class Table(Data):
             get_id_column(self.source, self.columns.cluster, "clusters")
 
     def has_class_scores(self) -> bool:
-        of_classes = self.labelled.class_scores
+        of_classes = None if self.columns.label is None else self.labelled.class_scores
         return of_classes is not None and of_classes.row_names is None
 
     def class_names(self, *, by_class: bool = False) -> tuple[Any, ...] | None:
