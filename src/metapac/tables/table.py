@@ -51,6 +51,7 @@ from metapac.tables.sets import (
 )
 from metapac.tables.sources import Source
 
+_UNLABELLED = " Misses need labels. Without them: predict, or compare_tables (monitor --reference)."
 _MOST = 5_000  # rows of a task that a report looks at
 
 
@@ -145,7 +146,7 @@ class Table(Data):
         _check_cluster(new.columns, predictor)
         for name in (new.columns.label, new.columns.score, new.columns.y):
             if name is not None:
-                errors.get_column(self.source, name, " Misses need labels; sets do not: predict.")
+                errors.get_column(self.source, name, _UNLABELLED)
         new.check_tasks()
         if predictor.classes_ is not None:
             _ = new.by_class
