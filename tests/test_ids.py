@@ -241,13 +241,10 @@ def test_bad_labels_are_named(labels: Any, message: str) -> None:
 def test_values_by_task_are_put_in_order() -> None:
     names = np.array(["a", "b"], dtype=object)
     assert inputs.as_task_sizes({"b": 2, "a": 1}, names).tolist() == [1, 2]
-    assert inputs.as_task_quantiles({"b": 0.5, "a": 0.25}, ["a", "b"]).tolist() == [0.25, 0.5]
     with pytest.raises(InvalidInput, match="sizes must have the same tasks .* only one has 'b'"):
         inputs.as_task_sizes({"a": 1}, names)
     with pytest.raises(InvalidInput, match="sizes must have the same tasks .* only one has 'c'"):
         inputs.as_task_sizes({"a": 1, "b": 1, "c": 1}, names)
-    with pytest.raises(InvalidInput, match=r"one number for each of the 2 tasks, got shape \(1,\)"):
-        inputs.as_task_quantiles([0.5], ["a", "b"])
 
 
 def test_new_names_must_be_new_and_distinct_names_distinct() -> None:

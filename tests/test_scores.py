@@ -116,13 +116,6 @@ def test_numbers_that_must_be_positive() -> None:
         inputs.check_finite("x", np.array([1.0, 0.0]), positive=True)
 
 
-def test_one_finite_number() -> None:
-    assert inputs.as_finite_number("x", np.float32(0.5)) == 0.5
-    for bad in (math.inf, math.nan, [0.5]):
-        with pytest.raises(InvalidInput, match="x must be one finite number, got"):
-            inputs.as_finite_number("x", bad)
-
-
 def test_thresholds_become_a_matrix() -> None:
     assert inputs.as_threshold_matrix(np.zeros(3), levels=1).shape == (3, 1)
     assert inputs.as_threshold_matrix(np.zeros((3, 2)), levels=2).shape == (3, 2)

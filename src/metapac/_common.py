@@ -142,14 +142,6 @@ def as_whole_number(name: str, value: object, *, minimum: int = 1) -> int:
     return int(array)
 
 
-def as_positive_number(name: str, value: object) -> float:
-    """Return ``value`` as a float, if it is a finite number above 0."""
-    number = 0.0 if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    if not 0 < number < np.inf:
-        raise InvalidInput(f"{name} must be a positive number, got {brief(value)}.", parameter=name)
-    return number
-
-
 def _as_counts(value: Any, minimum: int) -> Counts | None:
     try:
         array = np.asarray(value)

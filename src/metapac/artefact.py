@@ -36,9 +36,6 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from metapac._common import PathLike, brief, require, warn
 from metapac._version import __version__
 from metapac.errors import BadArchive, BadArtefact, EngineError, InvalidInput
@@ -881,20 +878,6 @@ def checksum(document: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a document as JSON, independent of the order of its keys."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def data_checksum(*arrays: ArrayLike) -> str:
-    """Return the SHA-256 of arrays: of their types, shapes and bytes."""
-    digest = hashlib.sha256()
-    for array in map(np.ascontiguousarray, arrays):
-        if array.dtype.hasobject:  # their bytes are addresses, different in every process
-            raise InvalidInput(
-                f"arrays must hold numbers or text, got {array.dtype}. Convert it, for example "
-                "with .astype(str)."
-            )
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(array.data)
-    return "sha256:" + digest.hexdigest()
 
 
 def as_json(name: str, value: Any) -> Any:

@@ -23,7 +23,7 @@ from metapac.fewshot.datasets.cifar10c import prepare
 from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.datasets.pools import RUN
 from metapac.fewshot.learners.accuracy import accuracy
-from metapac.fewshot.pools import ClassPool
+from metapac.fewshot.pools import ClassPool, data_checksum
 from metapac.fewshot.training.checkpoints import CHECKPOINT, FILE, load_weights
 from metapac.fewshot.training.episodes import fingerprint
 from tests.helpers.cifar_files import fabricated, write_pickles
@@ -85,7 +85,7 @@ def test_the_weights_give_the_accuracy_printed(
     figures = [record["accuracy"], *record["accuracy_interval"]]
     assert [*map(float, printed.groups())] == pytest.approx([100 * x for x in figures], abs=0.051)
     assert record["weights_checksum"] == weights_checksum(learner)
-    assert record["data_checksum"] == artefact.data_checksum(x, y)
+    assert record["data_checksum"] == data_checksum(x, y)
 
 
 def test_the_pools_of_a_run_share_no_class(tmp_path: Path) -> None:

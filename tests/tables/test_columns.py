@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from metapac import InvalidInput, MetaPS, load
-from metapac.fewshot import MetaCP
 from metapac.columns import Columns, resolve_columns
+from metapac.fewshot import MetaCP
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 ALLOW = ("overlap",)  # evaluated on the calibration tasks

@@ -10,8 +10,8 @@ import pytest
 from metapac.tables.calibration import collect_evidence
 
 from metapac import InvalidInput
-from metapac.guarantee import Guarantee
 from metapac.columns import Columns
+from metapac.guarantee import Guarantee
 from metapac.tables.sources import open_source
 from tests.helpers.engines import as_if_large, connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac._common import Counts, Seed, as_whole_number
+from metapac.errors import InvalidInput
 from metapac.fewshot.drawing import (
     Choice,
     DrawnTasks,
@@ -773,3 +775,17 @@ def split_domains(
             for name, i in rows.items()
         }
     )
+
+
+def data_checksum(*arrays: ArrayLike) -> str:
+    """Return the SHA-256 of arrays: of their types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for array in map(np.ascontiguousarray, arrays):
+        if array.dtype.hasobject:  # their bytes are addresses, different in every process
+            raise InvalidInput(
+                f"arrays must hold numbers or text, got {array.dtype}. Convert it, for example "
+                "with .astype(str)."
+            )
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.data)
+    return "sha256:" + digest.hexdigest()

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac.tables import connect
 from metapac.columns import Columns
+from metapac.tables import connect
 from metapac.tables.scores import true_scores
 from tests.helpers.engines import connection
 from tests.helpers.tables import calibrate_table, open_source

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from metapac._common import ignore_progress
+from metapac.columns import Columns
 from metapac.tables import search as ranks
 from metapac.tables import search as slivers
-from metapac.columns import Columns
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.search import averaging_bounds, order_statistics, take_census, take_sample
 from metapac.tables.sources import Source, open_source

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac._common import ignore_progress
+from metapac.columns import Columns
 from metapac.data_checks import count_repeats
 from metapac.tables import search
-from metapac.columns import Columns
 from metapac.tables.scores import Rows, true_scores
 from metapac.tables.search import Sample, Slivers, take_survey
 from metapac.tables.sources import Source, open_source

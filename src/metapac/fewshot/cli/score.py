@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from metapac import artefact
 from metapac._common import Array, PathLike, Progress, check_one_of, require
 from metapac.artefact import check_folder, check_not_input
 from metapac.cli.console import format_count, print_json, print_line, print_text, progress_bar
@@ -38,7 +37,7 @@ from metapac.fewshot.cli.vectors import (
 )
 from metapac.fewshot.datasets.images import image_files, image_folder, read_images
 from metapac.fewshot.datasets.pools import LoadedPools, load_run_pools, read_run
-from metapac.fewshot.pools import ClassPool, GroupPool
+from metapac.fewshot.pools import ClassPool, GroupPool, data_checksum
 from metapac.fewshot.prompts import Samples, name_model, read_samples
 from metapac.provenance import Provenance, write_scores
 
@@ -101,7 +100,7 @@ def score_embeddings(
             "encoder": options.model,
             "learner": described,
             "data": file.name,
-            "data_checksum": artefact.data_checksum(*vectors.arrays),
+            "data_checksum": data_checksum(*vectors.arrays),
         },
         progress=progress,
     )
@@ -466,8 +465,8 @@ def _score_new(
     **defaults: int,
 ) -> Scored:
     """Return a table with a row for each new example, without labels."""
+    from metapac.fewshot.adapters import as_score_function
     from metapac.fewshot.scoring import score_examples
-    from metapac.score_functions import as_score_function
 
     _reject_drawing(tasks)
     function, file = as_score_function(tasks.score), Path(str(new.new))
@@ -488,7 +487,7 @@ def _score_new(
         "classes": [names] * len(x),
     }
     facts = {"tasks": 1, "examples": len(x), "data": file.name}
-    facts["data_checksum"] = artefact.data_checksum(x)
+    facts["data_checksum"] = data_checksum(x)
     provenance = Provenance(
         model=name_sizes(model, shape),
         score=str(function),

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from metapac import artefact
 from metapac._common import Array, check_one_of, listed
 from metapac.cli.console import format_count
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.datasets.pools import LoadedPools, load_pools
-from metapac.fewshot.pools import ClassPool, GroupPool
+from metapac.fewshot.pools import ClassPool, GroupPool, data_checksum
 
 if TYPE_CHECKING:
     from metapac.fewshot.training.history import History
@@ -54,7 +53,7 @@ def weights_checksum(learner: Any) -> str:
     """Return the SHA-256 of the weights of a learner, whatever file they are stored in."""
     state = dict(sorted(learner.module.state_dict().items()))
     arrays = [tensor.detach().cpu().numpy() for tensor in state.values()]
-    return artefact.data_checksum(np.array([*state], dtype=str), *arrays)
+    return data_checksum(np.array([*state], dtype=str), *arrays)
 
 
 def _build_backbone(name: str | None, x: Array, loaded: LoadedPools, rng: int) -> Any:

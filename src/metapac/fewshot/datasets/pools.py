@@ -25,7 +25,14 @@ from metapac.fewshot.datasets.heart import heart, heart_groups
 from metapac.fewshot.datasets.heart_files import PAPER
 from metapac.fewshot.datasets.images import image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet
-from metapac.fewshot.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
+from metapac.fewshot.pools import (
+    ClassPool,
+    GroupPool,
+    Pools,
+    data_checksum,
+    split_classes,
+    split_groups,
+)
 
 RUN = artefact.Format(
     "metapac run",
@@ -241,7 +248,7 @@ def load_run_pools(
     else:
         x, y, groups = _read_images(data, size, progress)
     arrays = (x, y) if groups is None else (x, y, groups)
-    checksum = artefact.data_checksum(*arrays)
+    checksum = data_checksum(*arrays)
     check_same_data(folder, data, stored, checksum)
     classes = record.get("classes")
     pools = {
@@ -288,7 +295,7 @@ def _split_arrays(
     rng: int,
 ) -> LoadedPools:
     """Split examples at random into pools that share no class or group."""
-    checksum = artefact.data_checksum(*(array for array in arrays if array is not None))
+    checksum = data_checksum(*(array for array in arrays if array is not None))
     (x, y, groups), left_out = _leave_out_small(arrays, min_size or 1)
     unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
     count, large = len(np.unique(ids)), f" with at least {min_size} examples" if left_out else ""

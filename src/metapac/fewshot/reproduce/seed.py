@@ -22,7 +22,7 @@ from metapac.fewshot.learners import networks
 from metapac.fewshot.learners.accuracy import accuracy
 from metapac.fewshot.learners.networks import IMAGENET_MEAN, IMAGENET_STD, Sphere
 from metapac.fewshot.learners.protonet import ProtoNet, PrototypeBank
-from metapac.fewshot.pools import ClassPool, GroupPool
+from metapac.fewshot.pools import ClassPool, GroupPool, data_checksum
 from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.reproduce.experiments import Control, Experiment, Training, all_methods
 from metapac.fewshot.scoring import Stored, read_stored
@@ -575,7 +575,7 @@ def control_folder(folder: PathLike, control: Control) -> Path:
 def weights_checksum(learner: ProtoNet) -> str:
     """Return a checksum of the weights of a learner."""
     state = learner.module.state_dict()
-    return artefact.data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
+    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
 def _device_name(learner: ProtoNet) -> str:

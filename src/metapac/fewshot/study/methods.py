@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from metapac import artefact
 from metapac._common import Array, Floats
 from metapac.adaptation import Learner
 from metapac.binomial import allowed_errors
 from metapac.errors import InvalidInput
-from metapac.fewshot.meta_cp import Correction, MetaCP
+from metapac.fewshot.meta_cp import Correction, MetaCP, kth_smallest
+from metapac.fewshot.pools import data_checksum
 from metapac.fewshot.study.draws import Draw, order_scores, ordered_evidence, select_ranks
-from metapac.grouping import Grouped, group, kth_smallest
+from metapac.grouping import Grouped, group
 from metapac.guarantee import Guarantee
 from metapac.planning import plan
 from metapac.sample_size import min_sample_size
@@ -47,7 +47,7 @@ def describe_learner(learner: Learner) -> dict[str, Any]:
         return described
     state = module.state_dict()
     arrays = (state[name].cpu().numpy() for name in sorted(state))
-    return described | {"weights": artefact.data_checksum(*arrays)}
+    return described | {"weights": data_checksum(*arrays)}
 
 
 def describe_pool(pool: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def describe_pool(pool: Any) -> dict[str, Any]:
         "unit": pool.unit,
         "names": len(pool.names),
         "examples": len(pool.y),
-        "checksum": artefact.data_checksum(np.asarray(pool.x), pool.y, *labels),
+        "checksum": data_checksum(np.asarray(pool.x), pool.y, *labels),
     }
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import grouping
 from metapac._common import Array
-from metapac.grouping import kth_smallest
+from metapac.fewshot import meta_cp
+from metapac.fewshot.meta_cp import kth_smallest
 
 number = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]) | st.floats(-9, 9)
 
@@ -19,7 +19,7 @@ number = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]) | st.floa
 @given(st.lists(number, min_size=1, max_size=80), st.data(), st.integers(1, 12))
 def test_it_is_what_a_sort_gives(values: list[float], data: st.DataObject, probes: int) -> None:
     rank = data.draw(st.integers(0, len(values) - 1))
-    with mock.patch.object(grouping, "_PROBES", probes):
+    with mock.patch.object(meta_cp, "_PROBES", probes):
         assert kth_smallest(np.array(values), rank) == sorted(values)[rank]
 
 
