@@ -127,6 +127,7 @@ def test_models_are_compared() -> None:
     [
         ({"score": 7}, "score must be a non-empty string, got 7"),
         ({"model": " "}, "model must be a non-empty string, got ' '"),
+        ({"example": None}, "example must be a non-empty string, got None"),
         ({"unit": None}, "unit must be a non-empty string, got None"),
         ({"example": 3}, "example must be a non-empty string, got 3"),
         ({"trained_on": "ohio"}, "trained_on must be a list of task names"),

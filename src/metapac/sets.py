@@ -289,8 +289,8 @@ class SetSummary:
         return vars(self) | {"mean_size": mean_size, "by_class": by_class}
 
     def _out_of_range(self, low: float, high: float) -> list[str]:
-        known = self.high is not None and np.isfinite([low, high]).all()
-        if not known or self.high <= high + max(high - low, abs(high)):
+        most = high + max(high - low, abs(high))
+        if self.high is None or not np.isfinite([low, high]).all() or self.high <= most:
             return []
         text = f"Scores reach {self.high:.4g}, but in calibration true labels reached {high:.4g}"
         return [f"{text}. {_SAME_MODEL}"]

@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac import _common, adaptation, binomial, data_checks, evaluation, inputs, planning
-from metapac._common import Array, Counts, Floats, PathLike, Seed, brief, listed, on_host, warn
+from metapac._common import (
+    Array,
+    Counts,
+    Doubles,
+    Floats,
+    PathLike,
+    Seed,
+    brief,
+    listed,
+    on_host,
+    warn,
+)
 from metapac.context import Context, as_context
 from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
@@ -61,7 +72,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
     It comes before scikit-learn's classes in theirs, so that ``score`` is the coverage.
     """
 
+    estimator_: Any
     meta_ps_: MetaPS
+    training_groups_: list[Any]
+    calibration_groups_: list[Any]
     per_class = return_std = False  # unless a subclass has the parameter
     _target: str  # what a table calls the true labels or values
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
@@ -848,7 +862,7 @@ def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
     return np.flatnonzero([name in chosen for name in groups.tolist()])
 
 
-def mean_by_group(groups: Array, values: Array) -> Floats:
+def mean_by_group(groups: Array, values: Array) -> Doubles:
     """Return the mean of the values of each group, by name."""
     _, index = index_groups(groups)
     return np.asarray(np.bincount(index, weights=values) / np.bincount(index))

@@ -261,6 +261,7 @@ def test_a_prefit_estimator_may_have_nothing_but_a_prediction() -> None:
 SPACED = np.where(GROUPS == "s1", "s2 ", GROUPS)  # beside "s2"
 REVERSED = {"X": pd.DataFrame(X), "groups": pd.Series(GROUPS)[::-1]}
 TRAINED = {"context": Context(trained_on=["s1", "s2"]), "calibration": ["s1", "s3"]}
+BAD_SHARES: tuple[Any, ...] = (0, 60, -1, 0.0, 1.0, 1.5, True, None, "half", np.nan, [], {"s1": 2})
 ENTRIES = "must have an entry for each row"
 
 
@@ -279,7 +280,7 @@ ENTRIES = "must have an entry for each row"
         ({"shots": 2, "prefit": True}, "shots=2 .*prefit"),
         *[
             ({"calibration": share}, "calibration must be .* of the 60 groups, and leave one")
-            for share in (0, 60, -1, 0.0, 1.0, 1.5, True, None, "half", np.nan, [], {"s1": 2})
+            for share in BAD_SHARES
         ],
         ({"calibration": [*{*GROUPS}]}, "calibration must be"),
         ({"calibration": ["s1", "s99"]}, "calibration must be .* got 's99'"),

@@ -111,7 +111,7 @@ def test_the_promise_is_broken_at_most_as_often_as_delta_says() -> None:
 
 
 def test_new_groups_are_covered_as_promised() -> None:
-    model = fit()
+    model = fit(BayesianRidge(), return_std=True)  # widths differ
     evaluation = model.evaluate(NEW.x, NEW.values, NEW.groups)
     assert evaluation.verdict.status != "violated"
     low, high = model.predict_interval(NEW.x).T
@@ -389,6 +389,7 @@ def test_other_columns_pass_without_warning() -> None:
         "region": np.where(CODES == 7, 1, CODES % 2),
         "finer": np.arange(32),  # a value for each row
         "measured": CODES + 0.5,
+        "day": CODES.astype("datetime64[D]"),
         "missing": [None, *CODES[1:]],
         "not available": pd.array([pd.NA, *SITES[1:]], dtype="string"),
         "not a number": np.where(CODES == 7, np.nan, CODES),
@@ -535,6 +536,27 @@ def test_each_class_is_counted() -> None:
         fit_classes([40, 40, 2] * 40, calibration=6)
     with pytest.raises(InfeasibleGuarantee, match="30 of the 30 tasks.*30 of 40 calibrate"):
         fit_classes([0] * 30 + [40] * 10, calibration=np.arange(30))  # in training only
+
+
+def test_classes_share_delta_before_anything_is_trained() -> None:
+    with pytest.raises(InfeasibleGuarantee, match="12 of 40 calibrate, and calibration=") as caught:
+        fit_classes([40] * 40, calibration=12)
+    enough = int(str(caught.value).rpartition("calibration=")[2].split()[0])
+    fit_classes([40] * 40, calibration=enough)
+    with pytest.raises(InfeasibleGuarantee):
+        fit_classes([40] * 40, calibration=enough - 1)
+
+
+def test_with_shots_the_other_rows_must_suffice_before_anything_is_fitted() -> None:
+    class Unfit(DummyRegressor):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> Any:
+            raise AssertionError("it was fitted")
+
+    groups = np.repeat(np.arange(40), 30)
+    x, y = np.random.default_rng(0).random((2, len(groups)))
+    model = MetaPSRegressor(Unfit(), **LEVELS, shots=28)
+    with pytest.raises(InfeasibleGuarantee, match="40 tasks"):
+        model.fit(x[:, None], y, groups)
 
 
 def test_classes_cannot_be_counted_before_the_support_is_drawn() -> None:
