@@ -14,18 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac import _common, adaptation, binomial, data_checks, evaluation, inputs, planning
-from metapac._common import (
-    Array,
-    Counts,
-    Doubles,
-    Floats,
-    PathLike,
-    Seed,
-    brief,
-    listed,
-    on_host,
-    warn,
-)
+from metapac._common import Array, Counts, Floats, PathLike, Seed, brief, listed, on_host, warn
 from metapac.context import Context, as_context
 from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
@@ -862,7 +851,7 @@ def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
     return np.flatnonzero([name in chosen for name in groups.tolist()])
 
 
-def mean_by_group(groups: Array, values: Array) -> Doubles:
+def mean_by_group(groups: Array, values: Array) -> NDArray[np.float64]:
     """Return the mean of the values of each group, by name."""
     _, index = index_groups(groups)
     return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
