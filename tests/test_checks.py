@@ -24,10 +24,6 @@ TWO, THREE = np.zeros(2), np.zeros(3)
         (_common.as_whole_number, 3.0, 3),
         (_common.as_whole_number, np.int8(3), 3),
         (_common.as_whole_number, 10**9, 10**9),
-        (_common.as_positive_number, 2, 2.0),
-        (_common.as_positive_number, np.float32(0.5), 0.5),
-        (_common.as_positive_number, np.int8(3), 3.0),
-        (_common.as_positive_number, 5e-324, 5e-324),
     ],
 )
 def test_numbers_are_converted(check: Callable[..., Any], value: Any, expected: Any) -> None:
@@ -58,11 +54,6 @@ def as_word(name: str, value: Any) -> None:
             [0, 2.5, math.nan, math.inf, "3", None, True, [1], 10**9 + 1],
         ),
         (as_counts, "whole numbers from 1", [[1, 0], [1, 2.5], [[1], [1, 2]], [10**9 + 1]]),
-        (
-            _common.as_positive_number,
-            "a positive number",
-            [0, -1.0, math.nan, math.inf, "3", None, True, [1.0]],
-        ),
         (as_word, "'tasks' or 'examples'", ["rows", None, 1]),
         (_common.check_bool, "True or False", [1, None, "True"]),
     ],

@@ -127,6 +127,7 @@ def test_models_are_compared() -> None:
     [
         ({"score": 7}, "score must be a non-empty string, got 7"),
         ({"model": " "}, "model must be a non-empty string, got ' '"),
+        ({"example": None}, "example must be a non-empty string, got None"),
         ({"unit": None}, "unit must be a non-empty string, got None"),
         ({"example": 3}, "example must be a non-empty string, got 3"),
         ({"trained_on": "ohio"}, "trained_on must be a list of task names"),
@@ -134,8 +135,8 @@ def test_models_are_compared() -> None:
         ({"pilot": np.array([["a", "b"]])}, "pilot must be a list of task names"),
         ({"trained_on": pd.DataFrame({"state": ["a"]})}, "trained_on must be a list of task names"),
         ({"trained_on": {"a": 1}}, "trained_on must be a list of task names"),
-        ({"pilot": [1.5]}, "pilot must hold strings or integers, got 1.5"),
-        ({"trained_on": [None]}, "trained_on must hold strings or integers, got None"),
+        ({"pilot": [1.5]}, "pilot must be a list .*got 1.5"),
+        ({"trained_on": [None]}, "trained_on must be a list .*got None"),
     ],
 )
 def test_invalid_values_are_rejected(options: dict[str, Any], message: str) -> None:

@@ -145,17 +145,6 @@ def test_only_true_labels_give_one_panel() -> None:
     assert len(plots.draw_evaluation(evaluation).axes) == 1
 
 
-def test_a_missed_label_is_marked(tmp_path: Path) -> None:
-    images = np.zeros((3, 4, 4), dtype=np.uint8)
-    sets = np.array([[True, False], [True, True], [False, False]])
-    path = tmp_path / "sets.svg"
-    plots.draw_images_with_sets(images, [0, 1, 0], sets, "ab", title="Sets", path=path)
-    content = path.read_text(encoding="utf-8")
-    for text in ("{ a }", "{ a b }", "{ none }"):
-        assert f"<!-- {text} -->" in content
-    assert content.count(plots.LIMIT) == 2  # label and set of the third image
-
-
 @pytest.mark.parametrize("parameter", ["alpha", "delta", "split"])
 def test_needs_are_drawn_for_every_split(parameter: str, tmp_path: Path) -> None:
     curves = {}

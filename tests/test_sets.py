@@ -288,9 +288,9 @@ def test_answers_and_true_labels_have_one_type() -> None:
         (lambda: set_sizes([[1, 0]]), None, "sets must be a boolean matrix.* got int64 of shape"),
         (lambda: summarise_sets([[1, 0]]), None, "sets must be a boolean matrix"),
         (lambda: empty_sets([True]), None, r"sets must be a boolean .* got bool of shape \(1,\)"),
-        (lambda: answers([[True, False], [True]]), None, "sets must be a boolean matrix, or lists"),
+        (lambda: answers([[True, False], [True]]), None, "sets must be a boolean matrix"),
         *[
-            (lambda sets=sets: answers(sets), None, "sets must hold the labels of each set")
+            (lambda sets=sets: answers(sets), None, "hold the labels of each set")
             for sets in (["cat", "dog"], [1, 2], [["a"], None], [["a"], "b"])
         ],
         (lambda: answers([["a"], ["b"]]).count_errors(["a"]), None, "y and answers .* 1 and 2"),

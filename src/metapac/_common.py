@@ -13,6 +13,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -126,41 +127,24 @@ def check_bool(name: str, value: object) -> None:
 
 def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
     """Return ``value`` as int64 of any shape, with no element below ``minimum``."""
-    array = _as_counts(value, minimum)
-    if array is None:
-        text = f"{name} must hold whole numbers from {minimum} to 10**9, got {brief(value)}."
-        raise InvalidInput(text, parameter=name)
-    return array
+    return _as_counts(name, value, minimum, "hold whole numbers")
 
 
 def as_whole_number(name: str, value: object, *, minimum: int = 1) -> int:
     """Return ``value`` as one int, not below ``minimum``."""
-    array = _as_counts(value, minimum)
-    if array is None or array.ndim:
-        text = f"{name} must be a whole number from {minimum} to 10**9, got {brief(value)}."
-        raise InvalidInput(text, parameter=name)
-    return int(array)
+    return int(_as_counts(name, value, minimum, "be a whole number", most_axes=0))
 
 
-def as_positive_number(name: str, value: object) -> float:
-    """Return ``value`` as a float, if it is a finite number above 0."""
-    number = 0.0 if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    if not 0 < number < np.inf:
-        raise InvalidInput(f"{name} must be a positive number, got {brief(value)}.", parameter=name)
-    return number
-
-
-def _as_counts(value: Any, minimum: int) -> Counts | None:
-    try:
+def _as_counts(name: str, value: Any, minimum: int, rule: str, most_axes: int = 99) -> Counts:
+    with suppress(ValueError):  # rows of unequal length
         array = np.asarray(value)
-    except ValueError:  # rows of unequal length
-        return None
-    exact = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and bool(np.all(np.isfinite(array) & (array == np.floor(array))))
-    )
-    if not exact or (array.size and (array.min() < minimum or array.max() > LARGEST_COUNT)):
-        return None
-    return array.astype(np.int64)
+        fits = array.dtype.kind in "iuf" and array.ndim <= most_axes
+        if fits and np.all(
+            (array >= minimum) & (array <= LARGEST_COUNT) & (array == np.floor(array))
+        ):
+            return array.astype(np.int64)
+    text = f"{name} must {rule} from {minimum} to 10**9, got {brief(value)}."
+    raise InvalidInput(text, parameter=name)
 
 
 def check_same_length(name: str, array: Array, other: str, reference: Array) -> None:
@@ -181,10 +165,8 @@ def check_same_index(name: str, column: Any, other: str, reference: Any) -> None
     """Raise if two pandas columns have different indices, so that pairing by position is unsafe."""
     pandas = hasattr(column, "iloc") and hasattr(reference, "iloc")
     if pandas and not column.index.equals(reference.index):
-        raise InvalidInput(
-            f"{name} and {other} are pandas columns with different indices. Take both from one "
-            "frame, or pass .to_numpy() to pair them by position."
-        )
+        text = f"{name} and {other} are pandas columns with different indices"
+        raise InvalidInput(f"{text}. Take both from one frame, or pass .to_numpy().")
 
 
 def broadcast_pair(name: str, array: Array, other: str, reference: Array) -> tuple[Array, Array]:

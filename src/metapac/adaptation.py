@@ -81,13 +81,12 @@ def adapt_learner(
     """Adapt a learner to a task, with the number of labels if its ``adapt`` takes it."""
     adapt = getattr(learner, "adapt", None)
     if isinstance(learner, type) or not callable(adapt):
-        text = "the learner must be an object with a method adapt(x, y), such as CallableLearner"
-        raise InvalidInput(f"{text} or SklearnLearner, got {brief(learner)}.")
+        raise InvalidInput(f"the learner must have a method adapt(x, y), got {brief(learner)}.")
     options = {"classes": classes} if _takes_classes(adapt) else {}
     scorer: Scorer = adapt(support_x, support_y, **options)
     if not hasattr(scorer, "predict_proba"):
-        text = f"{type(learner).__name__}.adapt must return an object with predict_proba(x)"
-        raise InvalidInput(f"{text}, got {brief(scorer)}.")
+        name = f"{type(learner).__name__}.adapt"
+        raise InvalidInput(f"{name} must return what has predict_proba(x), got {brief(scorer)}.")
     return scorer
 
 
@@ -105,20 +104,16 @@ def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple
     """Return the support labels as int64, and the number of labels of the task."""
     labels, examples = np.asarray(on_host(support_y)), count_examples(support_x)
     if labels.ndim != 1 or labels.dtype.kind not in "iub":
-        raise InvalidInput(
-            f"support_y must hold one whole number for each example, got {labels.dtype} of shape "
-            f"{labels.shape}. Number the labels with np.unique(y, return_inverse=True)."
-        )
+        got = f"{labels.dtype} of shape {labels.shape}"
+        raise InvalidInput(f"support_y must hold one whole number for each example, got {got}.")
     if not len(labels) == examples > 0:
-        raise InvalidInput(
-            "support_x and support_y must have the same length, at least 1, got "
-            f"{examples} and {len(labels)}. A FixedModel needs no support set."
-        )
+        rule = "support_x and support_y must have the same length, at least 1"
+        raise InvalidInput(f"{rule}, got {examples} and {len(labels)}.")
     total = int(labels.max()) + 1 if classes is None else as_whole_number("classes", classes)
     outside = labels[(labels < 0) | (labels >= total)]
     if len(outside):
-        text = f"support_y must hold labels 0 .. {max(total, 1) - 1}, got {outside[0]}"
-        raise InvalidInput(f"{text}. Pass classes= the number of labels.")
+        last = max(total, 1) - 1
+        raise InvalidInput(f"support_y must hold labels 0 .. {last}, got {outside[0]}.")
     return labels.astype(np.int64), total
 
 
@@ -135,24 +130,20 @@ def as_output_matrix(
     fits = array.ndim == 2 and least <= array.shape[1] <= (most or array.shape[1])
     if not fits or len(array) != rows:
         columns = f"{least}" if least == most else f"{least} to {most or 'any'}"
-        raise InvalidInput(
-            f"{source} must return a row for each example and a column for each label, ({rows}, "
-            f"{columns}), got shape {array.shape}."
-        )
+        shape = f"a row for each example and a column for each label, ({rows}, {columns})"
+        raise InvalidInput(f"{source} must return {shape}, got shape {array.shape}.")
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
 def check_probabilities(source: str, array: Floats) -> None:
     """Raise unless all numbers are at least 0, and none of the rows adds up to more than 1."""
-    remedy = "If they are not probabilities, say outputs='logits' or outputs='scores'."
     negative = array[~(array >= 0)]  # a NaN is among them
-    if len(negative):
-        text = "must return probabilities, none negative and none NaN"
-        raise InvalidInput(f"{source} {text}, got {negative[0]}. {remedy}")
     most = array.sum(1, dtype=np.float64).max(initial=0.0)
-    if most > 1 + max(1e-3, 4 * float(np.finfo(array.dtype).eps)):
-        text = "must return probabilities, which add up to at most 1 for each example"
-        raise InvalidInput(f"{source} {text}, got a row that adds up to {most:.6g}. {remedy}")
+    if len(negative) or most > 1 + max(1e-3, 4 * float(np.finfo(array.dtype).eps)):
+        got = negative[0] if len(negative) else f"a row that adds up to {most:.6g}"
+        text = "must return probabilities, none negative or NaN, and at most 1 together"
+        remedy = "If they are none, say outputs='logits' or outputs='scores'."
+        raise InvalidInput(f"{source} {text}, got {got}. {remedy}")
 
 
 class SklearnLearner:
@@ -182,10 +173,10 @@ class SklearnLearner:
     """
 
     def __init__(self, estimator: Any) -> None:
-        for method in ("get_params", "fit", "predict_proba"):
-            if isinstance(estimator, type) or not hasattr(estimator, method):
-                text = f"estimator must be an instance of a classifier with {method}"
-                raise InvalidInput(f"{text}, got {brief(estimator)}.")
+        methods = ("get_params", "fit", "predict_proba")
+        if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
+            rule = "estimator must be an instance of a classifier with fit and predict_proba"
+            raise InvalidInput(f"{rule}, got {brief(estimator)}.")
         self.estimator = estimator
 
     def adapt(

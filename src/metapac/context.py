@@ -72,9 +72,9 @@ class Context:
     def __post_init__(self) -> None:
         if isinstance(self.score, ScoreFunction):
             object.__setattr__(self, "score", str(self.score))
-        for name in ("model", "score", "training", "drawn_from", "cluster", "unit", "example"):
-            if getattr(self, name) is not None or name in ("unit", "example"):
-                _check_name(name, getattr(self, name))
+        for name, value in vars(self).items():
+            if name not in _APART and (value is not None or name in ("unit", "example")):
+                _check_name(name, value)
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
 
@@ -92,10 +92,9 @@ class Context:
         for name, reason in _APART.items():
             same, near = match_names(getattr(self, name) or (), calibrated)
             if same:
-                count, names = len(same), listed([*map(repr, same)])
-                shared = f"share {count} task{'s' * (count > 1)}: {names}"
-                remedy = f"Leave such tasks out of the calibration data: {reason}."
-                text = f"{name} and the calibration tasks {shared}. {remedy}"
+                shared = f"share {len(same)} task{'s' * (len(same) > 1)}: "
+                shared += listed([*map(repr, same)])
+                text = f"{name} and the calibration tasks {shared}. Leave them out: {reason}."
                 raise InvalidInput(text, parameter=name)
             kind = "training" if name == "trained_on" else name
             report([judge_near_names(near, "calibration tasks", what=f"{kind} task")], allow)
@@ -187,12 +186,10 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
     if tasks is None:
         return None
     is_table = getattr(tasks, "ndim", 1) != 1 or hasattr(tasks, "columns")
-    if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable) or is_table:
-        text = f"{name} must be a list of task names, or the column that holds them"
-        raise InvalidInput(f"{text}, got {brief(tasks)}.", parameter=name)
-    plain = [as_plain_label(task) for task in tasks]
-    for task in plain:
-        if type(task) not in (str, int):
-            text = f"{name} must hold strings or integers, got {task!r}."
-            raise InvalidInput(text, parameter=name)
+    is_list = isinstance(tasks, Iterable) and not isinstance(tasks, str | bytes | Mapping)
+    plain = [as_plain_label(task) for task in tasks] if is_list and not is_table else [tasks]
+    bad = [task for task in plain if type(task) not in (str, int) or not is_list]
+    if bad:
+        text = f"{name} must be a list of task names, strings or integers, got {brief(bad[0])}."
+        raise InvalidInput(text, parameter=name)
     return tuple(dict.fromkeys(plain))

@@ -100,8 +100,8 @@ def load_heart_sites(
     states = np.random.default_rng(rng).permutation(sample.states)
     ends = np.cumsum([as_whole_number("train", train), as_whole_number("calibration", calibration)])
     if ends[-1] >= len(states):
-        text = f"train and calibration must leave one of {len(states)} states new"
-        raise InvalidInput(f"{text}, got {ends[-1]} together.")
+        rule = f"train and calibration must leave one of {len(states)} states new"
+        raise InvalidInput(f"{rule}, got {ends[-1]} together.")
 
     def frame(states: Array, year: str) -> Any:
         rows = sample.find_rows(states, year)

@@ -157,14 +157,6 @@ def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
         )
 
 
-def as_finite_number(name: str, value: Any) -> float:
-    """Return ``value`` as one float that is neither infinite nor NaN."""
-    array = as_score_array(name, value)
-    if array.ndim or not np.isfinite(array):
-        raise InvalidInput(f"{name} must be one finite number, got {brief(value)}.")
-    return float(array)
-
-
 def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
     """Return task thresholds as a matrix (tasks, levels) without NaN."""
     matrix = thresholds[:, None] if thresholds.ndim == 1 and levels == 1 else thresholds
@@ -359,18 +351,6 @@ def reorder_by_task(
     if odd:
         raise InvalidInput(f"{name} must have the tasks of {other}, but only one has {odd[0]!r}.")
     return [values[task] for task in tasks]
-
-
-def as_task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
-    """Return one finite number for each task, from an array or a mapping from task to number."""
-    if isinstance(quantiles, Mapping):
-        quantiles = reorder_by_task("quantiles", quantiles, "scores", tasks)
-    array = as_number_array("quantiles", quantiles)
-    if array.shape != (len(tasks),):
-        rule = f"quantiles must map each of {len(tasks)} tasks to a number, or hold them in order"
-        raise InvalidInput(f"{rule}, got shape {array.shape}.")
-    check_finite("quantiles", array)
-    return array
 
 
 def as_task_sizes(sizes: Any, names: Array) -> Counts:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from metapac.monitoring import Monitor
     from metapac.planning import Curve
 
-__all__ = ["draw_evaluation", "draw_images_with_sets", "draw_needs"]
+__all__ = ["draw_evaluation", "draw_needs"]
 
 INK, LIMIT = "#222222", "#c0392b"
 GRID: dict[str, Any] = {"color": "#dddddd", "linewidth": 0.6}
@@ -96,9 +96,9 @@ def draw_evaluation(evaluation: Evaluation, *, path: PathLike | None = None) -> 
     >>> [axes.get_ylabel() for axes in draw_evaluation(evaluation).axes]
     ['miss rate']
     """
-    panels = [_draw_task_errors]
-    panels += [_draw_set_sizes] if evaluation.sets is not None else []
-    panels += [_draw_class_errors] if evaluation.classes is not None else []
+    given = (evaluation, evaluation.sets, evaluation.classes)
+    drawers = (_draw_task_errors, _draw_set_sizes, _draw_class_errors)
+    panels = [draw for draw, part in zip(drawers, given, strict=True) if part is not None]
     figure, axes = create_figure(len(panels), width=3.2 + 3.6 * len(panels), height=4.2)
     if (grid := axes[0].get_gridspec()) is not None:
         grid.set_width_ratios([1.8, *[1.0] * (len(panels) - 1)])
@@ -121,22 +121,18 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
         ends = [column[order] for column in (part.errors, part.low, part.high)]
         size, width, opacity = (2, 0.5, 0.35) if len(order) > 100 else (4, 1, 1.0)
         look: dict[str, Any] = {"color": colour, "ecolor": (colour, opacity), "markersize": size}
-        name = None if label is None else _plain(label)
+        name, limit = (None, LIMIT) if label is None else (_plain(label), colour)
         draw_intervals(axes, np.arange(len(order)), *ends, label=name, linewidth=width, **look)
-        limit = LIMIT if label is None else colour
         axes.axhline(part.epsilon, **_LIMIT_LINE | {"color": limit})
     axes.plot([], [], "--", color=LIMIT if evaluation.by_class is None else INK, label="epsilon")
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("miss rate")
+    axes.set(ylabel="miss rate", xlabel="tasks, in ascending order", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:.0%}" if axes.get_ylim()[1] > 0.1 else "{x:.1%}")
     if len(parts) <= len(_COLOURS):
         axes.legend(loc="upper left", fontsize=8)
     if evaluation.by_class is None:
-        axes.set_xlabel("tasks, in ascending order")
         _name_positions(axes, evaluation.tasks[order].tolist())
     else:
-        axes.set_xlabel("tasks, in ascending order for each class")
-        axes.set_xticks([])
+        axes.set(xlabel="tasks, in ascending order for each class", xticks=[])
 
 
 def draw_intervals(
@@ -153,8 +149,7 @@ def _draw_set_sizes(axes: Axes, evaluation: Evaluation) -> None:
     bars = {"empty": 0.0, "single": 0.0, "others": others, "full": 0.0} | shares
     drawn = axes.bar([*bars], [*bars.values()], color=_COLOURS[0])
     axes.bar_label(drawn, [f"{share:.1%}" for share in bars.values()], fontsize=8)
-    axes.set_ylabel("share of sets")
-    axes.set_ylim(0, 1.08)
+    axes.set(ylabel="share of sets", ylim=(0, 1.08))
     axes.yaxis.set_major_formatter("{x:.0%}")
 
 
@@ -172,9 +167,7 @@ def _draw_class_errors(axes: Axes, evaluation: Evaluation) -> None:
         if some.any():
             draw_intervals(axes, at[some], *ends[some].T, color=colour, clip_on=False)
     axes.hlines(limits, at - 0.5, at + 0.5, **_LIMIT_LINE)
-    axes.set_ylim(0, 1.03)
-    axes.set_xlim(-0.7, len(classes) - 0.3)
-    axes.set_ylabel("miss rate of the class")
+    axes.set(ylabel="miss rate of the class", xlim=(-0.7, len(classes) - 0.3), ylim=(0, 1.03))
     axes.yaxis.set_major_formatter("{x:.0%}")
     _name_positions(axes, [part.label for part in classes])
 
@@ -192,61 +185,6 @@ def _plain(name: object) -> str:
     """Return a name of at most 18 characters, without markup."""
     text = str(name)
     return (text if len(text) <= 18 else text[:17] + "…").replace("$", r"\$")
-
-
-def draw_images_with_sets(
-    images: Array,
-    labels: Sequence[int],
-    sets: Array,
-    names: Sequence[str],
-    *,
-    title: str,
-    path: PathLike,
-) -> None:
-    """Draw images in two rows, each with its true label above and its prediction set below.
-
-    An image whose set misses the true label is marked in red.
-
-    Parameters
-    ----------
-    images : ndarray of uint8, shape (n, height, width)
-        The images.
-    labels : sequence of int
-        True label of each image.
-    sets : ndarray of bool, shape (n, classes)
-        Prediction set of each image.
-    names : sequence of str
-        Name of each class.
-    title : str
-        Title of the figure.
-    path : path-like
-        File to write.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from metapac.plots import draw_images_with_sets
-    >>> images, sets = np.zeros((2, 4, 4), np.uint8), np.array([[True, False], [True, True]])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = f"{folder}/sets.svg"
-    ...     draw_images_with_sets(images, [0, 1], sets, ["cat", "dog"], title="Sets", path=path)
-    ...     print(*(path.name for path in pathlib.Path(folder).iterdir()))
-    sets.svg
-    """
-    columns = (len(images) + 1) // 2
-    figure, axes = create_figure(columns, rows=2, width=1.15 * columns, height=3.6)
-    for ax in axes:
-        ax.axis("off")
-    for ax, image, label, members in zip(axes, images, labels, sets, strict=False):
-        ax.imshow(image, cmap="gray_r", vmin=0, vmax=255)
-        inside = " ".join(names[j] for j in np.flatnonzero(members).tolist()) or "none"
-        colour = INK if members[label] else LIMIT
-        ax.set_title(names[label], fontsize=11, color=colour)
-        below: dict[str, Any] = {"ha": "center", "va": "top", "transform": ax.transAxes}
-        ax.text(0.5, -0.06, "{ " + inside + " }", color=colour, fontsize=11, **below)
-    figure.suptitle(title, fontsize=10)
-    save(figure, path)
 
 
 def draw_needs(curves: Mapping[str, Curve], *, title: str, path: PathLike, mark: float) -> None:
@@ -280,11 +218,10 @@ def draw_needs(curves: Mapping[str, Curve], *, title: str, path: PathLike, mark:
         right.plot(curve.values, curve.examples_per_task, style, linewidth=2, label=name)
     parameter = next(iter(curves.values())).parameter
     for axes, quantity in ((left, "minimum tasks"), (right, "minimum examples per task")):
-        axes.set_ylabel(quantity)
         axes.axvline(mark, color=LIMIT, linewidth=1)
-        axes.set_xlabel("alpha within tasks" if parameter == "split" else parameter)
-        axes.set_xscale("linear" if parameter == "split" else "log")
-        axes.set_yscale("log")
+        is_split = parameter == "split"
+        axes.set(ylabel=quantity, yscale="log", xscale="linear" if is_split else "log")
+        axes.set_xlabel("alpha within tasks" if is_split else parameter)
         for axis in (axes.yaxis, axes.xaxis) if parameter != "delta" else (axes.yaxis,):
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
@@ -318,10 +255,8 @@ def _draw_wealth(axes: Axes, monitor: Monitor) -> None:
     if monitor.alarm is not None:
         at = monitor.course.index(monitor.alarm) + 1
         axes.plot(at, monitor.alarm.wealth, "o", color=LIMIT)
-    axes.set_yscale("log")
-    highest = max(float(values.max()), monitor.terms.limit)
-    axes.set_ylim(min(float(values.min()) / 2, 0.05), 3 * highest)
-    axes.set_ylabel("wealth of bets against the guarantee")
+    ends = min(float(values.min()) / 2, 0.05), 3 * max(float(values.max()), monitor.terms.limit)
+    axes.set(ylabel="wealth of bets against the guarantee", yscale="log", ylim=ends)
 
 
 def _draw_share(axes: Axes, monitor: Monitor) -> None:
@@ -391,6 +326,4 @@ def _draw_panel(exploration: Exploration, axes: Axes, get: Callable[[Cell], Esti
             axes.plot(epsilons, [x.value for x in found], style, ms=3, label=name, **look)
             low, high = [x.low for x in found], [x.high for x in found]
             axes.fill_between(epsilons, low, high, alpha=0.12, linewidth=0, **look)
-    axes.set_xlabel("epsilon")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set(xlabel="epsilon", xlim=(0, None), ylim=(0, None))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,9 +55,6 @@ FORMAT = artefact.Format(
     shape=_Document,
 )
 _KEY = b"metapac"
-# The options of 'metapac score' in the name of a model, such as ", 5 ways" and "ridge (penalty 1)".
-_SIZE = re.compile(r", ([\d,-]+) (way|shot)s?\b")
-_LEARNER = re.compile(r"\b(prototypes|ridge|logistic) \(([^)]*)\)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +146,8 @@ def read_provenance(path: PathLike) -> Provenance | None:
     True
     """
     document = _read_document(path)
-    if document is None:
-        return None
-    return Provenance(**{name: document[name] for name in Provenance.__dataclass_fields__})
+    names = Provenance.__dataclass_fields__
+    return None if document is None else Provenance(**{name: document[name] for name in names})
 
 
 def _read_document(path: PathLike) -> dict[str, Any] | None:
@@ -246,27 +241,6 @@ def _digest_columns(batches: Iterable[Any]) -> dict[str, str]:
                 raw = "".join(f"{value!r}\n" for value in values.to_pylist()).encode()
             digests[name].update(raw)
     return {name: f"sha256:{digest.hexdigest()}" for name, digest in digests.items()}
-
-
-def differing_options(model: str, other: str) -> dict[str, tuple[str | None, str]]:
-    """Return the options of ``metapac score`` that alone make two models different."""
-    (rest, found), (other_rest, wanted) = _parse_options(model), _parse_options(other)
-    if rest != other_rest:
-        return {}
-    return {
-        name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value
-    }
-
-
-def _parse_options(model: str) -> tuple[str, dict[str, str]]:
-    """Return the name of a model without its options, and these."""
-    options: dict[str, str] = {}
-    learner = _LEARNER.search(model)
-    if learner is not None:
-        options["learner"] = learner[1]
-        options |= dict(word.split(" ", 1) for word in learner[2].split(", "))
-    options |= {f"{name}s": choice for choice, name in _SIZE.findall(model)}
-    return _SIZE.sub("", _LEARNER.sub("", model)), options
 
 
 def _identity(provenance: Provenance | None) -> Any:

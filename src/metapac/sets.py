@@ -176,21 +176,16 @@ def interval(
     """
     centre, width = _centre_and_scale(prediction, scale)
     widest, relative, absolute = interval_radius(threshold, precision)
-    if widest == np.inf:
-        radius = np.full_like(centre, np.inf)
-    else:
-        radius = widest * width
-        radius = radius + relative * (np.abs(centre) + radius) + absolute
+    radius = widest * width
+    radius = radius + relative * (np.abs(centre) + radius) + absolute
     return np.stack([centre - radius, centre + radius], axis=-1)
 
 
 def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, float, float]:
     """Return the numbers from which `interval` computes half the width of an interval."""
     if not threshold <= 0:
-        raise InvalidInput(
-            f"threshold must be at most 0, as residual_scores are, got {threshold:g}. Calibrate on "
-            "residual_scores(y, prediction, scale) to get intervals."
-        )
+        text = f"threshold must be at most 0, as that of residual_scores is, got {threshold:g}."
+        raise InvalidInput(text)
     info = np.finfo(precision)
     widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
     return widest, _ROUNDINGS, _UNDERFLOW
@@ -212,10 +207,8 @@ def _read(
     """Return sets as a boolean matrix, and the names of its columns."""
     matrix = np.asarray(sets)
     if matrix.ndim != 2 or matrix.dtype != np.bool_:
-        raise InvalidInput(
-            "sets must be a boolean matrix, a row per example and a column per class, as "
-            f"predict_set returns it, got {matrix.dtype} of shape {matrix.shape}."
-        )
+        got = f"{matrix.dtype} of shape {matrix.shape}"
+        raise InvalidInput(f"sets must be a boolean matrix (examples, classes), got {got}.")
     columns = range(matrix.shape[1]) if classes is None else classes
     names = columns.tolist() if isinstance(columns, np.ndarray) else list(columns)
     if len(names) != matrix.shape[1]:
@@ -296,9 +289,8 @@ class SetSummary:
         return vars(self) | {"mean_size": mean_size, "by_class": by_class}
 
     def _out_of_range(self, low: float, high: float) -> list[str]:
-        if self.high is None or not np.isfinite([low, high]).all():
-            return []
-        if self.high <= high + max(high - low, abs(high)):
+        most = high + max(high - low, abs(high))
+        if self.high is None or not np.isfinite([low, high]).all() or self.high <= most:
             return []
         text = f"Scores reach {self.high:.4g}, but in calibration true labels reached {high:.4g}"
         return [f"{text}. {_SAME_MODEL}"]
@@ -307,11 +299,9 @@ class SetSummary:
         """Say that more sets are empty than may miss, unless a few more are so by chance."""
         if not self.empty or special.bdtrc(self.empty - 1, self.rows, epsilon) > _CHANCE:
             return []
-        text = (
-            f"{self.empty / self.rows:.1%} of the sets are empty, and each of them misses the true"
-        )
+        text = f"{self.empty / self.rows:.1%} of the sets are empty, which misses the true label"
         limit = f"at most {percent(epsilon)} may: the guarantee does not hold on these rows"
-        return [f"{text} label, but {limit}. {_SAME_MODEL}"]
+        return [f"{text}, but {limit}. {_SAME_MODEL}"]
 
     def _alike(self) -> list[str]:
         if not self.by_class and self.rows not in (self.empty, self.full):
@@ -430,10 +420,8 @@ class Answers:
         pairs = [p for p in zip(self.labels, truth, strict=True) if p[0] is not None]
         for answer, label in pairs[:1]:
             if kind_of(answer) != kind_of(label):
-                raise InvalidInput(
-                    f"y must hold labels of the type of the answers, such as {answer!r}, got "
-                    f"{label!r}. Pass classes= to answers to name the columns."
-                )
+                rule = f"y must hold labels of the type of the answers, such as {answer!r}"
+                raise InvalidInput(f"{rule}, got {label!r}.")
         wrong = sum(answer != label for answer, label in pairs)
         of_all, of_answered = (wrong / len(n) if n else float("nan") for n in (truth, pairs))
         return AnswerErrors(wrong, of_all, of_answered)
@@ -512,15 +500,14 @@ def _as_label_lists(sets: Any, classes: Sequence[Any] | None) -> list[list[Any]]
     if len(getattr(sets, "shape", ())) == 2:
         return label_lists(sets, classes)
     rows = list(sets)
+    rule = "sets must be a boolean matrix, or hold the labels of each set, such as ['cat'] or []"
     if any(isinstance(row, str) or not hasattr(row, "__iter__") for row in rows):
-        text = "sets must hold the labels of each set, such as ['cat', 'dog'] or []"
-        raise InvalidInput(f"{text}, got {brief(rows)}.")
+        raise InvalidInput(f"{rule}, got {brief(rows)}.")
     lists = [list(row) for row in rows]
-    values = [value for row in lists for value in row]
-    if values and all(isinstance(value, bool | np.bool_) for value in values):
+    kinds = {type(value) for row in lists for value in row}
+    if kinds and kinds <= {bool, np.bool_}:
         if len({len(row) for row in lists}) > 1:
-            text = "sets must be a boolean matrix, or lists of labels that are not booleans"
-            raise InvalidInput(f"{text}, got {brief(lists)}.")
+            raise InvalidInput(f"{rule}, got {brief(lists)}.")
         return label_lists(lists, classes)
     if classes is not None:
         raise InvalidInput("classes names the columns of a matrix, but sets holds labels already.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,9 +19,8 @@ from metapac.context import Context, as_context
 from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
-from metapac.grouping import Scored
 from metapac.guarantee import Epsilon, Split
-from metapac.planning import Demand
+from metapac.planning import Demand, all_feasible
 from metapac.predictors import MetaPS
 from metapac.sets import residual_scores
 
@@ -53,14 +53,6 @@ class Examples(NamedTuple):
     def take(self, rows: Counts) -> Self:
         """Return some of the rows."""
         return type(self)(_safe_indexing(self.x, rows), self.y[rows], self.groups[rows])
-
-
-class Division(NamedTuple):
-    """Names of the groups to train on, and of those to calibrate on, in the order of the draw."""
-
-    training: list[Any]
-    calibration: list[Any]
-    is_drawn: bool = True  # False if the groups were listed
 
 
 class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
@@ -111,22 +103,22 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         method = self._make_method()
         context = as_context(_WORDS if self.context is None else self.context)
         data = self._read(X, y, groups)
-        division = self._divide(data.groups, fit_params)
-        context.check_calibration_tasks(division.calibration)
-        self._check_feasible(method, data, division)
+        training, calibration = self._divide(data.groups, fit_params)
+        context.check_calibration_tasks(calibration)
+        self._check_feasible(method, data, training, calibration)
         new = copy.copy(self)  # a failed fit keeps the earlier result
-        new.estimator_ = self._train(data, division.training, fit_params)
+        new.estimator_ = self._train(data, training, fit_params)
         new._check_model(data)
-        output, scored = new._score_groups(data.take(rows_of(data.groups, division.calibration)))
-        trained_on = [*(context.trained_on or ()), *division.training] or None
-        context = replace(context, trained_on=trained_on)
+        output, scored = new._score_groups(data.take(rows_of(data.groups, calibration)))
+        context = replace(context, trained_on=[*(context.trained_on or ()), *training] or None)
         allow = {*check_allowed(self.allow), "task-names"}  # all groups were compared
         new._calibrate(method, output, scored, context=context, allow=allow)
         reserved = {"prediction", "scale"} & (method.columns_ or {}).keys()
         names = inputs.find_names(*reserved, task=groups, **{self._target: y})
         new.meta_ps_ = method._name_columns(names)
         new._fitted_with = new._get_state()
-        new.training_groups_, new.calibration_groups_ = (sorted(n, key=str) for n in division[:2])
+        new.training_groups_ = sorted(training, key=str)
+        new.calibration_groups_ = sorted(calibration, key=str)
         for name in ("n_features_in_", "feature_names_in_"):
             new.__dict__.pop(name, None)
             if hasattr(new.estimator_, name):
@@ -169,7 +161,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             The comparison, as ``metapac.evaluate`` returns it.
         """
         allowed = {*check_allowed(self.allow), *check_allowed(allow)}
-        output, scored = self._score_new_groups(X, y, groups)
+        self._check_fitted()
+        output, scored = self._score_groups(self._read(X, y, groups))
         options: Any = {"min_examples": min_examples, "false_alarm": false_alarm, "allow": allowed}
         return self._assess(output, scored, **options)
 
@@ -193,9 +186,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         float
             The mean coverage, between 0 and 1.
         """
-        output, scored = self._score_new_groups(X, y, groups)
-        coverage = mean_by_group(scored.groups, self._find_covered(output, scored))
-        return float(np.mean([*coverage.values()]))
+        self._check_fitted()
+        output, scored = self._score_groups(self._read(X, y, groups))
+        return float(np.mean(mean_by_group(scored.groups, self._find_covered(output, scored))))
 
     @property
     def promise_(self) -> str:
@@ -276,16 +269,23 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
     def _read(self, x: Any, y: Any, groups: Any) -> Examples:
         """Return the rows with their targets and groups, all checked."""
         _common.check_bool("prefit", self.prefit)
-        _common.as_whole_number("shots", self.shots, minimum=0)
+        shots = _common.as_whole_number("shots", self.shots, minimum=0)
         if y is None:  # in words that check_estimator looks for
             text = "requires y to be passed, but the target y is None."
             raise InvalidInput(f"{type(self).__name__} {text}")
         ids = as_groups(groups, self.allow)
         x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
-        return Examples(x, self._as_targets(y), ids)
+        data = Examples(x, self._as_targets(y), ids)
+        names, index = index_groups(ids)
+        small = [names[i] for i in np.flatnonzero(np.bincount(index) <= shots)]
+        if small:
+            text = f"shots={shots} takes {shots} rows of each group and needs one more to score"
+            raise InvalidInput(f"{text}. Leave out {quote(small)}.")
+        return data
 
-    def _divide(self, groups: Array, fit_params: dict[str, Any]) -> Division:
+    def _divide(self, groups: Array, fit_params: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Return the groups to train on, and those to calibrate on, in the order of the draw."""
         if not self.prefit and not self.shots:
             return divide_groups(groups, self.calibration, self.rng)
         unfitted = f"shots={self.shots}" if self.shots else "prefit=True"
@@ -294,42 +294,38 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         if fit_params:
             names = listed(sorted(fit_params))
             raise InvalidInput(f"nothing is fitted with {unfitted}, so {names} must be left out.")
-        return Division([], index_groups(groups)[0])
+        return [], index_groups(groups)[0]
 
-    def _check_feasible(self, method: MetaPS, data: Examples, division: Division) -> None:
+    def _check_feasible(
+        self, method: MetaPS, data: Examples, training: list[Any], calibration: list[Any]
+    ) -> None:
         """Raise InfeasibleGuarantee before anything is trained; numbers of rows alone decide."""
         # With shots, as many rows of each group remain whichever are drawn, but not of each class.
         if self.on_infeasible != "raise" or (self.shots and self.per_class):
             return
-        guarantee, used = method._make_guarantee(), len(division.calibration)
-        names = division.calibration + division.training
+        whole, used, total = method._make_guarantee(), len(calibration), len(training + calibration)
+        _, index = index_groups(data.groups, calibration + training)
+        parts = {None: (whole, np.bincount(index) - self.shots)}
+        if self.per_class:
+            classes = tuple(np.unique(data.y).tolist())
+            sizes = (np.bincount(index[data.y == name], minlength=total) for name in classes)
+            parts = {
+                c: (whole.for_class(c, classes), n) for c, n in zip(classes, sizes, strict=True)
+            }
 
-        def count(number: int) -> list[Demand]:
-            rows = rows_of(data.groups, names[:number])
-            if self.shots:
-                drawn = draw_support(data.groups[rows], self.shots, 0)
-                rows = rows[np.concatenate([query for _, query in drawn])]
-            labels = data.y[rows] if self.per_class else None
-            known = None if labels is None else tuple(np.unique(data.y).tolist())
-            groups = Scored(np.zeros(len(rows)), data.groups[rows], labels, known=known)
-            return [
-                Demand.from_sizes(
-                    guarantee if known is None else guarantee.for_class(label, known),
-                    sizes,
-                    label=label,
-                )
-                for label, sizes in groups.sizes(by_class=self.per_class).items()
-            ]
+        def count(groups: int) -> list[Demand]:
+            return [Demand.from_sizes(g, n[:groups], label=c) for c, (g, n) in parts.items()]
 
-        def works(number: int) -> bool:
-            return all(demand.is_feasible() for demand in count(number))
+        def works(groups: int) -> bool:
+            return all_feasible(count(groups))
 
         if works(used):
             return
         text = planning.explain_too_few_tasks(count(used), is_interval=self._target == "y")
-        if division.training:
-            text += f" Groups are the tasks here: {used} of {len(names)} calibrate, and"
-            most = len(names) - 1 if division.is_drawn else used  # one is left to train on
+        if training:
+            text += f" Groups are the tasks here: {used} of {total} calibrate, and"
+            is_drawn = isinstance(self.calibration, numbers.Real)
+            most = total - 1 if is_drawn else used  # one is left to train on
             enough = works(most) and binomial.min_integer(works, used, most)
             text += f" calibration={enough} would do." if enough else " the others train."
         raise InfeasibleGuarantee(text)
@@ -366,11 +362,6 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             outputs.append(score_rows(adapted, _safe_indexing(data.x, query)))
             rows.append(query)
         return np.concatenate(outputs), data.take(np.concatenate(rows))
-
-    def _score_new_groups(self, x: Any, y: Any, groups: Any) -> tuple[Floats, Examples]:
-        """Return the output of the fitted model for labelled groups, and the rows it is for."""
-        self._check_fitted()
-        return self._score_groups(self._read(x, y, groups))
 
     def _respond(self, x: Any, support: Any) -> Floats:
         """Return the output of the fitted model for rows without labels."""
@@ -582,7 +573,7 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
 
     def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
         names = self.classes_.tolist()
-        codes = find_codes(data.y, self.classes_)
+        codes = find_codes(data.y, names)
         if len(codes) >= MIN_ROWS and (output[np.arange(len(codes)), codes] == 1).all():
             text = "every calibration row has the best possible score. If the model was trained on"
             warn(f"{text} them, calibrate on others, and list these in Context(trained_on=[...]).")
@@ -598,7 +589,7 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
 
     def _find_covered(self, output: Floats, data: Examples) -> Array:
         sets = self.meta_ps_.predict_set(output)
-        codes = find_codes(data.y, self.classes_)
+        codes = find_codes(data.y, self.classes_.tolist())
         if (codes < 0).all():  # such as 0 and 1 for "no" and "yes"
             check_known(data.y, self.classes_)
         return np.asarray((codes >= 0) & sets[np.arange(len(sets)), codes])
@@ -756,8 +747,8 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         scores = residual_scores(data.y, *output.T)
         measured = evaluation.evaluate(self.meta_ps_, scores, data.groups, **options)
         low, high = self.meta_ps_.predict_interval(*output.T).T
-        widths = mean_by_group(data.groups, high - low)
-        return replace(measured, widths=np.array([widths[t] for t in measured.tasks.tolist()]))
+        names, widths = index_groups(data.groups)[0], mean_by_group(data.groups, high - low)
+        return replace(measured, widths=widths[find_codes(measured.tasks, names)])
 
     def _find_covered(self, output: Floats, data: Examples) -> Array:
         low, high = self.meta_ps_.predict_interval(*output.T).T
@@ -824,12 +815,13 @@ def warn_of_group_column(x: Any, groups: Any, ids: Array) -> None:
 
 def tells_apart(column: Array, index: Counts) -> bool:
     """Return whether a column has one text or whole number for each group, and another for each."""
-    kind = column.dtype.kind
-    if column.ndim != 1 or kind not in "OUiuf":
-        return False
-    if kind == "f" and (column != np.floor(column)).any():
-        return False
-    if kind == "O" and not all(isinstance(value, str | int) for value in column.tolist()):
+    if column.dtype.kind == "f":
+        is_code = bool((column == np.floor(column)).all())
+    elif column.dtype.kind == "O":
+        is_code = all(isinstance(value, str | int) for value in column.tolist())
+    else:
+        is_code = column.dtype.kind in "Uiu"
+    if column.ndim != 1 or not is_code:
         return False
     values = column[np.unique(index, return_index=True)[1]]  # of the first row of each group
     return np.array_equal(column, values[index]) and len({*values.tolist()}) == len(values)
@@ -838,8 +830,8 @@ def tells_apart(column: Array, index: Counts) -> bool:
 def as_groups(groups: Any, allow: Iterable[str] = ()) -> Array:
     """Return the group of each row, checked."""
     if groups is None:
-        text = "groups must name the site or customer of each row. In a scikit-learn search, call"
-        raise InvalidInput(f"{text} sklearn.set_config(enable_metadata_routing=True) first.")
+        rule = "groups must name the site or customer of each row. A search passes them on after"
+        raise InvalidInput(f"{rule} sklearn.set_config(enable_metadata_routing=True).")
     with explained("groups are the tasks"):
         ids = inputs.as_task_ids(groups)
         names = inputs.as_task_names(list(dict.fromkeys(ids.tolist())))
@@ -847,11 +839,10 @@ def as_groups(groups: Any, allow: Iterable[str] = ()) -> Array:
     return ids
 
 
-def index_groups(groups: Array) -> tuple[list[Any], Counts]:
+def index_groups(groups: Array, names: list[Any] | None = None) -> tuple[list[Any], Counts]:
     """Return the distinct groups, whatever the order of the rows, and the index of each row's."""
-    names = sorted(set(groups.tolist()), key=str)
-    place = {name: i for i, name in enumerate(names)}
-    return names, np.array([place[name] for name in groups.tolist()], dtype=np.int64)
+    names = sorted(set(groups.tolist()), key=str) if names is None else names
+    return names, find_codes(groups, names)
 
 
 def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
@@ -860,59 +851,51 @@ def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
     return np.flatnonzero([name in chosen for name in groups.tolist()])
 
 
-def mean_by_group(groups: Array, values: Array) -> dict[Any, float]:
-    """Return the mean of the values of each group."""
-    names, index = index_groups(groups)
-    means = np.bincount(index, weights=values) / np.bincount(index)
-    return dict(zip(names, means.tolist(), strict=True))
+def mean_by_group(groups: Array, values: Array) -> NDArray[np.float64]:
+    """Return the mean of the values of each group, by name."""
+    _, index = index_groups(groups)
+    return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
 def draw_support(groups: Array, shots: int, rng: Seed) -> Iterator[tuple[Counts, Counts]]:
     """Yield for each group, by name, the rows to adapt to, drawn at random, and the other rows."""
-    names, index = index_groups(groups)
-    sizes = np.bincount(index)
-    if sizes.min() <= shots:
-        small = quote(name for name, size in zip(names, sizes, strict=True) if size <= shots)
-        text = f"shots={shots} takes {shots} rows of each group and needs one more to score"
-        raise InvalidInput(f"{text}. Leave out {small}: the guarantee is about larger groups.")
+    _, index = index_groups(groups)
     generator = np.random.default_rng(rng)
-    for rows in np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1]):
+    ends = np.cumsum(np.bincount(index))[:-1]
+    for rows in np.split(np.argsort(index, kind="stable"), ends):
         shuffled = generator.permutation(rows)
         yield shuffled[:shots], np.sort(shuffled[shots:])
 
 
-def divide_groups(groups: Array, calibration: Any, rng: Seed) -> Division:
-    """Divide whole groups into training and calibration, by their names alone."""
+def divide_groups(groups: Array, calibration: Any, rng: Seed) -> tuple[list[Any], list[Any]]:
+    """Return the groups to train on and those to calibrate on, drawn by their names alone."""
     names, _ = index_groups(groups)
     count, chosen = calibration, set()
     if isinstance(count, float | np.floating) and 0 < count < 1:
         count = min(max(round(float(count) * len(names)), 1), len(names) - 1)
-    is_drawn = isinstance(count, int | np.integer) and not isinstance(count, bool)
-    if is_drawn:
-        drawn = [names[i] for i in np.random.default_rng(rng).permutation(len(names))]
-        names, chosen = drawn, {*drawn[: max(count, 0)]}
+    if isinstance(count, int | np.integer) and not isinstance(count, bool):
+        names = [names[i] for i in np.random.default_rng(rng).permutation(len(names))]
+        chosen = {*names[: max(count, 0)]}
     else:
         with suppress(InvalidInput, TypeError):  # what is no list names no groups
             chosen = {*inputs.as_task_ids(calibration).tolist()}
     training = [name for name in names if name not in chosen]
-    division = Division(training, [name for name in names if name in chosen], is_drawn)
     unknown = sorted(chosen - {*names}, key=str)
-    if unknown or not division.training or not division.calibration:
+    if unknown or not training or not chosen:
         rule = f"calibration must be a fraction, a number or a list of the {len(names)} groups, and"
         got = quote(unknown) or brief(calibration)
         raise InvalidInput(f"{rule} leave one to train on, got {got}.")
-    return division
+    return training, [name for name in names if name in chosen]
 
 
 def as_labels(y: Any) -> Array:
     """Return class labels as strings, integers or booleans; whole floats become integers."""
     values = np.asarray(on_host(y)) if hasattr(y, "__array__") else np.fromiter(y, dtype=object)
     if values.ndim == 1 and len(values) and all(isinstance(v, float) for v in values.tolist()):
-        floats = values.astype(np.float64)
-        bad = floats[~np.isfinite(floats) | (floats != np.floor(floats))]
-        if len(bad):
+        bad = [value for value in values.tolist() if not value.is_integer()]
+        if bad:
             raise InvalidInput(f"{bad[0]:g} is missing or continuous, as for MetaPSRegressor.")
-        values = floats.astype(np.int64)
+        values = values.astype(np.int64)
     names, codes = inputs.as_class_codes(values)
     return np.array(names)[codes]
 
@@ -937,20 +920,19 @@ def find_classes(model: Any, labels: Array) -> Array:
     return classes
 
 
-def find_codes(labels: Array, classes: Array) -> Counts:
-    """Return the position of each label in the sorted ``classes``; -1 if it is none of them."""
-    place = {name: i for i, name in enumerate(classes.tolist())}
-    return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+def find_codes(values: Array, known: Iterable[Any]) -> Counts:
+    """Return the position of each value among the known ones; -1 if it is none of them."""
+    place = {name: i for i, name in enumerate(known)}
+    return np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
 
 
 def check_known(labels: Array, classes: Array, name: str = "y") -> Counts:
     """Return the codes of labels, all of which must be among the classes in ``fit``."""
-    codes = find_codes(labels, classes)
+    codes = find_codes(labels, classes.tolist())
     unknown = labels[codes < 0]
     if len(unknown):
-        text = f"{len(unknown)} of {len(labels)} rows with classes that fit has not seen"
-        names = quote(np.unique(unknown).tolist())
-        raise InvalidInput(f"{name} holds {text}, {names}. Leave them out, or fit again.")
+        got = f"{quote(np.unique(unknown).tolist())} in {len(unknown)} of {len(labels)} rows"
+        raise InvalidInput(f"{name} must hold classes that fit has seen, got {got}.")
     return codes
 
 
@@ -959,13 +941,12 @@ def score_classes(model: Any, x: Any, classes: Array) -> Floats:
 
     A class that the model was not fitted on gets the lowest score: 0, or ``-inf``.
     """
-    columns = find_codes(read_classes(model), classes)
+    columns = find_codes(read_classes(model), classes.tolist())
     has_proba = hasattr(model, "predict_proba")
     method, lowest = ("predict_proba", 0.0) if has_proba else ("decision_function", -np.inf)
-    known = read_scores(model, method, x, len(columns))
-    scores = np.full((len(known), len(classes)), lowest, dtype=known.dtype)
-    scores[:, columns] = known
-    return scores
+    return adaptation.spread(
+        read_scores(model, method, x, len(columns)), columns, len(classes), lowest
+    )
 
 
 def read_scores(model: Any, method: str, x: Any, columns: int) -> Floats:
@@ -977,8 +958,7 @@ def read_scores(model: Any, method: str, x: Any, columns: int) -> Floats:
     shape = validation._num_samples(x), columns
     if values.shape != shape:
         raise InvalidInput(f"{name} must return rows and classes, {shape}, got {values.shape}.")
-    remedy = "Mend the model, or drop such rows."
-    inputs.check_no_nan(name, values, lambda i: f"in row {i // columns}", remedy)
+    inputs.check_no_nan(name, values, lambda i: f"in row {i // columns}", "Mend the model.")
     return values
 
 

@@ -90,7 +90,7 @@ def test_scores_of_other_weights_or_shots_are_refused(
         r"scores\.parquet was scored by 'ProtoNet \w{12}, 3 ways, 3 shots'; the guarantee is for "
         r"'ProtoNet \w{12}, 3 ways, 3 shots'\. A guarantee holds for one"
     )
-    by_shots = r"scored with --shots 1, and .* run 'metapac score' again with --shots 3\."
+    by_shots = r"3 ways, 1 shot'; the guarantee is for '.*, 3 ways, 3 shots'"
     for source, options, message in (
         (tmp_path / "other", [], by_model),
         (trained, ["--shots", "1"], by_shots),

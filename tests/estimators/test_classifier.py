@@ -5,28 +5,30 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from metapac import Context, InfeasibleGuarantee, InvalidInput, MetaPS, label_lists, load
-from metapac.data_checks import CheckWarning
+from metapac.data_checks import CHECKS, CheckWarning
 from metapac.fewshot import CallableLearner
 from metapac.sklearn import MetaPSClassifier
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
@@ -290,7 +292,7 @@ def test_the_score_is_the_mean_coverage_of_groups() -> None:
     unknown = np.where(np.arange(len(Y)) == 0, "zz", Y)
     drop = model.score(X[rows], Y[rows], GROUPS[rows])
     drop -= model.score(X[rows], unknown[rows], GROUPS[rows])
-    with pytest.raises(InvalidInput, match="y holds 100 of 100 rows with classes that fit has not"):
+    with pytest.raises(InvalidInput, match="y must hold classes .* in 100 of 100 rows"):
         model.score(X[rows], np.searchsorted(model.classes_, Y[rows]), GROUPS[rows])
     assert drop == pytest.approx(sets[0, "abc".index(Y[0])] / 10 / 4, abs=1e-12)
 
@@ -308,7 +310,7 @@ def test_evaluation_leaves_known_groups_out() -> None:
         everything.tasks.tolist() == model.evaluate(X, Y, GROUPS, allow=["overlap"]).tasks.tolist()
     )
     assert 1 - everything.errors.mean() == pytest.approx(model.score(X, Y, GROUPS), abs=1e-12)
-    with pytest.raises(InvalidInput, match="rows with classes that fit has not seen"):
+    with pytest.raises(InvalidInput, match="y must hold classes that fit has seen"):
         model.evaluate(NEW.x, np.where(NEW.labels == "a", "z", NEW.labels), NEW.groups)
 
 
@@ -362,14 +364,6 @@ def test_a_missing_label_is_to_be_dropped() -> None:
         fit(y=y)
 
 
-@pytest.mark.parametrize(
-    "estimator", [LinearRegression(), make_pipeline(StandardScaler(), LinearRegression())]
-)
-def test_a_regressor_is_refused_before_it_is_fitted(estimator: Any) -> None:
-    with pytest.raises(InvalidInput, match="must be a classifier.*use MetaPSRegressor"):
-        fit(estimator)
-
-
 def test_commands_find_the_columns_of_series(tmp_path: Path) -> None:
     illness, clinic = pd.Series(Y, name="illness"), pd.Series(GROUPS, name="clinic")
     model = fit(y=illness, groups=clinic)
@@ -384,3 +378,163 @@ def test_commands_find_the_columns_of_series(tmp_path: Path) -> None:
         zip(expected.tasks, expected.missed, strict=True)
     )
     assert fit().meta_ps_.columns_ == {"classes": model.classes_.tolist()}
+
+
+X6, Y6, _, GROUPS6 = make_data(groups=6)
+
+
+def fit_any(estimator: Any, y: Any = Y6, **changes: Any) -> Any:
+    """Return a classifier that keeps every label: the groups are few."""
+    options: Any = {"on_infeasible": "trivial", "allow": CHECKS} | LEVELS | changes
+    return MetaPSClassifier(estimator, **options).fit(X6, y, GROUPS6)
+
+
+def use(y: Any = Y6, **methods: Any) -> Any:
+    """Return what calibrates an object with these methods."""
+    return fit_any(SimpleNamespace(**methods), y, prefit=True)
+
+
+TEXTS, NUMBERS = np.tile(["no", "yes", "no"], 80), np.tile([2, 0, 0], 80)
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        (TEXTS.tolist(), ["no", "yes"]),
+        (TEXTS.astype(object), ["no", "yes"]),
+        (pd.Series(TEXTS, dtype="category"), ["no", "yes"]),
+        (pl.Series(TEXTS.tolist()), ["no", "yes"]),
+        ((NUMBERS == 2).tolist(), [False, True]),
+        (NUMBERS.astype(np.uint8), [0, 2]),
+        (torch.tensor(NUMBERS), [0, 2]),
+        (NUMBERS.astype(float).tolist(), [0, 2]),
+        (NUMBERS.astype(np.float32), [0, 2]),
+    ],
+)
+def test_labels(y: Any, expected: list[Any]) -> None:
+    model = fit_any(LogisticRegression(), y)
+    assert model.classes_.tolist() == expected
+    assert model.classes_.dtype.kind in "Uib"
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.array([0.5, 1.0]), "0.5 is missing or continuous, as for MetaPSRegressor"),
+        (np.array([np.nan, 1.0]), "nan is missing"),
+        (np.array([np.inf, 1.0]), "inf is missing or continuous"),
+        (["a", None], "labels must hold .* got 120 missing"),
+        ([1, 2.0], "got float and int"),
+        (["a", 1], "got int and str"),
+        (["a", ["b"]], "got list and str"),
+    ],
+)
+def test_bad_labels_are_refused(y: Any, message: str) -> None:
+    many = np.tile(y, 120) if isinstance(y, np.ndarray) else y * 120
+    with pytest.raises(InvalidInput, match=f"y holds the labels: .*{message}"):
+        fit_any(LogisticRegression(), many)
+    with pytest.raises(InvalidInput, match="one-dimensional"):
+        fit_any(LogisticRegression(), np.zeros((240, 1)))
+
+
+def test_classes_are_those_of_the_model_and_of_the_labels() -> None:
+    fitted = LogisticRegression().fit(X6, Y6)
+    assert fit_any(fitted, np.where(Y6 == "b", "a", Y6), prefit=True).classes_.tolist() == list(
+        "abc"
+    )
+    with pytest.warns(UserWarning, match="not fitted on 'aa': sets miss such labels unless they"):
+        model = fit_any(fitted, np.where(Y6 == "a", "aa", Y6), prefit=True)
+    assert model.classes_.tolist() == ["a", "aa", "b", "c"]
+    np.testing.assert_array_equal(model.predict_proba(X6)[:, [0, 2, 3]], fitted.predict_proba(X6))
+    assert (model.predict_proba(X6)[:, 1] == 0).all()
+
+
+def test_estimators_without_usable_classes_or_scores_are_refused() -> None:
+    other = LogisticRegression().fit(X6, Y6 == "a")
+    with pytest.raises(
+        InvalidInput, match="y must hold the classes False, True, got 'a', 'b', 'c'"
+    ):
+        fit_any(other, prefit=True)
+    with pytest.raises(InvalidInput, match="must have usable classes_.*no attribute 'classes_'"):
+        use(predict_proba=len)
+    with pytest.raises(InvalidInput, match="an instance with predict_proba or decision_function"):
+        use(predict=len)
+    with pytest.raises(InvalidInput, match="estimator must have usable classes_"):
+        use(predict_proba=len, classes_=[None])
+
+
+def test_columns_follow_the_classes_even_if_the_model_orders_them_otherwise() -> None:
+    model = use(
+        np.where(Y6 == "c", "a", Y6),
+        classes_=np.array(["b", "a"]),
+        predict_proba=lambda x: np.array([[0.9, 0.1]] * len(x)),
+    )
+    assert model.predict_proba(X6[:2]).tolist() == [[0.1, 0.9]] * 2
+
+
+def test_precision_is_kept() -> None:
+    def halves(x: Any) -> Any:
+        return torch.full((len(x), 2), 0.5, dtype=torch.float32)
+
+    with pytest.warns(UserWarning, match="not fitted on 2"):
+        model = use(np.arange(len(X6)) % 3, classes_=[0, 1], predict_proba=halves)
+    assert model.predict_proba(X6).dtype == np.float32
+    assert model.meta_ps_.precision_ == np.float32
+
+
+def test_decision_functions_serve_if_there_are_no_probabilities() -> None:
+    with pytest.warns(UserWarning, match="not fitted on 'd'"):
+        model = fit_any(LinearSVC().fit(X6, Y6), np.where(Y6 == "a", "d", Y6), prefit=True)
+    assert not hasattr(model, "predict_proba")
+    scores = model._respond(X6, None)
+    np.testing.assert_array_equal(scores[:, :3], model.estimator_.decision_function(X6))
+    assert (scores[:, 3] == -np.inf).all()
+    binary = fit_any(LinearSVC(), Y6 == "a")
+    scores = binary._respond(X6, None)
+    np.testing.assert_array_equal(scores[:, 1], binary.estimator_.decision_function(X6))
+    np.testing.assert_array_equal(scores[:, 0], -scores[:, 1])
+
+
+def test_a_decision_function_of_pairs_is_refused() -> None:
+    y = np.random.default_rng(0).choice(list("abcd"), len(X6))
+    with pytest.raises(InvalidInput, match=r"rows and classes, \(120, 4\), got \(120, 6\)"):
+        fit_any(SVC(decision_function_shape="ovo"), y)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([0.5, np.nan], "SimpleNamespace.predict_proba holds 240 NaN .*in row 0.*Mend the model"),
+        ([1.0], r"rows and classes, \(240, 2\), got \(240, 1\)"),
+        (["a", "b"], "SimpleNamespace.predict_proba must be real numbers, got <U1"),
+    ],
+)
+def test_bad_scores_are_refused(row: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        use(Y6 == "a", classes_=[False, True], predict_proba=lambda x: np.array([row] * len(x)))
+    with pytest.raises(InvalidInput, match=r"\(240, 2\), got \(480, 2\)"):
+        use(Y6 == "a", classes_=[False, True], predict_proba=lambda x: np.ones((480, 2)))
+    with pytest.raises(InvalidInput, match="decision_function holds .* NaN"):
+        use(Y6 == "a", classes_=[False, True], decision_function=lambda x: np.full(len(x), np.nan))
+
+
+def test_adaptation_fits_a_clone_on_the_support() -> None:
+    y = np.where(np.arange(len(Y6)) == 239, "d", Y6)
+    model = fit_any(LogisticRegression(), y, shots=30)
+    scores = model.predict_proba(X6[30:], support=(X6[:30], Y6[:30]))
+    expected = LogisticRegression().fit(X6[:30], Y6[:30]).predict_proba(X6[30:])
+    np.testing.assert_array_equal(scores[:, :3], expected)
+    assert (scores[:, 3] == 0).all()
+    with pytest.raises(InvalidInput, match="support must hold classes .* 'x' in 1 of 30 rows"):
+        model.predict(X6, support=(X6[:30], ["x", *Y6[1:30]]))
+
+
+def test_perfect_scores_of_many_rows_are_pointed_out() -> None:
+    by_heart = KNeighborsClassifier(1).fit(X6, Y6)
+    model = MetaPSClassifier(by_heart, **LEVELS, prefit=True, on_infeasible="trivial", allow=CHECKS)
+    for rows in (19, 20):
+        if rows < 20:  # few rows show nothing
+            model.fit(X6[:rows], Y6[:rows], np.arange(rows) % 2)
+            continue
+        with pytest.warns(UserWarning, match="every calibration row has the best possible score"):
+            model.fit(X6[:rows], Y6[:rows], np.arange(rows) % 2)

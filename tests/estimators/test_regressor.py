@@ -1,26 +1,31 @@
-"""The regressor is the array route on residuals, to the last bit."""
+"""The regressor is the array route on residuals; rows and groups of any kind are divided whole."""
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from metapac import InfeasibleGuarantee, InvalidInput, MetaPS, NotCalibrated, load, residual_scores
-from metapac.sklearn import MetaPSRegressor
+from metapac.data_checks import CHECKS, CheckWarning
+from metapac.sklearn import MetaPSClassifier, MetaPSRegressor
 from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
 from tests.helpers.oracles import FALSE_ALARM
 from tests.helpers.tables import evaluate_table, predict_table
@@ -106,7 +111,7 @@ def test_the_promise_is_broken_at_most_as_often_as_delta_says() -> None:
 
 
 def test_new_groups_are_covered_as_promised() -> None:
-    model = fit()
+    model = fit(BayesianRidge(), return_std=True)  # widths differ
     evaluation = model.evaluate(NEW.x, NEW.values, NEW.groups)
     assert evaluation.verdict.status != "violated"
     low, high = model.predict_interval(NEW.x).T
@@ -266,3 +271,295 @@ def test_commands_find_the_columns_of_series(tmp_path: Path) -> None:
 def test_classes_are_not_numbers(y: Any) -> None:
     with pytest.raises(InvalidInput, match="for classes use MetaPSClassifier: y must be real"):
         fit(y=y)
+
+
+X32 = np.random.default_rng(0).random((32, 3))
+Y32 = np.random.default_rng(1).random(32)
+SITES = np.repeat(list("abcdefgh"), 4)
+CODES = np.repeat([7, 3, 5, 1, 8, 2, 9, 4], 4)
+FRAME = pd.DataFrame(X32, columns=["u", "v", "w"], index=[f"row {i}" for i in range(32)])
+
+
+class OnlyArray:
+    """What scikit-learn calls not an array: it can become one, and has no length."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return X32
+
+
+class Recorder:
+    """A regressor that keeps what it was fitted on. It is none of scikit-learn's."""
+
+    def fit(self, x: Any, y: Any, **params: Any) -> None:
+        self.x, self.y, self.params = x, y, params
+
+    def predict(self, x: Any) -> Any:
+        return np.zeros(x.shape[0] if hasattr(x, "shape") else len(x))
+
+
+def fit_any(
+    x: Any = X32,
+    groups: Any = SITES,
+    estimator: Any = None,
+    params: Any = None,
+    y: Any = Y32,
+    **changes: Any,
+) -> Any:
+    """Fit on groups that need not suffice for a guarantee."""
+    options: Any = {"on_infeasible": "trivial", "allow": CHECKS} | LEVELS | changes
+    model = MetaPSRegressor(DummyRegressor() if estimator is None else estimator, **options)
+    return model.fit(x, y, groups, **params or {})
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X32,
+        FRAME,
+        pl.from_pandas(FRAME),
+        pa.table({name: FRAME[name].to_numpy() for name in FRAME}),
+        sparse.csr_array(X32),
+        sparse.coo_array(X32),
+        sparse.csc_matrix(X32),
+        torch.tensor(X32),
+        X32.tolist(),
+        OnlyArray(),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_the_training_rows_are_taken_by_position_and_keep_their_type(x: Any) -> None:
+    own = Recorder()
+    model = fit_any(x, estimator=own)
+    assert model.estimator_ is not own
+    assert not hasattr(own, "x")
+    rows = np.isin(SITES, model.training_groups_)
+    taken = model.estimator_.x
+    assert type(taken) is type(x) or isinstance(x, OnlyArray) or taken.format == "csr"
+    values = taken.toarray() if sparse.issparse(taken) else np.asarray(taken)
+    np.testing.assert_array_equal(values, X32[rows])
+    np.testing.assert_array_equal(model.estimator_.y, Y32[rows])
+    if hasattr(x, "columns"):
+        assert getattr(taken, "column_names", list(taken.columns)) == ["u", "v", "w"]
+    with pytest.raises(InvalidInput, match="X, y, groups must have an entry .*31"):
+        fit_any(x, SITES[:-1])
+
+
+def test_fit_parameters_are_cut_to_the_training_rows() -> None:
+    params = {
+        "weight": np.arange(32),
+        "series": FRAME["u"],
+        "list": [str(i) for i in range(32)],
+        "other": np.arange(7),
+        "pairs": [(X32, Y32)],
+        "flag": True,
+        "none": None,
+    }
+    model = fit_any(estimator=Recorder(), params=params)
+    rows, cut = np.flatnonzero(np.isin(SITES, model.training_groups_)), model.estimator_.params
+    assert cut["weight"].tolist() == rows.tolist()
+    assert cut["series"].tolist() == X32[rows, 0].tolist()
+    assert cut["list"] == [str(i) for i in rows]
+    for name in ("other", "pairs", "flag", "none"):
+        assert cut[name] is params[name]
+
+
+@pytest.mark.parametrize(
+    ("x", "groups", "name"),
+    [
+        (FRAME.assign(site=SITES), pd.Series(SITES, name="site", index=FRAME.index), "'site'"),
+        (FRAME.assign(site=Y32), pd.Series(SITES, name="site", index=FRAME.index), "'site'"),
+        (pl.from_pandas(FRAME.assign(site=SITES)), pl.Series("site", SITES), "'site'"),
+        (FRAME.assign(clinic=SITES), SITES, "'clinic'"),
+        (FRAME.assign(clinic=SITES).convert_dtypes(), SITES, "'clinic'"),
+        (pl.from_pandas(FRAME.assign(code=CODES)), pl.Series("site", SITES), "'code'"),
+        (pa.table({"a": X32[:, 0], "code": CODES}), SITES, "'code'"),
+        (np.column_stack([X32, CODES]), SITES, str(X32.shape[1])),  # as floats
+    ],
+)
+def test_the_column_of_the_groups_is_found(x: Any, groups: Any, name: str) -> None:
+    with pytest.warns(UserWarning, match=f"column {name} of X.*leave such a column out of X"):
+        fit_any(x, groups)
+
+
+def test_other_columns_pass_without_warning() -> None:
+    fit_any(X32, pd.Series(SITES, name="site"))
+    others = {
+        "constant": np.zeros(32),
+        "coarser": CODES == 7,  # two groups share a value
+        "region": np.where(CODES == 7, 1, CODES % 2),
+        "finer": np.arange(32),  # a value for each row
+        "measured": CODES + 0.5,
+        "day": CODES.astype("datetime64[D]"),
+        "missing": [None, *CODES[1:]],
+        "not available": pd.array([pd.NA, *SITES[1:]], dtype="string"),
+        "not a number": np.where(CODES == 7, np.nan, CODES),
+    }
+    for column in others.values():
+        fit_any(FRAME.assign(other=column))
+    fit_any(["a text"] * 32)
+    fit_any(sparse.csr_matrix(np.column_stack([X32, CODES])))
+    # As many groups as rows: every column of codes would do.
+    fit_any(FRAME.assign(code=np.arange(32)), np.arange(32))
+
+
+@given(st.integers(1, 3), st.integers(0, 5))
+def test_support_must_have_as_many_rows_as_in_calibration(shots: int, given_: int) -> None:
+    model, support = fit_any(shots=shots), (X32[:given_], Y32[:given_])
+    if shots == given_:
+        assert model.predict(X32, support=support).tolist() == pytest.approx(
+            [Y32[:shots].mean()] * 32
+        )
+        return
+    with pytest.raises(InvalidInput, match=rf"support must be .* {shots} rows.* got {given_}\."):
+        model.predict_interval(X32, support=support)
+
+
+@pytest.mark.parametrize("support", [None, X32, (X32,), 5])
+def test_support_must_be_a_pair(support: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"support must be \(X, y\): 2 rows"):
+        fit_any(shots=2).predict(X32, support=support)
+
+
+def test_support_is_checked() -> None:
+    with pytest.raises(InvalidInput, match="support must be .* with shots=0"):
+        fit_any().predict(X32, support=(X32, Y32))
+    with pytest.raises(InvalidInput, match=r"X, y must have an entry for each row: .*\[2, 1\]"):
+        fit_any(shots=2).predict(X32, support=(X32[:2], [1.0]))
+    with pytest.raises(InvalidInput, match="y must be finite"):
+        fit_any(shots=2).predict(X32, support=(X32[:2], [1.0, np.inf]))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(0, 30), min_size=2, max_size=80),
+    st.floats(0.01, 0.99),
+    st.integers(0, 5),
+    st.randoms(),
+)
+def test_groups_are_divided_whole_and_whatever_the_order_of_rows(
+    ids: list[int], share: float, rng: int, random: Any
+) -> None:
+    def divide(groups: list[int], calibration: Any) -> tuple[list[int], list[int]]:
+        model = fit_any(np.zeros((len(ids), 1)), groups, y=ids, calibration=calibration, rng=rng)
+        return model.training_groups_, model.calibration_groups_
+
+    names = sorted({*ids}, key=str)  # "10" before "2"
+    if len(names) < 2:
+        with pytest.raises(InvalidInput, match="of the 1 groups, and leave one to train on"):
+            divide(ids, share)
+        return
+    number = min(max(round(share * len(names)), 1), len(names) - 1)
+    drawn = [names[i] for i in np.random.default_rng(rng).permutation(len(names))]
+    # A larger number adds groups to a smaller one, as the advice on calibration= assumes.
+    expected = sorted(drawn[number:], key=str), sorted(drawn[:number], key=str)
+    assert divide(ids, share) == divide(random.sample(ids, len(ids)), share) == expected
+    assert divide(ids, number) == divide(ids, np.array(drawn[:number])) == expected
+
+
+def test_groups_may_be_dates_and_alike_if_allowed() -> None:
+    days = np.repeat([datetime.date(2026, 1, day) for day in range(1, 9)], 4)
+    model = fit_any(groups=days)
+    known = model.training_groups_ + model.calibration_groups_
+    assert sorted(known) == [f"2026-01-0{day}" for day in range(1, 9)]
+    alike = np.where(SITES == "a", "b ", SITES)
+    assert "b " in fit_any(groups=alike, calibration=["b ", "c"]).calibration_groups_
+    with pytest.warns(CheckWarning, match="case"):
+        fit_any(groups=np.where(SITES == "a", "B", SITES), allow=["duplicates"])
+
+
+def fit_sizes(sizes: list[int], calibration: Any = 0.5, extra: int = 0, **changes: Any) -> None:
+    """Fit on groups of given sizes, each with further rows to adapt to."""
+    groups = np.repeat([f"s{i}" for i in range(len(sizes))], np.array(sizes) + extra)
+    x, y = np.random.default_rng(0).random((2, len(groups)))
+    options: Any = LEVELS | changes | {"shots": extra, "calibration": calibration}
+    MetaPSRegressor(DummyRegressor(), **options).fit(x[:, None], y, groups)
+
+
+def test_feasibility_is_that_of_calibrate() -> None:
+    for calibration in (1, 9, *range(11, 16), 39):
+        scores = np.random.default_rng(0).random(25 * calibration)
+        tasks = np.repeat(np.arange(calibration), 25)
+        try:
+            MetaPS(**LEVELS).calibrate(scores, tasks, allow=["duplicates"])
+        except InfeasibleGuarantee:
+            with pytest.raises(InfeasibleGuarantee, match=f"{calibration} of 40 calibrate"):
+                fit_sizes([25] * 40, calibration)
+            with pytest.raises(InfeasibleGuarantee, match=f"there .* {calibration} task"):
+                fit_sizes([25] * calibration, extra=5)
+        else:
+            fit_sizes([25] * 40, calibration)
+            fit_sizes([25] * calibration, extra=5)
+
+
+def test_the_number_of_groups_in_the_message_is_the_least_that_works() -> None:
+    sizes = np.random.default_rng(0).integers(5, 60, 60).tolist()
+    with pytest.raises(InfeasibleGuarantee, match="Groups are the tasks here: 3 of 60") as caught:
+        fit_sizes(sizes, 3)
+    enough = int(str(caught.value).rpartition("calibration=")[2].split()[0])
+    fit_sizes(sizes, enough)
+    with pytest.raises(InfeasibleGuarantee):
+        fit_sizes(sizes, enough - 1)
+
+
+def test_enough_groups_of_a_size_are_named() -> None:
+    """Small groups are too many, however many calibrate; without them there are enough."""
+    sizes = [40, 40, 2] * 40
+    with pytest.raises(InfeasibleGuarantee, match=r"use min_examples=3, .* and the others train"):
+        fit_sizes(sizes, 60)
+    fit_sizes(sizes, 60, min_examples=3)
+
+
+def test_without_enough_groups_no_number_is_named() -> None:
+    with pytest.raises(InfeasibleGuarantee, match=r"3 of 8 calibrate, and the others train\.$"):
+        fit_sizes([40] * 8, 3)
+    with pytest.raises(InfeasibleGuarantee, match=r"3 of 40 calibrate, and the others train\.$"):
+        fit_sizes([40] * 40, ["s0", "s1", "s2"])
+    with pytest.raises(InfeasibleGuarantee, match=r"intervals of infinite width\.$"):
+        fit_sizes([40] * 8, extra=3)
+    fit_sizes([40] * 8, extra=3, on_infeasible="trivial")
+
+
+def fit_classes(yes: list[int], **changes: Any) -> Any:
+    """Fit on groups with 40 rows of "no" and a number of rows of "yes" each."""
+    number = len(yes)
+    groups = np.append(np.repeat(np.arange(number), 40), np.repeat(np.arange(number), yes))
+    y = np.repeat(["no", "yes"], [40 * number, sum(yes)])
+    x = np.random.default_rng(0).normal(size=(len(y), 1)) + (y == "yes")[:, None]
+    options: Any = LEVELS | {"per_class": True, "calibration": 30} | changes
+    return MetaPSClassifier(GaussianNB(), **options).fit(x, y, groups)
+
+
+def test_each_class_is_counted() -> None:
+    with pytest.raises(InfeasibleGuarantee, match="for 1 of 2 classes: class 'yes'.*30 of 40 cali"):
+        fit_classes([2] * 40)
+    with pytest.raises(InfeasibleGuarantee, match=r"6 of 120 calibrate, and the others train\.$"):
+        fit_classes([40, 40, 2] * 40, calibration=6)
+    with pytest.raises(InfeasibleGuarantee, match="30 of the 30 tasks.*30 of 40 calibrate"):
+        fit_classes([0] * 30 + [40] * 10, calibration=np.arange(30))  # in training only
+
+
+def test_classes_share_delta_before_anything_is_trained() -> None:
+    with pytest.raises(InfeasibleGuarantee, match="12 of 40 calibrate, and calibration=") as caught:
+        fit_classes([40] * 40, calibration=12)
+    enough = int(str(caught.value).rpartition("calibration=")[2].split()[0])
+    fit_classes([40] * 40, calibration=enough)
+    with pytest.raises(InfeasibleGuarantee):
+        fit_classes([40] * 40, calibration=enough - 1)
+
+
+def test_with_shots_the_other_rows_must_suffice_before_anything_is_fitted() -> None:
+    class Unfit(DummyRegressor):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> Any:
+            raise AssertionError("it was fitted")
+
+    groups = np.repeat(np.arange(40), 30)
+    x, y = np.random.default_rng(0).random((2, len(groups)))
+    model = MetaPSRegressor(Unfit(), **LEVELS, shots=28)
+    with pytest.raises(InfeasibleGuarantee, match="40 tasks"):
+        model.fit(x[:, None], y, groups)
+
+
+def test_classes_cannot_be_counted_before_the_support_is_drawn() -> None:
+    with pytest.raises(InfeasibleGuarantee) as caught:
+        fit_classes([2] * 40, shots=3)
+    assert "Groups are the tasks here" not in str(caught.value)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac.fewshot.study.draws import Draw, ScoredTask
-from metapac.fewshot.tensors import data_checksum
 from tests.helpers.studies import scored_task
 
 coarse = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 0.75, 1.0])
@@ -103,11 +102,3 @@ def test_a_draw_needs_tasks_and_all_quantiles_or_none() -> None:
         Draw(np.ones(2), np.arange(2), [])
     with pytest.raises(ValueError, match="but test task 1 has none. Predict them for all tasks"):
         Draw(np.ones(2), np.arange(2), [replace(task, quantile=0.5), task], np.ones(2))
-
-
-def test_a_checksum_sees_bytes_shapes_and_types() -> None:
-    some = np.arange(6)
-    others = (some + 1, some.reshape(2, 3), some.astype(np.int32), some.astype(float))
-    assert len({data_checksum(each) for each in (some, *others)}) == 5
-    assert data_checksum(some, some) != data_checksum(some)
-    assert data_checksum(np.arange(12)[::2]) == data_checksum(np.arange(0, 12, 2))

@@ -88,12 +88,12 @@ def test_one_label_and_one_example(learner: Learner) -> None:
     ("x", "y", "classes", "message"),
     [
         (X[:3], [0, 1], None, "support_x and support_y must have the same length, .*got 3 and 2"),
-        (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2\. Pass classes="),
+        (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2"),
         (X[:2], [-1, 0], None, r"labels 0 \.\. 0, got -1"),
-        (X[:2], [0.0, 1.0], None, r"one whole number .* got float64 of shape \(2,\)\. Number"),
-        (X[:2], ["a", "b"], None, r"got <U1 of shape \(2,\)\. Number the labels with np.unique"),
+        (X[:2], [0.0, 1.0], None, r"one whole number .* got float64 of shape \(2,\)"),
+        (X[:2], ["a", "b"], None, r"got <U1 of shape \(2,\)"),
         (X[:2], [[0], [1]], None, r"got int64 of shape \(2, 1\)"),
-        (X[:0], np.zeros(0, int), None, "at least 1, got 0 and 0. A FixedModel needs no support"),
+        (X[:0], np.zeros(0, int), None, "at least 1, got 0 and 0"),
         (X[:2], [0, 1], 0, "classes must be a whole number from 1"),
     ],
 )
@@ -172,10 +172,10 @@ def test_no_examples_give_no_rows() -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (SVC(), "with predict_proba, got SVC"),
-        (KMeans(), "with predict_proba, got KMeans"),
+        (SVC(), "and predict_proba, got SVC"),
+        (KMeans(), "and predict_proba, got KMeans"),
         (LogisticRegression, "must be an instance of .*got <class .*LogisticRegression"),
-        (nearest, "with get_params, got <function nearest"),
+        (nearest, "classifier .*got <function nearest"),
     ],
     ids=["SVC", "KMeans", "class", "function"],
 )
@@ -269,9 +269,9 @@ def test_a_function_gets_its_input_unchanged_and_absent_labels_get_zero() -> Non
         (np.ones(30), r"got shape \(30,\)"),
         (
             np.full((30, 5), -2.5),
-            r"none negative and none NaN, got -2.5\. .* outputs='logits' or outputs='scores'",
+            r"none negative .* got -2.5\. .* outputs='logits' or outputs='scores'",
         ),
-        (np.full((30, 5), np.nan), "none negative and none NaN, got nan"),
+        (np.full((30, 5), np.nan), "none negative .* got nan"),
     ],
 )
 def test_bad_probabilities_are_rejected(output: Array, message: str) -> None:
@@ -328,7 +328,7 @@ def test_messages_name_the_function_of_the_user(function: Any, name: str) -> Non
 @pytest.mark.parametrize(
     ("outputs", "values", "message"),
     [
-        ("probabilities", [[0.6, 0.6]], "add up to at most 1 for each example, got a row .* 1.2"),
+        ("probabilities", [[0.6, 0.6]], "got a row .* 1.2"),
         ("logits", [[np.nan, 0.0]], "must return logits that can be compared, got NaN"),
         ("logits", [[np.inf, 0.0]], "must return logits that can be compared, got infinity"),
         ("scores", [[np.nan, 0.0]], "must return scores that can be compared, got NaN"),

@@ -205,6 +205,7 @@ def test_a_vector_of_zeros_has_no_direction() -> None:
         (lambda: RidgeLearner(penalty=-1), "penalty must be a positive number, got -1"),
         (lambda: RidgeLearner(**WORDS), "temperature must be a positive number, got 'warm'"),
         (lambda: LogisticLearner(float("nan")), "penalty must be a positive number, got nan"),
+        (lambda: LogisticLearner(float("inf")), "penalty must be a positive number, got inf"),
         (lambda: LogisticLearner(True), "penalty must be a positive number, got True"),
         (
             lambda: PrototypeLearner().adapt(np.zeros((2, 3, 3)), [0, 1]),

@@ -70,9 +70,9 @@ def test_classes_are_passed_to_learners_that_take_them(adapt: Any, columns: int)
 
 
 def test_what_is_no_learner_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"must be an object with a method adapt\(x, y\), .*got"):
+    with pytest.raises(InvalidInput, match=r"a method adapt\(x, y\), got"):
         adapt_learner(len, [[0]], [0])  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="must be an object with a method adapt"):
+    with pytest.raises(InvalidInput, match="must have a method adapt"):
         adapt_learner(type("Own", (), {"adapt": _by_labels}), [[0]], [0])  # type: ignore[arg-type]
     nothing = type("Own", (), {"adapt": lambda self, x, y: None})()
     with pytest.raises(InvalidInput, match=r"Own.adapt must return .*predict_proba\(x\), got"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from metapac.fewshot import paper_methods, run_study
+from metapac.fewshot import draw_images_with_sets, paper_methods, run_study
 from metapac.fewshot.reproduce import figures
 from metapac.fewshot.study.rows import Rows
 from metapac.plots import INK, LIMIT
@@ -274,3 +274,14 @@ def test_the_draws_of_several_seeds_are_not_mixed(
     assert {*table.draw.tolist()} == {0, 1, 2, 3, 4, 5 + 21}
     np.testing.assert_array_equal(table.take(table.draw >= 5).error, seeds[2].error)
     np.testing.assert_array_equal(table.take(table.draw < 3).error, seeds[0].error)
+
+
+def test_a_missed_label_is_marked(tmp_path: Path) -> None:
+    images = np.zeros((3, 4, 4), dtype=np.uint8)
+    sets = np.array([[True, False], [True, True], [False, False]])
+    path = tmp_path / "sets.svg"
+    draw_images_with_sets(images, [0, 1, 0], sets, "ab", title="Sets", path=path)
+    content = path.read_text(encoding="utf-8")
+    for text in ("{ a }", "{ a b }", "{ none }"):
+        assert f"<!-- {text} -->" in content
+    assert content.count(LIMIT) == 2  # label and set of the third image

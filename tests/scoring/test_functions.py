@@ -12,18 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.score_functions import (
-    KINDS,
-    LOWER,
-    NAMES,
-    ScoreFunction,
-    as_score_function,
-    cumulate,
-    finite,
-    highest_other,
-    log_sum,
-    take,
-)
+from metapac.fewshot.adapters import LOWER, as_score_function, lower_true_scores
+from metapac.score_functions import KINDS, NAMES, ScoreFunction
 
 PROBABILISTIC = [name for name in NAMES if name != "raw"]
 
@@ -113,9 +103,9 @@ def test_no_rounding_of_logits_falls_below_the_bound(
     slack = max(abs(moves[c] - moves[label]) for c in range(len(logits))) / 1024
     function = ScoreFunction(name, temperature)
     first, second = (np.array([row]) / 1024 for row in (logits, moved))
-    lowered = function.lower(first, [label], kind="logits", slack=slack)
+    lowered = lower_true_scores(function, first, [label], kind="logits", slack=slack)
     assert lowered[0] <= function(second, "logits")[0, label]
-    exact = function.lower(first, [label], kind="logits")
+    exact = lower_true_scores(function, first, [label], kind="logits")
     assert exact[0] <= function(first, "logits")[0, label]
     assert lowered[0] <= exact[0]
 
@@ -148,7 +138,7 @@ def test_no_rounding_of_probabilities_falls_below_the_bound(
             moved[0, c] = np.nextafter(moved[0, c], precision(2 * (moves[c] > 0)))
     function = ScoreFunction(name, temperature)
     slack = 2 * 8 * float(np.finfo(precision).eps)
-    lowered = function.lower(p, [label], slack=slack)
+    lowered = lower_true_scores(function, p, [label], slack=slack)
     assert lowered[0] <= function(moved)[0, label]
 
 
@@ -162,7 +152,7 @@ def test_bounds_cost_little(name: str, kind: str) -> None:
     function = ScoreFunction(name)
     true = function(outputs, kind)[np.arange(200), labels]
     for slack in (0.0, 1e-6, 1e-3):
-        lowered = function.lower(outputs, labels, kind=kind, slack=slack)
+        lowered = lower_true_scores(function, outputs, labels, kind=kind, slack=slack)
         assert (lowered <= true).all()
         np.testing.assert_allclose(lowered, true, rtol=3 * slack + 1e-11, atol=2 * slack + 1e-12)
 
@@ -172,9 +162,9 @@ def test_spread_widens_the_bound_as_far_as_said() -> None:
     for name in PROBABILISTIC:
         function = ScoreFunction(name)
         moved = np.array([[0.5, 0.3 + gap, 0.2 - gap]])
-        lowered = function.lower(p, [0], spread=gap)
+        lowered = lower_true_scores(function, p, [0], spread=gap)
         assert lowered[0] <= function(moved)[0, 0]
-        exact = function.lower(p, [0])[0]
+        exact = lower_true_scores(function, p, [0])[0]
         assert lowered[0] < exact or name == "cumulative"
 
 
@@ -183,22 +173,27 @@ def test_certain_and_impossible_labels_have_finite_bounds() -> None:
     for label, slack in ((0, 1e-9), (1, 1e-9), (2, 1e-9), (1, np.inf)):
         for name in PROBABILISTIC:
             function = ScoreFunction(name)
-            lowered = function.lower(logits, [label, label], kind="logits", slack=slack)
+            lowered = lower_true_scores(
+                function, logits, [label, label], kind="logits", slack=slack
+            )
             assert not np.isnan(lowered).any()
             assert (lowered <= function(logits, "logits")[:, label]).all()
-    assert ScoreFunction("log_probability").lower(logits[:1], [1], kind="logits")[0] > -801
+    assert (
+        lower_true_scores(ScoreFunction("log_probability"), logits[:1], [1], kind="logits")[0]
+        > -801
+    )
     zeros = np.zeros((1, 3))  # no label is possible
     for name in PROBABILISTIC:
         for function in (ScoreFunction(name), ScoreFunction(name, 2.0)):
             assert not np.isnan(function(zeros)).any()
-            assert function.lower(zeros, [1])[0] <= function(zeros)[0, 1]
+            assert lower_true_scores(function, zeros, [1])[0] <= function(zeros)[0, 1]
 
 
 def test_raw_outputs_are_lowered_by_the_slack_alone() -> None:
     function = ScoreFunction("raw")
-    assert function.lower([[5.0, -3.0]], [1], kind="scores", slack=0.5) == [-3.5]
+    assert lower_true_scores(function, [[5.0, -3.0]], [1], kind="scores", slack=0.5) == [-3.5]
     single = np.array([[5.0, -3.0]], np.float32)
-    assert function.lower(single, [0], kind="scores").dtype == np.float32
+    assert lower_true_scores(function, single, [0], kind="scores").dtype == np.float32
 
 
 def test_names_round_trip() -> None:
@@ -227,7 +222,7 @@ def test_names_round_trip() -> None:
         (lambda: as_score_function(SEVEN), "score"),
         (lambda: as_score_function("margin", "scores"), "score"),
         (lambda: ScoreFunction()([[1.0]], "odds"), "outputs"),
-        (lambda: ScoreFunction().lower([[1.0]], [0], kind="odds"), "outputs"),
+        (lambda: lower_true_scores(ScoreFunction(), [[1.0]], [0], kind="odds"), "outputs"),
     ],
 )
 def test_bad_input_is_named(action: Any, parameter: str) -> None:
@@ -245,7 +240,7 @@ def test_a_label_without_probability_has_the_margin_of_the_others() -> None:
     for outputs, kind in ((p, "probabilities"), (np.array([[-np.inf, 0.3, -0.2]]), "logits")):
         function = ScoreFunction("margin")
         score = function(outputs, kind)[0, 0]
-        lowered = function.lower(outputs, [0], kind=kind, slack=1e-6)[0]
+        lowered = lower_true_scores(function, outputs, [0], kind=kind, slack=1e-6)[0]
         assert score - 1e-5 < lowered <= score
 
 
@@ -253,7 +248,7 @@ def test_a_label_without_probability_has_the_margin_of_the_others() -> None:
 def test_the_margin_of_an_impossible_label_allows_for_rounding(slack: float) -> None:
     function, logits = ScoreFunction("margin", 2.0), np.array([[-np.inf, 0.3, -0.2]])
     moved = logits + np.array([[0.0, slack, 0.0]])
-    lowered = function.lower(logits, [0], kind="logits", slack=slack)
+    lowered = lower_true_scores(function, logits, [0], kind="logits", slack=slack)
     assert lowered[0] <= function(moved, "logits")[0, 0]
 
 
@@ -262,7 +257,7 @@ def test_numbers_that_lose_their_digits_count_as_0() -> None:
     moved = np.array([[1.0, 2.0**-24]], np.float16)
     assert 0 < moved[0, 1] < p[0, 1] < np.finfo(np.float16).tiny
     for name in PROBABILISTIC:
-        lowered = ScoreFunction(name).lower(p, [1], slack=0.25)
+        lowered = lower_true_scores(ScoreFunction(name), p, [1], slack=0.25)
         assert lowered[0] <= ScoreFunction(name)(moved)[0, 1]
 
 
@@ -314,19 +309,3 @@ def test_nothing_but_the_label_is_certain() -> None:
     expected = {"probability": 1, "log_probability": 0, "margin": 1, "cumulative": 1}
     for name, value in expected.items():
         assert LOWER[name](nothing, nothing, 0.0)[0] == pytest.approx(value)
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=6))
-def test_sums_and_maxima_equal_plain_loops(weights: list[int]) -> None:
-    p = np.array([weights], float)
-    for label, own in enumerate(weights):
-        assert cumulate(p)[0, label] == sum(w for w in weights if w <= own)
-        others = [w for c, w in enumerate(weights) if c != label]
-        assert highest_other(p)[0, label] == max(others, default=0)
-
-
-def test_logarithms_of_sums() -> None:
-    rows = np.array([[0.0, math.log(3), -np.inf], [-np.inf] * 3, [1000.0, 1000.0, -np.inf]])
-    assert log_sum(rows)[:, 0] == pytest.approx([math.log(4), -math.inf, 1000 + math.log(2)])
-    assert finite(np.array([2.0, -np.inf])).tolist() == [2.0, 0.0]
-    assert take(rows, np.array([1, 0, 2])).tolist() == [math.log(3), -math.inf, -math.inf]

@@ -14,7 +14,6 @@ from metapac import BadArtefact, InvalidInput, artefact
 from metapac.provenance import (
     FORMAT,
     Provenance,
-    differing_options,
     read_common_provenance,
     read_provenance,
     write_scores,
@@ -211,32 +210,3 @@ def test_only_json_can_be_recorded(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="provenance must hold only values that JSON can store"):
         write(path, Provenance(model="m", details={"rng": {1, 2}}))
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize(
-    ("model", "other", "options"),
-    [
-        ("Net 3f, 5 ways, 5 shots", "Net 3f, 5 ways, 5 shots", {}),
-        ("Net 3f, 5 ways, 5 shots", "Net 3f, 3-8 ways, 5 shots", {"ways": ("5", "3-8")}),
-        ("Net 3f, 5 ways, 1 shot", "Net 3f, 5 ways, 3 shots", {"shots": ("1", "3")}),
-        ("Net 3f, 5 ways, 5 shots", "Net 4a, 3-8 ways, 5 shots", {}),
-        (
-            "Net 3f, 5 shots",
-            "Net 3f, 5 ways, 1,5 shots",
-            {"ways": (None, "5"), "shots": ("5", "1,5")},
-        ),
-        (
-            "clip, prototypes (metric euclidean, temperature 1.0) of 9 dimensions, 5 ways",
-            "clip, prototypes (metric cosine, temperature 1.0) of 9 dimensions, 5 ways",
-            {"metric": ("euclidean", "cosine")},
-        ),
-        (
-            "ridge (penalty 1.0, temperature 1.0) of 9 dimensions",
-            "logistic (penalty 1.0) of 9 dimensions",
-            {"learner": ("ridge", "logistic")},
-        ),
-        ("logistic (penalty 1.0) of 9 dimensions", "logistic (penalty 1.0) of 8 dimensions", {}),
-    ],
-)
-def test_options_that_make_two_models_different(model: str, other: str, options: Any) -> None:
-    assert differing_options(model, other) == options

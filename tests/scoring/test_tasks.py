@@ -427,5 +427,5 @@ def test_bad_input_is_named() -> None:
         score_tasks(Narrow(), episodes(1))
     logits = FixedModel(lambda x: x)
     logits.adapt = lambda *_, **__: type("Scorer", (), {"predict_proba": lambda _, x: x[:, :3]})()  # type: ignore[method-assign]
-    with pytest.raises(ValueError, match="predict_proba on task .* none negative and none NaN"):
+    with pytest.raises(ValueError, match="predict_proba on task .* none negative or NaN"):
         score_tasks(logits, episodes(1))

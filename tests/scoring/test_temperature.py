@@ -19,8 +19,9 @@ from metapac.fewshot import (
     fit_temperature,
     score_tasks,
 )
+from metapac.fewshot.adapters import as_score_function
 from metapac.fewshot.scoring import fingerprint, score_matrix
-from metapac.score_functions import ScoreFunction, as_score_function
+from metapac.score_functions import ScoreFunction
 
 RNG = np.random.default_rng(0)
 Y = np.repeat(np.arange(12), 15)

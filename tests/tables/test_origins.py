@@ -144,11 +144,11 @@ def test_a_promise_without_a_model_cannot_be_compared(tmp_path: Path) -> None:
             check_origin(source, Context(score="margin"), None)
 
 
-def test_the_option_that_differs_is_named(tmp_path: Path) -> None:
+def test_tasks_of_another_kind_are_refused(tmp_path: Path) -> None:
     calibrated = Provenance(model="ProtoNet 1, 3-8 ways, 1,5 shots")
     promise = promise_for(write(tmp_path / "calibration.parquet", calibrated))
     path = write(tmp_path / "new.parquet", Provenance(model="ProtoNet 1, 5 ways, 5 shots"), seed=1)
-    message = r"with --ways 5 --shots 5, and .* again with --ways 3-8 --shots 1,5\."
+    message = "scored by 'ProtoNet 1, 5 ways, 5 shots'; the guarantee is for .* 3-8 ways, 1,5 shots"
     for route in each_route(promise, path):
         with pytest.raises(InvalidInput, match=message):
             route()

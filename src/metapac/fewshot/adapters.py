@@ -1,7 +1,9 @@
-"""Learners around any model or function: what it returns, checked and made probabilities."""
+"""Learners around any model or function: outputs, and scores lowered for rounding."""
 
 from __future__ import annotations
 
+import numbers
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from metapac._common import Array, Floats, brief, check_one_of, warn
+from metapac._common import Array, Counts, Doubles, Floats, brief, check_one_of, warn
+from metapac._text import FITTED_ON
 from metapac.adaptation import (
     EstimatorScorer,
     Scorer,
@@ -20,7 +23,7 @@ from metapac.adaptation import (
     spread,
 )
 from metapac.errors import InvalidInput
-from metapac.score_functions import KINDS, as_score_function
+from metapac.score_functions import KINDS, ScoreFunction, finite, log_sum, total
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -67,6 +70,174 @@ def lower_scores(
     for _ in range(steps):
         lowered = np.nextafter(lowered, kind.type(0))
     return np.asarray(lowered)
+
+
+def as_score_function(
+    score: str | ScoreFunction | None, kind: str = "probabilities"
+) -> ScoreFunction:
+    """Return a score function by its name."""
+    if score is None:
+        score = "raw" if kind == "scores" else "probability"
+    function = score if isinstance(score, ScoreFunction) else _parse(score)
+    function.check_kind(kind)
+    return function
+
+
+def _parse(text: Any) -> ScoreFunction:
+    """Return the score function that ``str`` wrote."""
+    if not isinstance(text, str):
+        return ScoreFunction(text)
+    computed, _, tasks = text.partition(FITTED_ON)
+    fitted_on = frozenset(tasks.split("+")) - {""}
+    found = _TEXT.fullmatch(computed)
+    if found is None:
+        return ScoreFunction(computed, fitted_on=fitted_on)
+    try:
+        return ScoreFunction(found[1], float(found[2]), fitted_on)
+    except ValueError:
+        rule = f"score must have a positive temperature, got {text!r}."
+        raise InvalidInput(rule, parameter="score") from None
+
+
+def as_positive_number(name: str, value: object) -> float:
+    """Return ``value`` as a float, if it is a finite number above 0."""
+    number = 0.0 if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    if not 0 < number < np.inf:
+        raise InvalidInput(f"{name} must be a positive number, got {brief(value)}.", parameter=name)
+    return number
+
+
+_TEXT = re.compile(r"(\w+)\(temperature=([^()]+)\)")
+# Eight units of rounding. A softmax over k labels is off by less than k + 800 of them, relatively:
+# an exponential by its argument, which is below 746 unless the result is 0, and the sum by k.
+_UNIT = 2.0**-50
+_EXPONENT = 800
+# Rounding error of a probability, in floats of its precision, beyond that of its logits.
+_FLOATS = 8
+# A larger slack bounds nothing; the exponential of this one does not overflow.
+_LARGEST_SLACK = 300.0
+# Steps between the smallest numbers, whose rounding error is not relative.
+_TINY = 2.0**-1060
+
+
+def lower_true_scores(
+    function: ScoreFunction,
+    outputs: ArrayLike,
+    labels: ArrayLike,
+    *,
+    kind: str = "probabilities",
+    slack: ArrayLike = 0.0,
+    spread: ArrayLike = 0.0,
+) -> Floats:
+    """Return lower bounds on the scores of the true labels, for any rounding in deployment.
+
+    Rounding moves the difference of the logits of any label and of the true one, or a raw output,
+    by at most ``slack``, and the probability of another label by at most ``spread`` beyond that.
+
+    Let a be the probability of the true label and q that of another, so that q / a is the
+    exponential of a difference of logits. Rounding leaves each q / a between a lowest and a
+    highest value, and
+
+    - the probability is 1 / (1 + sum of q / a): least if each q / a is highest;
+    - the margin is (1 - max of q / a) / (1 + sum of q / a): its numerator is least if each is
+      highest. Its denominator is then taken with the highest values if the numerator is
+      positive, and with the lowest if it is negative;
+    - the cumulative score is B / (B + A) with B the mass that is no more probable than the
+      label and A the rest. It rises with B and falls with A. So labels that rounding could
+      lift above the true one count in A at their highest, the others in B at their lowest.
+    """
+    values, y, reach = np.asarray(outputs), np.asarray(labels), np.asarray(slack)
+    function.check_kind(kind)
+    true = _take(values, y)
+    if function.name == "raw":
+        return np.asarray((true - reach).astype(values.dtype))
+    rounding = (values.shape[1] + _EXPONENT) * _UNIT
+    possible = true > -np.inf  # that its probability is above 0, and rounding cannot erase it
+    if kind == "probabilities":
+        rounding += _FLOATS * float(np.finfo(values.dtype).eps)
+        possible = true >= np.finfo(values.dtype).tiny  # below it, digits are lost
+    odds = _bound_odds(function, values, y, kind, reach, np.asarray(spread))
+    lowered = LOWER[function.name](*odds, rounding)
+    lowest: Any = -np.inf if function.name == "log_probability" else 0.0
+    if function.name == "margin":  # minus the highest probability, which rises exp(slack)-fold
+        reach = np.minimum(reach / function.temperature, _LARGEST_SLACK)
+        highest = function._probabilities(values, kind).max(1) * np.exp(2 * reach)
+        lowest = -np.minimum(highest * (1 + rounding), 1.0)
+    return np.where(possible, lowered, lowest)
+
+
+def _bound_odds(
+    function: ScoreFunction, values: Floats, y: Counts, kind: str, slack: Doubles, spread: Doubles
+) -> tuple[Doubles, Doubles]:
+    """Return the highest and lowest log-odds of each label against the true one.
+
+    Shapes: (n, classes + 1), where the last column is the mass of labels without a column.
+    The true label's own entry is -inf.
+    """
+    wide = values.astype(np.float64)
+    if kind == "probabilities":
+        wide = wide / total(values)
+        around = np.maximum(spread, float(np.finfo(values.dtype).tiny))
+        around = np.broadcast_to(around, y.shape)[:, None]
+        rest = np.maximum(1 - wide.sum(1, keepdims=True), 0) * (function.temperature == 1)
+        with np.errstate(divide="ignore"):
+            high = np.log(np.hstack([wide + around, rest]))
+            low = np.log(np.hstack([np.maximum(wide - around, 0), rest]))
+            true = finite(np.log(_take(wide, y)))
+    else:
+        high = low = np.hstack([wide, np.full((len(y), 1), -np.inf)])
+        true = finite(_take(wide, y))
+    reach = np.broadcast_to(np.minimum(slack, _LARGEST_SLACK), y.shape)
+    highest = (high - (true - reach)[:, None]) / function.temperature
+    lowest = (low - (true + reach)[:, None]) / function.temperature
+    for odds in (highest, lowest):
+        np.put_along_axis(odds, y[:, None], -np.inf, 1)
+    return np.asarray(highest), np.asarray(lowest)
+
+
+def _take(matrix: Array, labels: Counts) -> Array:
+    """Return the entry of each row at its label, (n,)."""
+    return np.asarray(np.take_along_axis(matrix, labels[:, None], 1)[:, 0])
+
+
+def _lower_log(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
+    """Return a lower bound on a log-probability, (n,)."""
+    lowered = -np.logaddexp(0.0, log_sum(highest)[:, 0])
+    return np.asarray(lowered - rounding * (1 - lowered))
+
+
+def _lower_probability(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
+    """Return a lower bound on a probability, (n,)."""
+    lowered = np.exp(-np.logaddexp(0.0, log_sum(highest)[:, 0])) * (1 - rounding)
+    return np.asarray(np.maximum(lowered - _TINY, 0.0))
+
+
+def _lower_margin(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
+    """Return a lower bound on a margin, (n,)."""
+    top = np.maximum(highest.max(1), 0.0)  # all weights are divided by exp(top)
+    true = np.exp(-top)
+    ahead = true - np.exp(highest[:, :-1].max(1) - top)
+    others = np.where((ahead >= 0)[:, None], highest, lowest)
+    total = true + np.exp(others - top[:, None]).sum(1)
+    return np.asarray(np.maximum(ahead / np.maximum(total, 1e-300), -1.0) - rounding)
+
+
+def _lower_cumulative(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
+    """Return a lower bound on a cumulative score, (n,)."""
+    top = np.maximum(highest.max(1), 0.0)
+    is_below = highest <= -rounding
+    is_below[:, -1] = False  # labels without a column may be more probable
+    below = np.exp(-top) + np.where(is_below, np.exp(lowest - top[:, None]), 0.0).sum(1)
+    above = np.where(is_below, 0.0, np.exp(highest - top[:, None])).sum(1)
+    return np.asarray(np.maximum(below / (below + above) * (1 - rounding) - _TINY, 0.0))
+
+
+LOWER = {
+    "probability": _lower_probability,
+    "log_probability": _lower_log,
+    "margin": _lower_margin,
+    "cumulative": _lower_cumulative,
+}
 
 
 class FixedModel:

@@ -19,8 +19,10 @@ from metapac import planning, words
 from metapac._common import (
     LARGEST_COUNT,
     Counts,
+    Floats,
     as_probability,
     as_whole_numbers,
+    brief,
     check_one_of,
     check_same_shape,
     reject_foreign_keywords,
@@ -28,16 +30,17 @@ from metapac._common import (
 from metapac.binomial import clopper_pearson_upper, min_integer, min_value
 from metapac.context import Context, as_context
 from metapac.errors import InfeasibleGuarantee, InvalidInput
-from metapac.grouping import Grouped, group, kth_smallest
+from metapac.grouping import Grouped, group
 from metapac.guarantee import BALANCED, SAMPLED, TRIVIAL, percent
 from metapac.inputs import (
-    as_finite_number,
     as_json_names,
     as_precision,
+    as_score_array,
     as_task_names,
-    as_task_quantiles,
     check_distinct,
+    check_finite,
     is_at_least,
+    reorder_by_task,
 )
 from metapac.planning import sample_size_overflow
 from metapac.predictors import ON_INFEASIBLE, Calibrated
@@ -486,3 +489,47 @@ def _smallest_offset(grouped: Grouped, quantiles: NDArray[np.float64], need: flo
     sums = np.cumsum(np.repeat(1 / sizes, sizes)[order])
     first = np.searchsorted(sums, rounded)
     return float(offsets[order[min(int(first), len(order) - 1)]]) + 0.0  # no negative zero
+
+
+def as_finite_number(name: str, value: Any) -> float:
+    """Return ``value`` as one float that is neither infinite nor NaN."""
+    array = as_score_array(name, value)
+    if array.ndim or not np.isfinite(array):
+        raise InvalidInput(f"{name} must be one finite number, got {brief(value)}.")
+    return float(array)
+
+
+def as_task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
+    """Return one finite number for each task, from an array or a mapping from task to number."""
+    if isinstance(quantiles, Mapping):
+        quantiles = reorder_by_task("quantiles", quantiles, "scores", tasks)
+    array = as_score_array("quantiles", quantiles)
+    if array.shape != (len(tasks),):
+        raise InvalidInput(
+            f"quantiles must hold one number for each of the {len(tasks)} tasks, got shape "
+            f"{array.shape}. Pass a mapping from task to number, or an array in the order in which "
+            "the tasks first appear."
+        )
+    check_finite("quantiles", array)
+    return array.astype(np.float64)
+
+
+_PROBES = 4096
+
+
+def kth_smallest(values: Floats, rank: int) -> float:
+    """Return ``np.partition(values, rank)[rank]``, from few of the values.
+
+    A regular sample says between which two values the answer lies, in most cases: its ranks are
+    off by four standard deviations of a random sample at most. Where that is wrong, or nearly all
+    values are equal, all of them are partitioned. (Floyd and Rivest 1975.)
+    """
+    probes = np.sort(values[:: max(1, len(values) // _PROBES)])
+    expected, margin = rank / len(values) * len(probes), 2 * math.sqrt(len(probes))
+    low = probes[max(0, math.floor(expected - margin))]
+    high = probes[min(len(probes) - 1, math.ceil(expected + margin))]
+    between = values[(values >= low) & (values <= high)]
+    below = int(np.count_nonzero(values < low))
+    if not below <= rank < below + len(between):
+        between, below = values, 0
+    return float(np.partition(between, rank - below)[rank - below])

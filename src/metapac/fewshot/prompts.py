@@ -28,10 +28,15 @@ from metapac._common import (
 )
 from metapac.adaptation import as_support_set
 from metapac.errors import InvalidInput, keyword
-from metapac.fewshot.adapters import FunctionScorer, check_function, name_function
+from metapac.fewshot.adapters import (
+    FunctionScorer,
+    as_score_function,
+    check_function,
+    name_function,
+)
 from metapac.inputs import as_task_names
 from metapac.predictors import ThresholdSets
-from metapac.score_functions import KINDS, ScoreFunction, as_score_function
+from metapac.score_functions import KINDS, ScoreFunction
 from metapac.unpacking import check_unpacked
 
 

@@ -21,9 +21,10 @@ from metapac._common import Floats, Seed, as_probability, as_whole_number, check
 from metapac.adaptation import Learner, adapt_learner
 from metapac.errors import InvalidInput
 from metapac.fewshot.learners.networks import seeded_init
+from metapac.fewshot.meta_cp import as_finite_number
 from metapac.fewshot.tasks import Task
 from metapac.grouping import group
-from metapac.inputs import as_finite_number, as_score_array, check_finite
+from metapac.inputs import as_score_array, check_finite
 
 _WIDTH = 64
 _BATCH = 32

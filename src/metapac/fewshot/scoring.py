@@ -27,11 +27,16 @@ from metapac._common import (
 from metapac._text import name_score
 from metapac.adaptation import Learner, Scorer, adapt_learner, count_examples
 from metapac.errors import InvalidInput, keyword
-from metapac.fewshot.adapters import as_outputs, lower_scores
+from metapac.fewshot.adapters import (
+    as_outputs,
+    as_score_function,
+    lower_scores,
+    lower_true_scores,
+)
 from metapac.fewshot.tasks import Task
 from metapac.fewshot.tensors import read_tensors, write_tensors
 from metapac.inputs import as_json_names, as_task_names
-from metapac.score_functions import ScoreFunction, as_score_function
+from metapac.score_functions import ScoreFunction
 
 # Assumed for a learner without bounds of its own: rounding changes differences of logits by up to
 # 2**8 epsilons of its precision (3.1e-5 in float32, 5.7e-14 in float64), and a probability by 8
@@ -64,10 +69,11 @@ class Outputs:
             true = np.take_along_axis(self.values, labels[:, None], 1)[:, 0]
             return lower_scores(true, self._assumed_slack(), steps=STEPS)
         slack, spread = self._bound(labels)
-        return function.lower(self.values, labels, kind=self.kind, slack=slack, spread=spread)
+        options: Any = {"kind": self.kind, "slack": slack, "spread": spread}
+        return lower_true_scores(function, self.values, labels, **options)
 
     def _bound(self, labels: Counts) -> tuple[Any, Any]:
-        """Return slack and spread, as `ScoreFunction.lower` takes them."""
+        """Return slack and spread, as `lower_true_scores` takes them."""
         if self.error is not None:
             return 2 * self.error, 0.0
         if self.lowered is None:
@@ -466,8 +472,8 @@ def score_tasks(
     -----
     No score returned here is above the score that `score_examples` gives to the same example, for
     any batch size. For "probability", nor is it above what ``learner.adapt(...).predict_proba``
-    gives. So calibration counts every example as missed that deployment may miss. The proofs and
-    the assumptions of the bound are in `metapac.ScoreFunction.lower` and docs/learners.md.
+    gives. So calibration counts every example as missed that deployment may miss. The proofs are in
+    ``metapac.fewshot.adapters.lower_true_scores``, the assumptions in docs/learners.md.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from metapac._text import mask, scrub_line
 from metapac.columns import Reading
 from metapac.context import Context
 from metapac.errors import EngineError, InvalidInput, keyword
-from metapac.provenance import Provenance, differing_options, read_common_provenance
+from metapac.provenance import Provenance, read_common_provenance
 from metapac.tables import errors, files
 from metapac.tables.csv_text import PLAIN, check_line_endings, check_rows
 from metapac.tables.engines import DUCKDB, Traits, connect, pick_table, traits_of
@@ -253,7 +253,6 @@ def check_origin(source: Source, context: Context, model: str | None) -> None:
         return
     _check_name(source, origin, model)
     if context.model not in (None, origin.model):
-        _check_options(source, origin.model, str(context.model))
         raise InvalidInput(
             f"{source.name} was scored by {origin.model!r}; the guarantee is for "
             f"{context.model!r}. A guarantee holds for one model: score with that one, or "
@@ -262,19 +261,6 @@ def check_origin(source: Source, context: Context, model: str | None) -> None:
     context.check_model(origin.model)
     if context.score is not None:
         context.check_score(origin.score)
-
-
-def _check_options(source: Source, model: str, calibrated: str) -> None:
-    """Raise if options of ``metapac score`` are all that differs from what was calibrated."""
-    options = differing_options(model, calibrated)
-    if options:
-        found = " ".join(f"--{name} {value}" for name, (value, _) in options.items() if value)
-        wanted = " ".join(f"--{name} {value}" for name, (_, value) in options.items())
-        raise InvalidInput(
-            f"{source.name} was scored with {found or 'other options'}, and the calibration tasks "
-            f"with {wanted}. A guarantee holds for tasks and a learner of one kind: run 'metapac "
-            f"score' again with {wanted}."
-        )
 
 
 def add_origin(source: Source, context: Context) -> Context:

@@ -466,8 +466,8 @@ def _score_new(
     **defaults: int,
 ) -> Scored:
     """Return a table with a row for each new example, without labels."""
+    from metapac.fewshot.adapters import as_score_function
     from metapac.fewshot.scoring import score_examples
-    from metapac.score_functions import as_score_function
 
     _reject_drawing(tasks)
     function, file = as_score_function(tasks.score), Path(str(new.new))

@@ -145,9 +145,9 @@ def score_pool(
     shots: int = _SHOTS,
 ) -> Scored:
     """Draw tasks from a pool and score them."""
+    from metapac.fewshot.adapters import as_score_function
     from metapac.fewshot.scoring import tabulate
     from metapac.fewshot.tasks import class_reuse
-    from metapac.score_functions import as_score_function
 
     function = as_score_function(options.score)
     shape = choose_shape(pool.unit, options, ways, shots)

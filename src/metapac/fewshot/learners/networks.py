@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from metapac._common import Seed, as_positive_number, check_one_of
+from metapac._common import Seed, check_one_of
 from metapac.errors import InvalidInput
+from metapac.fewshot.adapters import as_positive_number
 
 PerChannel = float | Sequence[float]
 

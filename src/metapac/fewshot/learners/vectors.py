@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from metapac._common import Counts, Doubles, Floats, as_positive_number, check_one_of, on_host
+from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
 from metapac.adaptation import as_support_set, count_examples
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import BoundedScorer
+from metapac.fewshot.adapters import BoundedScorer, as_positive_number, lower_true_scores
 from metapac.fewshot.tasks import (
     Task,
     TaskBatch,
@@ -429,7 +429,7 @@ class VectorBank:
 
 def _lowered(logits: Doubles, error: Doubles, labels: Counts) -> Floats:
     """Return lower bounds on the probabilities of labels; two logits are off by an error each."""
-    return ScoreFunction().lower(logits, labels, kind="logits", slack=2 * error)
+    return lower_true_scores(ScoreFunction(), logits, labels, kind="logits", slack=2 * error)
 
 
 class VectorLearner:

@@ -111,7 +111,7 @@ def draw_sets(demo: GlyphDemo, rng: int, path: PathLike) -> None:
     (task,) = demo.pools.test.tasks(1, **e.task_shape, queries=e.test_examples, rng=generator)
     shown = np.sort(generator.choice(len(task.query), _PICTURES, replace=False))
     names = [demo.names[character] for character in demo.pools.test.y[task.support[:: e.shots]]]
-    plots.draw_images_with_sets(
+    figures.draw_images_with_sets(
         task.query_x[shown],
         task.query_y[shown].tolist(),
         method.predict_set(demo.study.predict_proba(task)[shown]),

@@ -25,10 +25,10 @@ from metapac._common import Array, Floats
 from metapac.adaptation import Learner
 from metapac.binomial import allowed_errors
 from metapac.errors import InvalidInput
-from metapac.fewshot.meta_cp import Correction, MetaCP
+from metapac.fewshot.meta_cp import Correction, MetaCP, kth_smallest
 from metapac.fewshot.study.draws import Draw, order_scores, ordered_evidence, select_ranks
 from metapac.fewshot.tensors import data_checksum
-from metapac.grouping import Grouped, group, kth_smallest
+from metapac.grouping import Grouped, group
 from metapac.guarantee import Guarantee
 from metapac.planning import min_sample_size, plan
 
