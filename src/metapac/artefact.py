@@ -65,11 +65,11 @@ def replacing(path: PathLike, *, binary: bool = False) -> Iterator[IO[Any]]:
 @contextmanager
 def replacing_path(path: PathLike) -> Iterator[Path]:
     """Yield the name of a new file; what is written there takes the place of ``path``."""
-    target = _follow(path)
-    if target.exists() and not target.is_file():
-        with _naming(path, target.with_name(_hidden(target))):
+    if Path(path).exists() and not Path(path).is_file():
+        with _naming(path, Path(path)):
             yield Path(path)
         return
+    target = _follow(path)
     check_folder(target.parent)
     with _naming(path, target.with_name(_hidden(target))), _staging(target) as temporary:
         yield temporary

@@ -265,7 +265,7 @@ def test_remedies_are_options(frame: pd.DataFrame, table: Path, tmp_path: Path) 
     result = metapac(*words, 0.2, "--alpha", 0.2, "--delta", 0.1)
     assert "use --min-examples 3, which keeps 23 tasks" in check_words(result, 1)
     result = metapac(*words, "cat=0.1", "--alpha", 0.2, "--delta", 0.1)
-    assert "unless --per-class" in check_words(result, 2)
+    assert "if --per-class" in check_words(result, 2)
 
 
 def test_remedies_for_a_guarantee_per_class(table: Path, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_rare_class_that_is_never_in_a_set_is_named_at_once(folder: Path) -> N
 def test_the_score_of_one_class_is_not_that_of_the_true_label(folder: Path, tmp_path: Path) -> None:
     words = [folder / "known.parquet", "--task", "site", "--score", "p_yes", *LEVELS]
     result = metapac("calibrate", *words, "-o", tmp_path / "p.json")
-    says(result, 2, "--score p_yes looks like the score of one class", "pass label")
+    says(result, 2, "--score p_yes looks like the score of one class", "true label")
     assert not (tmp_path / "p.json").exists()
 
 
@@ -141,8 +141,8 @@ def test_percentages_after_fractions(folder: Path, tmp_path: Path, command: str)
 @pytest.mark.parametrize(
     ("change", "phrases"),
     [
-        (losses, ["the true label scores lower than other labels", "pass negated scores"]),
-        (join, ["every row occurs 2 times", "they often come from a join"]),
+        (losses, ["the true label scores lower than other labels", "negated"]),
+        (join, ["every row occurs 2 times", "join"]),
         (two_names, ["names of tasks differ only in spaces", "'known 00' and 'known 00 '"]),
         (gaps, ["scores of classes are missing in 2 of 3600 rows (by class, 'yes': 2)"]),
         (lambda table: table[:0], ["holds no rows"]),

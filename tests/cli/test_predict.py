@@ -76,7 +76,7 @@ def test_predict_keeps_the_order_of_many_rows(csv_promise: Path, tmp_path: Path)
 def test_addresses_are_shown_without_secrets(
     table: Path, promise: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.tables.prediction.write", lambda *_words: None)  # no network
+    monkeypatch.setattr("metapac.tables.table.write", lambda *_words: None)  # no network
     words = ["predict", promise, table, "-o", "s3://me:pass-word@bucket/sets.parquet"]
     for result in (metapac(*words), metapac(*words, "--json")):
         assert result.exit_code == 0, result.output
