@@ -22,7 +22,7 @@ _SCORES = ("score", "label", "columns", "classes", "classes_column")
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Names of the columns of a table; what is left out is as in calibration.
+    """Names of the columns of a table; for new tables, what is left out is as in calibration.
 
     A table has a row for each example: its task, and either the score of its true label (``score``)
     or its true label and a score for each class (``label``, ``columns``). For regression it has the
@@ -39,8 +39,8 @@ class Columns:
         among the class scores in ``columns``. With ``score``, which needs ``per_class``, it only
         names the class.
     columns : str or sequence of str, optional
-        Columns with a score for each class, the star being the name of the class, or a list of
-        them; or one column of lists. By default ``p_*``.
+        Columns with a score for each class: a pattern such as ``p_*``, where the star is the name
+        of the class; a list of columns; or one column that holds lists. By default ``p_*``.
     classes : sequence, optional
         Names of the classes: they select some of the columns that match, or name the columns that
         are listed, in the same order, or the positions in the lists, which are 0, 1, ... by
@@ -334,6 +334,11 @@ def open_table(
         raise InvalidInput(
             "columns must be a metapac.Columns, such as Columns(task='site', label='outcome').",
             parameter="columns",
+        )
+    if not isinstance(reading, Reading | None):
+        raise InvalidInput(
+            "reading must be a metapac.Reading, such as Reading(separator=';').",
+            parameter="reading",
         )
     tables = require("metapac.tables.table", extra="tables", purpose="reading tables")
     opened: Table = tables.Table.open(source, columns or Columns(), reading or Reading())

@@ -337,7 +337,7 @@ def _sign_test(count: int, other: int) -> float:
 
 _INVISIBLE = "spaces, invisible characters or the Unicode form of letters"
 _DIFFERENCES = "spaces, case, Unicode form or zeros"  # that `fold_name` ignores
-_INDEPENDENT = "The examples of a task must be independent, and copies are no evidence."
+_INDEPENDENT = "The examples of a task must be independent, and a copy is not new evidence."
 
 
 def judge_levels(epsilon: Any, alpha: float | None, delta: float | None) -> Finding | None:

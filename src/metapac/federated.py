@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -263,6 +264,10 @@ def make_site(
     >>> make_site(agreed, table, name="ohio").thresholds
     ((4.0,),)
     """
+    if not isinstance(method, MetaPS):
+        got = type(method).__name__
+        rule = f"method, which comes first, must be a MetaPS, got {got}."
+        raise InvalidInput(rule, parameter="method")
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
     if isinstance(scores, Data):
@@ -530,6 +535,8 @@ def combine_sites(
     >>> promise.threshold_
     0.075
     """
+    if isinstance(sites, str | os.PathLike | Site):
+        raise InvalidInput("sites must be a list of sites or of their files.", parameter="sites")
     named = [
         (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))
         for site in sites

@@ -8,6 +8,7 @@ task. *Counts*: for given thresholds, how many examples are missed, and how larg
 from __future__ import annotations
 
 import numbers
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -406,10 +407,14 @@ class Scored(Data):
 def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -> Data:
     """Return arrays, or what is data already, such as a table."""
     if not isinstance(scores, Data):
+        if isinstance(scores, str | os.PathLike) or (hasattr(scores, "columns") and tasks is None):
+            rule = "scores must be an array beside tasks, or a table from open_table"
+            raise InvalidInput(f"{rule}, got {type(scores).__name__}.", parameter="scores")
         return Scored(scores, tasks, labels, classes, clusters)
     given = {"tasks": tasks, "labels": labels, "classes": classes, "clusters": clusters}
     for name in (name for name, value in given.items() if value is not None):
-        raise InvalidInput(f"{name} is for arrays; a table has Columns.", parameter=name)
+        rule = f"{name} must be left out: a table names its columns, in Columns"
+        raise InvalidInput(f"{rule}.", parameter=name)
     return scores
 
 

@@ -104,13 +104,13 @@ class Terms:
         InvalidInput
             If its guarantee is not about tasks, or a number is out of range.
         """
-        promise.check_calibrated()
         if not isinstance(promise, MetaPS):
             raise InvalidInput(
-                "promise must be a guarantee about tasks, that of MetaPS, got "
+                "promise must be a calibrated MetaPS, such as load returns, got "
                 f"{type(promise).__name__}, which no number of bad tasks would contradict.",
                 parameter="promise",
             )
+        promise.check_calibrated()
         least = as_whole_number("min_examples", min_examples, minimum=0)
         stated = ("epsilon", "alpha", "delta")
         return cls(
@@ -172,7 +172,7 @@ class Terms:
         """
         epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
         classes = None if body["classes"] is None else as_classes(body["classes"])
-        if isinstance(epsilon, Mapping) and [*epsilon] != [*(classes or ())]:
+        if isinstance(epsilon, Mapping) and {*epsilon} != {*(classes or ())}:
             raise InvalidInput("epsilon and classes must name the same classes.")
         terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
         Guarantee(

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import Guarantee
-from metapac.evidence import collect_evidence
+from metapac import Guarantee, Scored
+from metapac.data_checks import CHECKS
+from metapac.evidence import first_step
 from metapac.fewshot.study.draws import order_scores, ordered_evidence, select_ranks
 
 score = st.sampled_from([-np.inf, 0.0, 0.25, 0.5, 1.0])
@@ -27,7 +28,7 @@ def test_the_evidence_is_that_of_a_calibration(
     tasks = np.array([task for task, _ in rows])
     scores = np.array([value for _, value in rows], kind)
     actual = ordered_evidence(order_scores(scores, tasks), guarantee)
-    expected = collect_evidence(guarantee, scores, tasks)
+    expected = first_step(Scored(scores, tasks), guarantee, frozenset(CHECKS))
     for name in ("names", "sizes", "thresholds", "lowest", "highest"):
         one, other = getattr(actual, name), getattr(expected, name)
         np.testing.assert_array_equal(one, other)

@@ -167,9 +167,8 @@ class Table(Data):
     def check_tasks(self) -> None:
         """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
         if self.columns.task is None:
-            raise InvalidInput(
-                "task must name the column with the task of each row.", parameter="task"
-            )
+            rule = "task must name the column with the task of each row: Columns(task=...)."
+            raise InvalidInput(rule, parameter="task")
         if self.columns.cluster is not None:
             get_id_column(self.source, self.columns.cluster, "clusters")
 
