@@ -153,10 +153,11 @@ def _table_verbs() -> tuple[Any, ...]:
 
         names = ("calibrate_table", "predict_table", "evaluate_table", "site_table")
         return tuple(getattr(tables, name) for name in names)
-    names = {"task", "score", "label"}
 
     def open_(source: str, options: dict[str, Any]) -> Any:
-        named = {name: options.pop(name) for name in [*options] if name in names}
+        named = {
+            name: options.pop(name) for name in [*options] if name in ("task", "score", "label")
+        }
         return metapac.open_table(source, metapac.Columns(**named))
 
     def calibrate(source: str, **options: Any) -> Any:

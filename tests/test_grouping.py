@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import Scored, grouping
-from metapac._common import Array, ignore_progress
+from metapac._common import ignore_progress
 from metapac.binomial import allowed_errors_in_task
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metapac import PS, InvalidInput, MetaPS, inputs, load
+from metapac.fewshot.meta_cp import as_finite_number, as_task_quantiles
 from metapac.grouping import group
 from metapac.inputs import advise_on_labels, check_columns, find_names
 from tests.helpers.refusals import assert_refused
@@ -89,10 +90,10 @@ def test_numbers_that_must_be_positive() -> None:
 
 
 def test_one_finite_number() -> None:
-    assert inputs.as_finite_number("x", np.float32(0.5)) == 0.5
+    assert as_finite_number("x", np.float32(0.5)) == 0.5
     for bad in (math.inf, math.nan, [0.5]):
         with pytest.raises(InvalidInput, match="x must be one finite number, got"):
-            inputs.as_finite_number("x", bad)
+            as_finite_number("x", bad)
 
 
 def test_each_number_keeps_its_precision() -> None:
@@ -310,10 +311,10 @@ def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any
 def test_values_by_task_are_put_in_order() -> None:
     names = np.array(["a", "b"], dtype=object)
     assert inputs.as_task_sizes({"b": 2, "a": 1}, names).tolist() == [1, 2]
-    assert inputs.as_task_quantiles({"b": 0.5, "a": 0.25}, ["a", "b"]).tolist() == [0.25, 0.5]
+    assert as_task_quantiles({"b": 0.5, "a": 0.25}, ["a", "b"]).tolist() == [0.25, 0.5]
     assert_refused("sizes 'b'", lambda: inputs.as_task_sizes({"a": 1}, names))
     assert_refused("sizes 'c'", lambda: inputs.as_task_sizes({"a": 1, "b": 1, "c": 1}, names))
-    assert_refused("quantiles 2 tasks (1,)", lambda: inputs.as_task_quantiles([0.5], ["a", "b"]))
+    assert_refused("quantiles 2 tasks (1,)", lambda: as_task_quantiles([0.5], ["a", "b"]))
 
 
 def test_new_names_must_be_new_and_distinct_names_distinct() -> None:

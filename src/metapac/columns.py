@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from metapac._common import check_one_of, require
+from metapac._common import check_bool, check_one_of, require
 from metapac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _check_listed(names: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
         yield f"columns must name each column once, got {', '.join(names)}.", "columns"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """How to read a table that is not written as usual, and with which engine.
 
@@ -279,6 +279,7 @@ class Reading:
             text = f"separator must be one character such as ';', '|' or a tab, got {mark!r}."
             raise InvalidInput(text, parameter="separator")
         check_one_of("decimal", self.decimal, (".", ","))
+        check_bool("views", self.views)
         try:
             "".encode(self.encoding)
             name = codecs.lookup(self.encoding).name  # one encoding has one name

@@ -515,7 +515,12 @@ def explore(
         n_tasks = _common.as_whole_number("n_tasks", n_tasks)
     data = as_data(scores, tasks, labels, classes, None)
     names = _check_classes(data)
+    if data.clusters_of([]) is not None:
+        rule = "clusters cannot be explored: pilot tasks must be independent. Pass one task of each"
+        raise InvalidInput(f"{rule}.", parameter=("cluster", "clusters"))
     shared, trials = _make_trials(data, None, grid, n_tasks, tell)
+    complete = skipped | {"missing"}  # counting raises if a score is missing
+    check_facts(data.facts(shared.names, shared.task_sizes, complete), complete, data.name)
     _each, more_trials = _make_trials(data, names, grid, n_tasks, tell)
     tell("counting the labels in each set", 0, None)
     pilot, precision = shared.names, data.describe()[0]
@@ -524,8 +529,6 @@ def explore(
         for some in (trials, more_trials)
         for tally in data.counts(np.stack([t.without for t in some]), precision, pilot)
     ]
-    complete = skipped | {"missing"}  # counting has raised if a score is missing
-    check_facts(data.facts(pilot, shared.sizes, complete), complete, data.name)
     totals = _spread(tallies[0], pilot, names, "examples").sum(axis=0)
     return Exploration(
         tuple(pilot.tolist()),

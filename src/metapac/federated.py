@@ -101,10 +101,7 @@ class Site:
     range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            got = _common.brief(self.name)
-            rule = f"name must be one line without spaces at its ends, got {got}."
-            raise InvalidInput(rule, parameter="name")
+        _check_name(self.name)
         for parameter in ("model", "score"):
             value = getattr(self, parameter)
             if value is not None and not (isinstance(value, str) and value.strip()):
@@ -172,6 +169,8 @@ class Site:
         Site
             The message.
         """
+        if len(evidence.names) != 1:
+            raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
         return cls(
             name,
             guarantee,
@@ -268,6 +267,7 @@ def make_site(
         got = type(method).__name__
         rule = f"method, which comes first, must be a MetaPS, got {got}."
         raise InvalidInput(rule, parameter="method")
+    _check_name(name)  # fail fast
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
     if isinstance(scores, Data):
@@ -285,6 +285,12 @@ def make_site(
     )
     site = Site.from_evidence(name, guarantee, evidence)
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        rule = f"name must be one line without spaces at its ends, got {_common.brief(name)}."
+        raise InvalidInput(rule, parameter="name")
 
 
 def _as_site(table: Any, guarantee: Guarantee) -> Any:

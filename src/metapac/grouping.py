@@ -247,6 +247,9 @@ class Scored(Data):
     @classmethod
     def of_one_task(cls, scores: Any, labels: Any = None, classes: Any = None) -> Self:
         """Return scores that all belong to one task."""
+        if isinstance(scores, Data):
+            got = type(scores).__name__
+            raise InvalidInput(f"scores must be an array, got {got}.", parameter="scores")
         array = inputs.as_score_array("scores", scores)
         return cls(scores, np.zeros(array.shape[:1], int), labels, classes)
 
@@ -395,9 +398,10 @@ class Scored(Data):
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         if self.matrix is None:
             return []
-        ids, (scores, classes, codes) = self.ids.tolist(), self.matrix
+        ids, (_scores, classes, codes) = self.ids.tolist(), self.matrix
         rows = [i for i, task in enumerate(ids) if task in tasks]
-        kept = predictor.predict_set(scores[rows])
+        cuts = predictor._thresholds_of(classes)[0]
+        kept = inputs.is_at_least(self.scores, cuts, predictor.precision_)[rows]
         return [
             Row(ids[i], classes[codes[i]], tuple(map(str, labels)), full=bool(row.all()))
             for i, row, labels in zip(rows, kept, label_lists(kept, classes), strict=True)
@@ -415,7 +419,7 @@ def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -
     for name in (name for name, value in given.items() if value is not None):
         rule = f"{name} must be left out: a table names its columns, in Columns"
         raise InvalidInput(f"{rule}.", parameter=name)
-    return scores
+    return replace(scores)  # type: ignore[type-var]  # what a table knew of its values is gone
 
 
 def _match_classes(

@@ -78,7 +78,7 @@ def draw_evaluation(evaluation: Evaluation, *, path: PathLike | None = None) -> 
     Parameters
     ----------
     evaluation : Evaluation
-        What ``evaluate`` or ``evaluate_table`` returned.
+        What ``evaluate`` returned.
     path : path-like, optional
         File to write.
 

@@ -754,9 +754,7 @@ class MetaPS(ThresholdSets):
     ) -> Self:
         """Take the first step on labelled examples, then the second."""
         stated, about = self._make_guarantee(), data.add_origin(as_context(context))
-        guarantee = match_classes(stated, data)
-        if guarantee is not stated:
-            self.epsilon = guarantee.epsilon
+        guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
         evidence = self._first_step(data, guarantee, rng, about, allow, progress)
         return self._calibrate_across(guarantee, evidence, about, allow)
 
@@ -821,6 +819,7 @@ class MetaPS(ThresholdSets):
         InfeasibleGuarantee
             If the tasks are too few or too small; the message says what would work.
         """
+        allow = data_checks.check_allowed(allow)
         method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
         method._make_guarantee()  # fail fast
         return method._calibrate_across(guarantee, evidence, context, allow)
@@ -872,15 +871,21 @@ class MetaPS(ThresholdSets):
         data = as_data(scores, tasks, labels, classes, clusters)
         if not isinstance(data, Scored):
             data = data.resolve(self)
+            data.check_origin(self.context_, None)
         elif classes is not None or np.ndim(data.scores) == 2:
             self._check_order(data.scores, classes)
         guarantee, drawn = self._make_guarantee(), self._evidence.clusters
+        about, allow = data.add_origin(self.context_), data_checks.check_allowed(allow)
         rng = 0 if drawn is None else drawn.rng
-        new = self._first_step(data, guarantee, rng, self.context_, allow)
+        new = self._first_step(data, guarantee, rng, about, allow)
         _same, near = inputs.match_names(new.names.tolist(), self._evidence.names.tolist())
-        data_checks.report([data_checks.judge_near_names(near, "calibration tasks")], allow)
+        findings = [data_checks.judge_near_names(near, "calibration tasks")]
+        if self._score_range is not None and new.highest is not None:
+            ends = float(new.lowest.min()), float(new.highest.max())
+            findings.append(data_checks.judge_scale(ends, self._score_range))
+        data_checks.report(findings, allow)
         joined = join_evidence(self._evidence, new)
-        return self._calibrate_across(guarantee, joined, self.context_, allow)
+        return self._calibrate_across(guarantee, joined, about, allow)
 
     def task_threshold(self, scores: ArrayLike, *, allow: Iterable[str] = ()) -> Any:
         """Return all that one site has to send to ``combine``: one number for each level.
@@ -899,6 +904,7 @@ class MetaPS(ThresholdSets):
         scalar or ndarray, shape (levels,)
             The numbers, in the precision of the scores.
         """
+        allow = data_checks.check_allowed(allow)
         self._check_not_per_class("task_threshold")
         data = Scored.of_one_task(scores)
         evidence = self._first_step(data, self._make_guarantee(), 0, Context(), allow)
@@ -939,6 +945,7 @@ class MetaPS(ThresholdSets):
         MetaPS
             The object itself, calibrated.
         """
+        allow = data_checks.check_allowed(allow)
         self._check_not_per_class("combine")
         guarantee = self._make_guarantee()
         if isinstance(task_thresholds, Mapping):
@@ -1103,6 +1110,8 @@ class MetaPS(ThresholdSets):
         at_best = evidence.thresholds[:, np.arange(len(best)), best]  # (tasks, classes)
         levels, clusters = tuple(guarantee.levels[i] for i in best), evidence.clusters
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
+        if guarantee.epsilon != self.epsilon:  # its classes were passed as text
+            self.epsilon = guarantee.epsilon
         self.classes_, self.columns_ = evidence.classes, evidence.columns
         self._score_range = None
         if evidence.highest is not None:

@@ -168,6 +168,7 @@ def calibrate(
             table, rng=cluster_rng, context=about, allow=allowed, progress=progress
         )
         if not stated.per_class:
-            table.check_rare_classes(stated.miss_rate, allowed)
+            classes = (predictor.columns_ or {}).get("classes")
+            table.check_rare_classes(classes, stated.miss_rate, allowed)
     predictor.save(output)
     print_calibrated(predictor, output, as_json=as_json)

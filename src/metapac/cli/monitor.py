@@ -172,9 +172,8 @@ def report_drift(
         progress("comparing the scores of each task", 0, None)
         table = fill_new(table, read_origin(table.source), given, predictor, labelled=False)
         how = Reading(connection=table.source.connection)
-        drift = compare_tables(
-            predictor, table, open_reference(reference, reading=how), model=model
-        )
+        with open_reference(reference, reading=how) as known:
+            drift = compare_tables(predictor, table, known, model=model)
     words = Words.from_context(predictor.context_)
     if as_json:
         print_json(_summarise(drift, words))

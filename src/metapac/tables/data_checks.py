@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import ibis
@@ -79,18 +79,15 @@ def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
     return {f"near{number}": checks.sums_to(total, number) for number in (1, 100)}
 
 
-def check_rare_classes(rows: Rows, epsilon: float, *, allow: Iterable[str] = ()) -> None:
-    """Warn of classes that are rarer than the miss rate of one guarantee for all classes.
-
-    Without labels, or if classes differ from row to row, there is nothing to warn of.
-    """
-    label = rows.columns.label
-    if label is None or rows.names is None or "rare-class" in allow:
+def check_rare_classes(
+    source: Source, label: str, names: Sequence[Any], epsilon: float, allow: Iterable[str]
+) -> None:
+    """Warn of classes that are rarer than the miss rate of one guarantee for all classes."""
+    if "rare-class" in allow:
         return
-    counts = count_values(rows.source, labels=label)
-    found = {str(name): count for (name,), count in counts.items()}
-    known = dict(sorted(found.items())) | {n: 0 for n in map(str, rows.names) if n not in found}
-    checks.report([checks.judge_rare_classes(known, epsilon)], where=rows.source.name)
+    found = {str(name): count for (name,), count in count_values(source, labels=label).items()}
+    known = dict(sorted(found.items())) | {n: 0 for n in map(str, names) if n not in found}
+    checks.report([checks.judge_rare_classes(known, epsilon)], where=source.name)
 
 
 def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:

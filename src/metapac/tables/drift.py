@@ -71,6 +71,10 @@ def compare_tables(
     True
     """
     check_predictor(promise)
+    for name, one in (("table", table), ("reference", reference)):
+        if not isinstance(one, Table):
+            got = type(one).__name__
+            raise InvalidInput(f"{name} must be open_table(...), got {got}.", parameter=name)
     names = ("task", "columns", "classes", "classes_column", "prediction")
     given = Columns(**{name: getattr(table.columns, name) for name in names})
     used = given.resolve(promise.columns_ or {}, promise.classes_)

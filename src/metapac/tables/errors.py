@@ -85,15 +85,6 @@ def list_columns(source: Any) -> str:
     return listed(source.table.columns, shown=30)
 
 
-def check_column_names(**names: Any) -> None:
-    """Raise InvalidInput if a column is not given by its name, but for example by its values."""
-    for parameter, name in names.items():
-        if name is not None and not isinstance(name, str):
-            kind = type(name).__name__
-            text = f"{parameter} must be the name of a column as a string, got {kind}."
-            raise InvalidInput(text, parameter=parameter)
-
-
 def check_case_collisions(name: str, columns: Sequence[str]) -> None:
     """Raise InvalidInput for equal names; engines may also confuse those that differ in case."""
     seen: dict[str, str] = {}

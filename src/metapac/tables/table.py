@@ -55,7 +55,7 @@ _UNLABELLED = " Misses need labels. Without them: predict, or compare_tables (mo
 _MOST = 5_000  # rows of a task that a report looks at
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table(Data):
     """An open table of scores, from ``open_table``; as a context manager, it closes itself.
 
@@ -97,8 +97,13 @@ class Table(Data):
         Table
             The open table.
         """
+        if isinstance(source, Table) and reading != Reading():
+            raise InvalidInput("reading must be left out: the table is open.", parameter="reading")
         inner = source.source if isinstance(source, Table) else source
         return cls(sources.open_source(inner, reading), columns)
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}>"
 
     def __enter__(self) -> Self:
         return self
@@ -257,17 +262,23 @@ class Table(Data):
     ) -> Facts:
         return data_checks.find_facts(self.labelled, names.tolist(), sizes, skipped, repeats)
 
-    def check_rare_classes(self, epsilon: float, allow: Iterable[str]) -> None:
+    def check_rare_classes(
+        self, classes: Sequence[Any] | None, epsilon: float, allow: Iterable[str]
+    ) -> None:
         """Warn of classes that one guarantee for all classes need not cover.
 
         Parameters
         ----------
+        classes : sequence or None
+            The classes; None if they differ from row to row, or there are none.
         epsilon : float
             Miss rate of the guarantee.
         allow : iterable of str
             Checks to skip.
         """
-        data_checks.check_rare_classes(self.labelled, epsilon, allow=allow)
+        if self.columns.label is not None and classes is not None:
+            label = self.columns.label
+            data_checks.check_rare_classes(self.source, label, classes, epsilon, allow)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         task, cluster = self.columns.task, self.columns.cluster
