@@ -460,12 +460,11 @@ def test_too_few_scores_keep_every_label() -> None:
         (lambda: threshold([], epsilon=0.1, delta=0.1), "scores is empty; pass at least one"),
         (
             lambda: threshold([0.1, math.nan], epsilon=0.1, delta=0.1),
-            r"scores holds 1 NaN out of 2 values \(first at position 1\); a score that cannot be "
-            "compared cannot be certified. Drop those examples.",
+            r"scores holds 1 NaN out of 2 values \(first at position 1\).*Drop those examples.",
         ),
         (
             lambda: threshold([[0.1], [0.2]], epsilon=0.1, delta=0.1),
-            r"scores must be one-dimensional, .* got shape \(2, 1\)",
+            r"scores must be one-dimensional, got shape \(2, 1\)",
         ),
     ],
 )

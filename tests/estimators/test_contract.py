@@ -304,7 +304,7 @@ ENTRIES = "must have an entry for each row"
         *[
             ({"groups": groups}, f"groups are the tasks: .*{message}")
             for groups, message in [
-                ("s" * 2400, "one id for each"),
+                ("s" * 2400, "for each"),
                 ([*GROUPS[1:], None], "missing"),
                 (np.arange(2400) / 2, "strings or integers"),
                 ([*GROUPS[1:], 1], "one type"),

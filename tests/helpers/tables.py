@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields
 from typing import Any
 
@@ -28,21 +30,34 @@ def open_scores(source: Any, options: dict[str, Any]) -> Table:
     return open_table(source, columns, reading)
 
 
+@contextmanager
+def opened(source: Any, options: dict[str, Any]) -> Iterator[Table]:
+    """Open a table as `open_scores` does, and close it if it was not open before."""
+    with nullcontext() if isinstance(source, Table) else ExitStack() as stack:
+        table = open_scores(source, options)
+        if stack is not None:
+            stack.enter_context(table)
+        yield table
+
+
 def make_method(options: dict[str, Any]) -> MetaPS:
     """Return the method whose parameters are taken out of the options."""
     return MetaPS(**{name: options.pop(name) for name in _LEVELS if name in options})
 
 
 def calibrate_table(source: Any, **options: Any) -> MetaPS:
-    return make_method(options).calibrate(open_scores(source, options), **options)
+    with opened(source, options) as table:
+        return make_method(options).calibrate(table, **options)
 
 
 def site_table(source: Any, **options: Any) -> Site:
-    return make_site(make_method(options), open_scores(source, options), **options)
+    with opened(source, options) as table:
+        return make_site(make_method(options), table, **options)
 
 
 def evaluate_table(promise: Any, source: Any, **options: Any) -> Evaluation:
-    return metapac.evaluate(promise, open_scores(source, options), **options)
+    with opened(source, options) as table:
+        return metapac.evaluate(promise, table, **options)
 
 
 def predict_table(promise: Any, source: Any, **options: Any) -> Any:

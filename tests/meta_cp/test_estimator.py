@@ -231,7 +231,7 @@ def test_a_guarantee_that_no_number_of_tasks_supports() -> None:
         (
             {},
             ([0.1, 0.2], "ab", [0.5]),
-            r"quantiles .* 2 tasks .* got shape \(1,\)",
+            r"quantiles .* 2 tasks.* got shape \(1,\)",
         ),
         ({}, ([0.1, 0.2], "ab", [0.5, math.inf]), "quantiles must be finite, got inf at positio"),
         ({}, ([0.1, 0.2], "ab", [math.nan, 1]), "quantiles must be finite, got nan at position 0"),
