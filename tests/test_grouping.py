@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import Scored, grouping
+from metapac import InvalidInput, Scored, grouping
 from metapac._common import ignore_progress
 from metapac.binomial import allowed_errors_in_task
 from metapac.grouping import group, task_thresholds
@@ -118,3 +118,19 @@ def test_scores_that_repeat_within_a_group_are_noticed() -> None:
     assert may_repeat(np.concatenate([scores[:, :1000]] * 2, axis=1))
     assert may_repeat(scores.round(3))
     assert may_repeat(scores, ranks[:, :1])  # a single rank shows nothing
+
+
+def test_a_task_may_come_in_several_runs() -> None:
+    tasks = np.repeat(["b", "a", "b", "c"], [40, 30, 20, 50])
+    grouped = group(np.arange(140.0), tasks)
+    assert grouped.names.tolist() == ["b", "a", "c"]
+    assert grouped.sizes.tolist() == [60, 30, 50]
+    assert grouped.scores.tolist() == [*range(40), *range(70, 90), *range(40, 70), *range(90, 140)]
+
+
+def test_a_missing_score_is_found_in_its_task() -> None:
+    scores = np.arange(12.0)
+    for place, name in ((0, "a"), (2, "a"), (3, "b"), (7, "b"), (8, "c"), (11, "c")):
+        bad = np.where(np.arange(12) == place, np.nan, scores)
+        with pytest.raises(InvalidInput, match=f"in task '{name}'"):
+            group(bad, np.repeat(["a", "b", "c"], [3, 5, 4])).check_no_nan()

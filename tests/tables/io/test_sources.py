@@ -282,7 +282,7 @@ def test_foreign_csv_gives_the_same_threshold(
 ) -> None:
     written = frame.replace({"\N{DOG}": "K\xf6ln \u20ac"})
     written.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",", encoding=encoding)
-    reading = Reading(None, ";", ",", encoding, connection=connection(engine))
+    reading = Reading(separator=";", decimal=",", encoding=encoding, connection=connection(engine))
     source = open_source(tmp_path / "a.csv", reading)
     result = calibrate_table(source, task="task", score="score", **PROMISE)
     assert "K\xf6ln \u20ac" in result.tasks_.tolist()
