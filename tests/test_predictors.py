@@ -127,7 +127,7 @@ IDS: list[tuple[str, Any]] = [  # of the scores [0.1, 0.2]
     ("tasks hashable", [["a"], ["b"]]),
     ("tasks one-dimensional (2, 1)", np.array([["a"], ["b"]])),
     ("tasks 'ab'", "ab"),
-    ("tasks", {"a", "b"}),
+    ("tasks", {"a"}),
     ("tasks", {"a": 1, "b": 2}),
     ("tasks 3", 3),
     ("tasks", None),

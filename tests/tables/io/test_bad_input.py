@@ -60,7 +60,7 @@ MIXED = b"task,score\r\nb,0.5\r\n" + b"".join(b"a,0.%d\n" % i for i in range(1, 
 LATIN = "task,score\n\xe9,1\n".encode("latin-1")
 UTF16 = "task,score\n\xe9,1\n".encode("utf-16")
 PROXY = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-GZIP = gzip.compress(b"task,score\n" + b"a,1\n" * 10_000)
+GZIP = gzip.compress(b"task,score\n" + b"a,1\n" * 10_000, mtime=0)
 
 # What the file is called and holds, or how it is made; words that the message must have.
 Content = bytes | Callable[[Path], None]
@@ -89,7 +89,7 @@ FILES: list[tuple[str, Content, str]] = [
     # Encodings and compression.
     ("a.csv", LATIN, "not utf-8 text.*encoding="),
     ("a.csv", UTF16, "not utf-8 text.*encoding="),
-    ("a.csv.gz", gzip.compress(LATIN), "not utf-8 text.*encoding="),
+    ("a.csv.gz", gzip.compress(LATIN, mtime=0), "not utf-8 text.*encoding="),
     ("a.csv", GZIP, "gzip.*csv.gz"),
     ("a.csv.gz", GZIP[:-20], "a.csv.gz"),
     ("a.json.gz", GZIP[:5], "a.json.gz"),
