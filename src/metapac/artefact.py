@@ -1,9 +1,8 @@
-"""Files that the library writes: JSON and tensors with checksums, atomic replacement, one lock.
+"""Files that the library writes: JSON with checksums, atomic replacement, one lock.
 
-A document is JSON with one key per line. A tensor file is a safetensors file with a document in
-its metadata; the document's checksum covers the tensors too. What reads a document decodes it
-within `decoding`, and either encodes the result again and compares (`check_written`), or names the
-type of each key in a TypedDict (`Format.shape`).
+A document is JSON with one key per line. What reads a document decodes it within `decoding`, and
+either encodes the result again and compares (`check_written`), or names the type of each key in a
+TypedDict (`Format.shape`).
 
 Work in progress lives in a hidden folder ``.NAME.HEX.partial`` beside its target. Only its owner
 can read that folder, and the process that writes there holds a lock on it. A lock ends with its

@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import InvalidInput
 from metapac.fewshot import ClassPool, GroupPool, Task, split_classes, split_groups
 from metapac.fewshot.pools import Pools
-from metapac.fewshot.tensors import data_checksum
 
 FALSE_ALARM = 1e-6
 NAMES = ("train", "validation", "calibration", "test")
@@ -345,14 +343,3 @@ def test_an_impossible_split_is_rejected(test: int) -> None:
         split_classes(
             np.zeros(3), [1, 2, 3], train=train, validation=0, calibration=0, test=test, rng=0
         )
-
-
-def test_the_checksum_of_arrays_covers_types_and_shapes() -> None:
-    x = np.arange(6.0)
-    assert data_checksum(x) == data_checksum(x.tolist())
-    assert data_checksum(x[::2]) == data_checksum(x[::2].copy())
-    others = [x.reshape(2, 3), x.astype(np.float32), x[:5], -x, np.empty((0, 6)), np.array("a")]
-    assert len({data_checksum(other) for other in [x, *others]}) == 7
-    assert data_checksum(x, x) != data_checksum(x)
-    with pytest.raises(InvalidInput, match="arrays must hold numbers or text, got object. Conv"):
-        data_checksum(np.array(["a", 1], dtype=object))
