@@ -277,7 +277,7 @@ def test_intervals_have_a_mean_width() -> None:
     assert result.widths is not None
     assert result.widths.tolist() == pytest.approx(widths.tolist(), rel=1e-9)
     assert (result.sizes, result.sets) == (None, None)
-    assert result.to_pandas().width.tolist() == result.widths.tolist()
+    assert result.to_frame().width.tolist() == result.widths.tolist()
 
 
 def test_a_task_that_is_small_in_every_class_is_left_out() -> None:
@@ -293,7 +293,7 @@ def test_a_task_that_is_small_in_every_class_is_left_out() -> None:
     parts = {label: part.tasks.tolist() for label, part in result.by_class.items()}
     assert parts == {"cat": ["a"], "dog": [], "owl": ["c"]}
     assert [part.examples for part in result.classes or ()] == [9, 0, 5]
-    assert len(result.to_pandas()) == 2
+    assert len(result.to_frame()) == 2
     assert {row["class"] for row in result.worst()} == {"cat", "owl"}
 
 
@@ -380,7 +380,7 @@ def test_the_rows_of_many_tasks_convert_each_name_once() -> None:
 
 def test_the_frame_and_the_figure(frame: pd.DataFrame, tmp_path: Path) -> None:
     result = run(calibrate(), frame)
-    table = result.to_pandas()
+    table = result.to_frame()
     assert table.task.tolist() == ["a", "b", "d"]
     assert (table.missed / table.examples).tolist() == table.error.tolist()
     figure = result.plot(tmp_path / "tasks.png")

@@ -63,10 +63,10 @@ def test_nothing_to_estimate() -> None:
 
 def test_cells_survive_json(pilot: Exploration) -> None:
     for cell in pilot.cells:
-        body = json.loads(json.dumps(cell.to_json()))
+        body = json.loads(json.dumps(cell.to_dict()))
         assert body["missed"] == [["no", [0.5, 0.4, 0.6]], ["yes", [None, None, None]]]
         again = Cell.from_json(body)
-        assert again.to_json() == cell.to_json()
+        assert again.to_dict() == cell.to_dict()
         assert again.thresholds == cell.thresholds
         assert again.missed["no"] == cell.missed["no"]
         assert math.isnan(again.missed["yes"].value)
@@ -121,7 +121,7 @@ def test_what_is_saved_is_read(pilot: Exploration, tmp_path: Path) -> None:
     pilot.save(tmp_path / "pilot.json")
     again = read_pilot(tmp_path / "pilot.json")
     assert again.tasks == pilot.tasks
-    assert again.to_json() == pilot.to_json()
+    assert again.to_dict() == pilot.to_dict()
     assert (again.split, again.min_examples) == (0.05, 7)
     assert again.find(0.05, 0.1, per_class=True).thresholds == (-math.inf, 0.3)
     with pytest.raises(KeyError):
@@ -145,7 +145,7 @@ def test_tasks_needed_are_those_of_the_split(pilot: Exploration) -> None:
 
 
 def test_frame(pilot: Exploration) -> None:
-    frame = pilot.to_pandas()
+    frame = pilot.to_frame()
     assert frame.shape == (4, 9)
     assert frame["missed_no"].tolist() == [0.5] * 4
     assert repr(pilot) == ("<Exploration of 2 pilot tasks with 40 examples of 2 classes: 4 cells>")
@@ -203,7 +203,7 @@ def test_arrays_and_tables_are_explored_alike(rows: pd.DataFrame, changes: dict[
     found = explore(scores, rows.site, rows.y, classes=["no", "yes"], **options)
     table = open_table(rows, Columns(task="site", label="y"))
     expected = explore(table, **options)
-    body, other = found.to_json(), expected.to_json()
+    body, other = found.to_dict(), expected.to_dict()
     assert body.pop("columns") == {"classes": ["no", "yes"]}
     assert other.pop("columns") == {"task": "site", "label": "y", "columns": "p_*"} | {
         "classes": ["no", "yes"]

@@ -331,14 +331,14 @@ def test_another_promise_is_refused(
 def test_frames_and_short_forms(promise: MetaPS, by_class: MetaPS, rng: Any) -> None:
     monitor = Monitor(promise)
     monitor.add(*draw(rng, names("a", 3)), batch="x")
-    frame = monitor.to_pandas()
+    frame = monitor.to_frame()
     assert frame.task.tolist() == [step.task for step in monitor.course]
     assert frame.columns.tolist() == [*monitor.course[0]._fields]
     assert repr(monitor).startswith("<Monitor of 3 tasks: cannot tell yet, wealth 0.")
     classes = Monitor(by_class)
     classes.add(*draw(rng, names("a", 3)), labels=np.tile(["no", "yes"], 150))
-    assert classes.to_pandas().groupby("class").size().to_dict() == {"no": 3, "yes": 3}
-    assert isinstance(Monitor(promise).to_pandas(), pd.DataFrame)
+    assert classes.to_frame().groupby("class").size().to_dict() == {"no": 3, "yes": 3}
+    assert isinstance(Monitor(promise).to_frame(), pd.DataFrame)
 
 
 def test_one_task_of_each_cluster_counts(rng: Any) -> None:

@@ -112,7 +112,7 @@ def test_the_figures_are_those_of_a_loop(sets: np.ndarray) -> None:
         assert summary.mean_size == pytest.approx(sum(sizes) / len(sizes))
     else:
         assert math.isnan(summary.mean_size)
-        assert summary.to_json()["mean_size"] is None
+        assert summary.to_dict()["mean_size"] is None
 
 
 def some_sets(no: int, yes: int, rows: int = 2000) -> np.ndarray:

@@ -17,6 +17,7 @@ from scipy import special
 from metapac import data_checks
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import visible
+from metapac.artefact import encode_floats
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
 from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
@@ -142,7 +143,7 @@ class Evaluation:
     0.5
     >>> evaluation.verdict.status
     'cannot tell yet'
-    >>> evaluation.to_pandas()[["task", "examples", "missed", "error"]]
+    >>> evaluation.to_frame()[["task", "examples", "missed", "error"]]
       task  examples  missed  error
     0    a         2       0    0.0
     1    b         2       1    0.5
@@ -237,7 +238,7 @@ class Evaluation:
         Returns
         -------
         list of dict
-            Task, with a guarantee per class the class, then the columns of ``to_pandas``.
+            Task, with a guarantee per class the class, then the columns of ``to_frame``.
         """
         rows: list[tuple[float, dict[str, Any]]] = []
         for label, part in ({None: self} if self.by_class is None else self.by_class).items():
@@ -261,7 +262,7 @@ class Evaluation:
             columns |= {name: getattr(self.sets, name) for name in _KINDS}
         return columns if self.widths is None else columns | {"width": self.widths}
 
-    def to_pandas(self) -> Any:
+    def to_frame(self) -> Any:
         """Return a frame with a row for each task.
 
         Its columns are task, examples, missed, error, low and high (the exact 95% interval of the
@@ -278,10 +279,59 @@ class Evaluation:
 
         if self.by_class is None:
             return pd.DataFrame({"task": self.tasks} | self._columns())
-        frames = {label: part.to_pandas() for label, part in self.by_class.items()}
+        frames = {label: part.to_frame() for label, part in self.by_class.items()}
         for label, frame in frames.items():
             frame.insert(1, "class", label)
         return pd.concat(frames.values(), ignore_index=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as JSON can hold them, as ``metapac evaluate --json`` prints them.
+
+        Returns
+        -------
+        dict
+            Verdict, figures, misses by class and the five worst tasks; null where there is none.
+        """
+        result: dict[str, Any] = {} if self.verdict is None else {"verdict": self.verdict.to_dict()}
+        result |= self._figures() | {"overlap": [*map(str, self.overlap)], "classes": None}
+        if self.classes is not None:
+            result["classes"] = [
+                {"class": part.label, "examples": part.examples, "missed": part.missed}
+                | {"error": part.error if part.examples else None}
+                | {"low": part.low, "high": part.high}
+                for part in self.classes
+            ]
+            result["neglected"] = [part.label for part in self.neglected]
+        if self.by_class is not None and self.verdict is not None:
+            verdicts = self.verdict.by_class or {}
+            result["by_class"] = [
+                {"class": label, "verdict": verdicts[label].to_dict()} | part._figures()
+                for label, part in self.by_class.items()
+            ]
+        worst = [{k: encode_floats(v) for k, v in row.items()} for row in self.worst()]
+        return result | {"worst": worst}
+
+    def _figures(self) -> dict[str, Any]:
+        """Return counts and means over tasks; None where there is no task."""
+        has_tasks, examples = len(self.tasks) > 0, self.examples
+        sizes = self.sizes if has_tasks else None
+        widths = self.widths if has_tasks else None
+        return {
+            "tasks": len(self.tasks),
+            "left_out": self.left_out,
+            "min_examples": self.min_examples,
+            "examples": int(examples.sum()),
+            "missed": int(self.missed.sum()),
+            "epsilon": self.epsilon,
+            "within": self.within if has_tasks else None,
+            "error": float(np.mean(self.errors)) if has_tasks else None,
+            "set_size": None if sizes is None else float(np.mean(sizes)),
+            "set_size_over_rows": None
+            if sizes is None
+            else float(np.average(sizes, weights=examples)),
+            "width": None if widths is None else encode_floats(float(np.mean(widths))),
+            "sets": self.set_shares,
+        }
 
     def plot(self, path: PathLike | None = None) -> Figure:
         """Draw the miss rate of each task with its interval, the set sizes and the classes.
@@ -637,7 +687,7 @@ def evaluate(
     >>> from metapac import Columns, open_table
     >>> rows = {"site": ["a", "b"], "y": ["cat", "dog"], "p_cat": [0.9, 0.6], "p_dog": [0.1, 0.0]}
     >>> table = open_table(pd.DataFrame(rows), Columns(task="site", label="y"))
-    >>> evaluate(promise, table).to_pandas()[["task", "examples", "missed", "set_size"]]
+    >>> evaluate(promise, table).to_frame()[["task", "examples", "missed", "set_size"]]
       task  examples  missed  set_size
     0    a         1       0       2.0
     1    b         1       1       1.0

@@ -126,7 +126,7 @@ class Cell:
     missed: Mapping[Any, Estimate]
     tasks_needed: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the cell as JSON can hold it, estimates as lists, and classes as pairs.
 
         Returns
@@ -141,12 +141,12 @@ class Cell:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
-        """Return the cell that `to_json` prepared.
+        """Return the cell that `to_dict` prepared.
 
         Parameters
         ----------
         body : mapping
-            What `to_json` returned.
+            What `to_dict` returned.
 
         Returns
         -------
@@ -292,7 +292,7 @@ class Exploration:
                 return cell
         raise KeyError((epsilon, alpha, per_class))
 
-    def to_pandas(self) -> Any:
+    def to_frame(self) -> Any:
         """Return a frame with a row for each cell.
 
         Returns
@@ -312,7 +312,7 @@ class Exploration:
         ]
         return pd.DataFrame(rows)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return all results as JSON can hold them.
 
         Returns
@@ -324,7 +324,7 @@ class Exploration:
             "tasks": as_json_names(as_task_names(list(self.tasks))),
             "prevalence": [[label, share] for label, share in self.prevalence.items()],
             "columns": dict(self.columns),
-            "cells": [cell.to_json() for cell in self.cells],
+            "cells": [cell.to_dict() for cell in self.cells],
         }
 
     def save(self, path: PathLike) -> None:
@@ -335,7 +335,7 @@ class Exploration:
         path : str or path
             File to write. It is replaced atomically.
         """
-        artefact.write(path, self.to_json(), FORMAT)
+        artefact.write(path, self.to_dict(), FORMAT)
 
     def _check(self) -> None:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
@@ -420,7 +420,7 @@ def read_pilot(path: PathLike) -> Exploration:
             }
         )
         pilot._check()
-        artefact.check_written(body, pilot.to_json())
+        artefact.check_written(body, pilot.to_dict())
     return pilot
 
 

@@ -856,7 +856,7 @@ class Monitor:
             monitor._count(entry)
         return monitor
 
-    def to_pandas(self) -> Any:
+    def to_frame(self) -> Any:
         """Return the course as a frame with a row for each task.
 
         With a guarantee per class, there is a row for each class of each task, and the column

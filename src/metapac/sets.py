@@ -276,7 +276,7 @@ class SetSummary:
             return found + too_empty
         return found + (self._alike() or too_empty + self._rare())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them.
 
         Returns

@@ -493,6 +493,19 @@ class Verdict:
             return _describe_classes(self, self.by_class, words)
         return f"{self.status.capitalize()}: {_describe(self, words)}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            Status, sentence, p-values, interval and counts.
+        """
+        names = ("p_holds", "p_violated", "interval", "tasks", "within", "flagged", "more_tasks")
+        names += ("false_alarm", "alpha", "delta")
+        values = {name: getattr(self, name) for name in names}
+        return {"status": self.status, "sentence": self.sentence()} | values
+
     def __str__(self) -> str:
         return self.sentence()
 

@@ -63,11 +63,11 @@ def test_repr_and_frame_of_an_evaluation(promise: MetaPS, frame: pd.DataFrame) -
     assert result.verdict is not None
     status = result.verdict.status
     assert repr(result).startswith(f"<Evaluation of 4 tasks: {status}; error at most 0.3 on ")
-    table = result.to_pandas()
+    table = result.to_frame()
     rates = ["task", "examples", "missed", "error", "low", "high"]
     assert list(table) == [*rates, "set_size", "empty", "single", "full"]
     assert table["error"].tolist() == result.errors.tolist()
-    plain = evaluate_table(promise, frame, task="site", score="true").to_pandas()
+    plain = evaluate_table(promise, frame, task="site", score="true").to_frame()
     assert list(plain) == rates
 
 
@@ -127,7 +127,7 @@ def test_each_class_is_evaluated_separately(
     np.testing.assert_allclose(
         result.errors, pd.Series(missed).groupby(some.site.to_numpy()).mean()
     )
-    table = result.to_pandas()
+    table = result.to_frame()
     assert list(table)[:5] == ["task", "class", "examples", "missed", "error"]
     assert len(table) == sum(len(part.tasks) for part in result.by_class.values())
     assert "error at most its epsilon on at least " in repr(result)

@@ -79,7 +79,7 @@ def test_a_few_cells_at_a_time_give_the_same(
         return result.take(order)  # an engine returns groups in any order
 
     monkeypatch.setattr(Source, "run", run)
-    assert explore_table(frame, task="site", label="y", **LEVELS).to_json() == whole.to_json()
+    assert explore_table(frame, task="site", label="y", **LEVELS).to_dict() == whole.to_dict()
 
 
 def test_tasks_count_once_whatever_their_size() -> None:
@@ -97,9 +97,9 @@ def test_small_tasks_are_left_out(frame: pd.DataFrame) -> None:
     found = explore_table(pd.concat([frame, small]), **asked, min_examples=30, allow=["duplicates"])
     alone = explore_table(frame, **asked)
     assert (len(found.tasks), found.examples, found.min_examples) == (30, 1550, 30)
-    assert [c.to_json() for c in found.cells[:2]] == [c.to_json() for c in alone.cells[:2]]
+    assert [c.to_dict() for c in found.cells[:2]] == [c.to_dict() for c in alone.cells[:2]]
     enough = explore_table(frame, **asked, min_examples=60)
-    assert [c.to_json() for c in enough.cells[:2]] == [c.to_json() for c in alone.cells[:2]]
+    assert [c.to_dict() for c in enough.cells[:2]] == [c.to_dict() for c in alone.cells[:2]]
     # Every site has 30 examples of 'no', and none has as many of 'yes', which is then always kept.
     for cell, other in zip(found.cells[2:], alone.cells[2:], strict=True):
         assert cell.tasks == other.tasks == 25

@@ -74,7 +74,7 @@ def test_the_summary_counts_widths(engine: str, rows: int) -> None:
         summary = summarise_intervals(source, -part, part)
     assert summary == IntervalSummary(rows, 0, float(np.mean(2 * half)), float(np.median(2 * half)))
     assert summary.warnings() == []
-    assert summary.to_json()["rows"] == rows
+    assert summary.to_dict()["rows"] == rows
 
 
 def test_infinite_widths_are_counted_apart() -> None:

@@ -56,7 +56,7 @@ def test_misses_and_widths_are_those_of_the_arrays(engine: str) -> None:
     assert evaluation.widths is not None
     np.testing.assert_allclose(evaluation.widths, expected, rtol=1e-12)
     assert evaluation.sizes is None
-    assert evaluation.to_pandas()["width"].tolist() == evaluation.widths.tolist()
+    assert evaluation.to_frame()["width"].tolist() == evaluation.widths.tolist()
     assert "mean width" in repr(evaluation)
 
 

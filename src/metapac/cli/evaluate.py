@@ -13,7 +13,7 @@ from rich.text import Text
 
 import metapac
 from metapac._common import listed, require, warn
-from metapac.artefact import encode_floats, replacing
+from metapac.artefact import replacing
 from metapac.cli import exits
 from metapac.cli.commands import VIOLATED
 from metapac.cli.console import (
@@ -128,7 +128,7 @@ def evaluate(
     if violated:
         exits.expect(VIOLATED)
     if as_json:
-        print_json(_summarise(evaluation, context) | {"notes": notes})
+        print_json(evaluation.to_dict() | {"notes": notes})
         if harm := describe_neglected(evaluation, Words.from_context(context), _REMEDY):
             warn(harm)
     else:
@@ -155,78 +155,11 @@ def _verdict(evaluation: Evaluation) -> Verdict:
 
 
 def _write(evaluation: Evaluation, path: Path) -> None:
-    rows = evaluation.worst(len(evaluation.to_pandas()))
+    rows = evaluation.worst(len(evaluation.to_frame()))
     with replacing(path) as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def _summarise(evaluation: Evaluation, context: Context) -> dict[str, Any]:
-    words = {"unit": context.unit, "example": context.example}
-    summary = {"verdict": _describe_verdict(_verdict(evaluation), words)} | _figures(evaluation)
-    summary["overlap"] = [str(name) for name in evaluation.overlap]
-    summary["classes"] = None
-    if evaluation.classes is not None:
-        summary["classes"] = [
-            {"class": part.label, "examples": part.examples, "missed": part.missed}
-            | {"error": part.error if part.examples else None, "low": part.low, "high": part.high}
-            for part in evaluation.classes
-        ]
-        summary["neglected"] = [part.label for part in evaluation.neglected]
-    if evaluation.by_class is not None:
-        verdicts = _verdict(evaluation).by_class or {}
-        summary["by_class"] = [
-            {"class": label}
-            | {"verdict": _describe_verdict(verdicts[label], words)}
-            | _figures(part)
-            for label, part in evaluation.by_class.items()
-        ]
-    worst = [{k: encode_floats(v) for k, v in row.items()} for row in evaluation.worst(_WORST)]
-    return summary | {"worst": worst}
-
-
-def _describe_verdict(verdict: Verdict, words: dict[str, str]) -> dict[str, Any]:
-    return {
-        "status": verdict.status,
-        "sentence": verdict.sentence(**words),
-        "p_holds": verdict.p_holds,
-        "p_violated": verdict.p_violated,
-        "interval": verdict.interval,
-        "tasks": verdict.tasks,
-        "within": verdict.within,
-        "flagged": verdict.flagged,
-        "more_tasks": verdict.more_tasks,
-        "false_alarm": verdict.false_alarm,
-        "alpha": verdict.alpha,
-        "delta": verdict.delta,
-    }
-
-
-def _mean_width(evaluation: Evaluation) -> Any:
-    """Return the mean width of intervals for JSON; None if there are none."""
-    widths = evaluation.widths
-    return None if widths is None else encode_floats(float(np.mean(widths)))
-
-
-def _figures(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the figures of an evaluation for JSON: null where there is no task."""
-    has_tasks = len(evaluation.tasks) > 0
-    sizes, examples = evaluation.sizes if has_tasks else None, evaluation.examples
-    return {
-        "tasks": len(evaluation.tasks),
-        "left_out": evaluation.left_out,
-        "min_examples": evaluation.min_examples,
-        "examples": int(examples.sum()),
-        "missed": int(evaluation.missed.sum()),
-        "epsilon": evaluation.epsilon,
-        "within": evaluation.within if has_tasks else None,
-        "error": float(np.mean(evaluation.errors)) if has_tasks else None,
-        "set_size": None if sizes is None else float(np.mean(sizes)),
-        "set_size_over_rows": None if sizes is None else float(np.average(sizes, weights=examples)),
-        "width": _mean_width(evaluation) if has_tasks else None,
-        "sets": evaluation.set_shares,
-    }
 
 
 def _print_text(evaluation: Evaluation, context: Context) -> None:

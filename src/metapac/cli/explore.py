@@ -308,7 +308,7 @@ def _report(result: Exploration, output: Path | None, plot: Path | None, *, as_j
     if plot is not None:
         result.plot(plot)
     if as_json:
-        print_json(result.to_json())
+        print_json(result.to_dict())
         return
     print_exploration(result)
     if plot is not None:

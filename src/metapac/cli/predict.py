@@ -143,7 +143,7 @@ def _report(sets: Sets, output: str, *, as_json: bool, has_classes: bool) -> Non
     if as_json:
         print_json(
             {"sets": sets.rows, "classes": sets.classes, "output": output}
-            | {"summary": sets.summary.to_json(), "warnings": sets.warnings}
+            | {"summary": sets.summary.to_dict(), "warnings": sets.warnings}
         )
         return
     summary = sets.summary

@@ -89,7 +89,7 @@ class IntervalSummary:
         text = "intervals are infinite: the calibration tasks were too few or too small"
         return [f"{which} {text}."] if self.infinite else []
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
         return dict(vars(self))
 
