@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 # Control characters (C0, DEL, C1), the soft hyphen, marks that change the direction of text, spaces
@@ -13,6 +14,7 @@ _UNSAFE = re.compile(
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
+_WIDEST = 40  # characters of a cell of a table
 FITTED_ON = "; fitted_on="  # in the text of a score function, before the tasks it was fitted on
 
 
@@ -24,6 +26,26 @@ def name_score(score: object) -> str:
 def visible(text: str) -> str:
     r"""Return text with control and invisible characters as escapes, such as ``\x1b``."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def format_table(rows: Sequence[Mapping[str, object]], title: str = "") -> str:
+    """Return rows as aligned text: words to the left, the rest to the right, long names cut."""
+    names = list(rows[0])
+    cells = [names, *([_cut(visible(str(row[name]))) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
+    left = [any(str(row[name])[:1].isalpha() for row in rows) for name in names]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(line, widths, left, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+    return "\n".join([*([title] if title else []), *lines])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}\u2026"
 
 
 def without_invisible(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +17,8 @@ from scipy import special
 
 from metapac import data_checks
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
-from metapac._text import visible
-from metapac.artefact import encode_floats
+from metapac._text import format_table, visible
+from metapac.artefact import encode_floats, replacing
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
 from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
@@ -87,6 +88,7 @@ class ClassMisses(NamedTuple):
 # exact interval lies above epsilon.
 _FAR = 2
 _KINDS = ("empty", "single", "full")
+_SHOWN_CLASSES = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -333,6 +335,21 @@ class Evaluation:
             "sets": self.set_shares,
         }
 
+    def to_csv(self, path: PathLike) -> None:
+        """Write a row for each task (and class), the worst first, to a CSV file.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        """
+        total = sum(len(part.tasks) for part in (self.by_class or {None: self}).values())
+        rows = self.worst(total)
+        with replacing(path) as file:
+            writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
     def plot(self, path: PathLike | None = None) -> Figure:
         """Draw the miss rate of each task with its interval, the set sizes and the classes.
 
@@ -376,6 +393,78 @@ class Evaluation:
             f"error {format_share(float(np.mean(self.errors)))}{size}>"
         )
 
+    def __str__(self) -> str:
+        """Return the verdict on a line of its own, then what was measured, as text."""
+        if self.verdict is None:
+            return repr(self)
+        words = Words(*inflect(self.verdict.unit), *inflect(self.verdict.example), "the model")
+        sentence = self.verdict.sentence()
+        claim = sentence.removeprefix(f"{self.verdict.status.capitalize()}: ")
+        lines = [self.verdict.status.upper(), claim[:1].upper() + claim[1:]]
+        lines += self._describe_sets(words)
+        lines += self._describe_shares(words)
+        if harm := describe_neglected(self, words):
+            lines += ["", f"Beware: {harm}"]
+        if self.classes is not None:
+            lines += ["", self._class_table()]
+        worst = [row for row in self.worst() if row["error"] > self._limit(row)]
+        if worst:
+            lines += ["", format_table([*map(_format_row, worst)], f"Worst {words.units}")]
+        elif len(self.tasks):
+            lines += ["", f"No {words.unit} was measured above its limit."]
+        return "\n".join(lines)
+
+    def _limit(self, row: Mapping[str, Any]) -> float:
+        part = self if self.by_class is None else self.by_class[row["class"]]
+        return float(part.epsilon)
+
+    def _describe_sets(self, words: Words) -> list[str]:
+        """Return how large sets or intervals are, and what was left out, in lines."""
+        lines = []
+        if self.min_examples > 1:
+            least = words.count_examples(self.min_examples)
+            lines.append(f"Judged: {words.units} with at least {least}.")
+        if self.overlap:
+            count, names = words.count_units(len(self.overlap)), listed([*map(str, self.overlap)])
+            lines.append(f"{count} not new, so not counted here: {names}.")
+        if self.widths is not None and len(self.widths):
+            lines.append(f"Intervals: mean width {np.mean(self.widths):.4g} over {words.units}.")
+        if (shares := self.set_shares) is not None and self.sizes is not None:
+            over_rows = np.average(self.sizes, weights=self.examples)
+            kinds = [f"{format_share(shares[name])} {name}" for name in _KINDS]
+            lines.append(
+                f"Sets: mean size {np.mean(self.sizes):.2f} over {words.units}, {over_rows:.2f} "
+                f"over rows; {', '.join(kinds)}."
+            )
+        return lines
+
+    def _describe_shares(self, words: Words) -> list[str]:
+        """Return on how many tasks the measured miss rate is at most epsilon, in lines."""
+        if self.by_class is not None:
+            parts = [*self.by_class.items()][:_SHOWN_CLASSES]
+            return [f"Class {label}: {part._describe_shares(words)[0]}" for label, part in parts]
+        count = words.count_units(len(self.tasks))
+        if not len(self.tasks):
+            return [f"{count}: nothing measured."]
+        within = np.count_nonzero(self.errors <= self.epsilon)
+        mean = format_share(float(np.mean(self.errors)))
+        return [
+            f"{count} ({words.count_examples(int(self.examples.sum()))}): at most "
+            f"{percent(self.epsilon)} missed on {within} of {len(self.tasks)}, {mean} on average."
+        ]
+
+    def _class_table(self) -> str:
+        """Return the misses of each class; of many classes, those missed most."""
+        classes = sorted(self.classes or (), key=lambda part: (-part.low, str(part.label)))
+        shown = [part for part in classes if part.examples][:_SHOWN_CLASSES]
+        title = "Missed, by class"
+        title += f" (worst {len(shown)} of {len(classes)})" if len(classes) > len(shown) else ""
+        if not shown:
+            return title
+        return format_table(
+            [_format_row({"class": part.label} | part._asdict()) for part in shown], title
+        )
+
     def _repr_html_(self) -> str:
         """Return the verdict and the misses of each class for notebooks."""
         if self.verdict is None:
@@ -394,7 +483,22 @@ class Evaluation:
         )
 
 
-def describe_neglected(evaluation: Evaluation, words: Words, remedy: str) -> str:
+def _format_row(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the misses of a task or class for a table."""
+    names = {name: str(row[name]) for name in ("task", "class") if name in row}
+    sizes = {"set_size": "set size", "width": "width"}
+    return names | {
+        "missed": f"{row['missed']} of {row['examples']}",
+        "rate": format_share(row["missed"] / row["examples"]),
+        "95% interval": f"{format_share(row['low'])} to {format_share(row['high'])}",
+        **{title: f"{row[name]:.2f}" for name, title in sizes.items() if name in row},
+    }
+
+
+_PER_CLASS = "For a guarantee for each class, calibrate with per_class=True."
+
+
+def describe_neglected(evaluation: Evaluation, words: Words, remedy: str = _PER_CLASS) -> str:
     """Return which classes are missed far more often than epsilon; empty if none is."""
     rates = [
         f"{part.label} in {part.missed:,} of {words.count_examples(part.examples)} "

@@ -824,6 +824,40 @@ class MetaPS(ThresholdSets):
         method._make_guarantee()  # fail fast
         return method._calibrate_across(guarantee, evidence, context, allow)
 
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the threshold of each class, or of all, and what it rests on."""
+        return [
+            {
+                "class": rule.label,
+                "epsilon": rule.epsilon,
+                "threshold": artefact.encode_floats(rule.threshold),
+                "tasks": rule.tasks,
+                "examples": rule.examples,
+                "left_out": rule.left_out,
+            }
+            for rule in self._rules()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return thresholds and guarantee as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            What ``metapac calibrate --json`` prints.
+        """
+        self.check_calibrated()
+        rows = self._rows()
+        first = {"threshold": rows[0]["threshold"], "left_out": self.left_out_}
+        return (first if self.classes_ is None else {"thresholds": rows}) | {
+            "tasks": len(self.tasks_),
+            "examples": int(self.task_sizes_.sum()),
+            "promise": self.promise_,
+            "explanation": self.explain(),
+            "remarks": self.remarks_,
+            "columns": self.columns_,
+        }
+
     def add(
         self,
         scores: ArrayLike | Data,

@@ -225,6 +225,13 @@ _CHANCE = 0.001  # that empty sets exceed their limit by chance
 _SAME_MODEL = "Are the scores of the model that was calibrated, on the same scale?"
 
 
+_SHOWN = 6  # of many classes, the most and the least frequent
+_EMPTY = (
+    "Empty: no label scored high enough; with probabilities, the model is torn between labels. "
+    "Treat these sets as all labels."
+)
+
+
 @dataclass(frozen=True)
 class SetSummary:
     """How many sets are empty, hold one label or all, and how often each class occurs.
@@ -287,6 +294,28 @@ class SetSummary:
         by_class = [{"class": name, "sets": count} for name, count in self.by_class.items()]
         mean_size = self.mean_size if self.rows else None
         return vars(self) | {"mean_size": mean_size, "by_class": by_class}
+
+    def __str__(self) -> str:
+        """Return the figures as text, and what full and empty sets mean."""
+        if not self.rows:
+            return "No sets."
+
+        def share(count: int) -> str:
+            return f"{count:,} ({count / self.rows:.1%})"
+
+        kinds = f"one label in {share(self.single)}, all labels in {share(self.full)}"
+        lines = [
+            f"{self.rows:,} sets: {kinds}, empty {share(self.empty)}; mean size "
+            f"{self.mean_size:.4g} over rows."
+        ]
+        ranked = sorted(self.by_class.items(), key=lambda item: -item[1])
+        shown = [f"{name} in {share(count)}" for name, count in ranked]
+        if len(shown) > _SHOWN:
+            shown = [*shown[: _SHOWN // 2], "...", *shown[-_SHOWN // 2 :]]
+        lines += [f"Sets that contain each class: {', '.join(shown)}."] if shown else []
+        lines += ["All labels: the model cannot tell. Decide without it."] if self.full else []
+        lines += [_EMPTY] if self.empty else []
+        return "\n".join(lines)
 
     def _out_of_range(self, low: float, high: float) -> list[str]:
         most = high + max(high - low, abs(high))

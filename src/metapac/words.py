@@ -68,11 +68,11 @@ def inflect(noun: str) -> tuple[str, str]:
     return singular, f"{singular}{'es' if singular.endswith(('s', 'x', 'z', 'ch', 'sh')) else 's'}"
 
 
-def round_down(threshold: float) -> str:
-    """Return a threshold in three significant digits, never higher than it is."""
+def round_down(threshold: float, digits: int = 3) -> str:
+    """Return a threshold in some significant digits, never higher than it is."""
     if not math.isfinite(threshold):
         return str(threshold)
-    shown = Context(prec=3, rounding=ROUND_FLOOR).create_decimal(repr(threshold)).normalize()
+    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(threshold)).normalize()
     return f"{shown:f}" if -7 < shown.adjusted() < 16 else f"{shown:e}"
 
 
@@ -311,6 +311,33 @@ def summarise_limits(
     rare = "for one class alone (a rare one may always be missed), " * is_average
     change = f"for {Words.from_context(about).units} unlike these, or once the model or its scores"
     return f"It does not hold {rare}{change} change."
+
+
+def summarise_guarantee(
+    g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
+) -> str:
+    """Return the guarantee of `MetaPS` in one plain sentence."""
+    words = Words.from_context(about)
+    share = f"In at least {percent(g.alpha, complement=True)} of new {words.units}"
+    if g.min_examples:
+        share += f" with at least {words.count_examples(g.min_examples)}"
+    missed = "a set without the true label"
+    if "prediction" in (columns or {}):
+        missed = "an interval without the true number"
+    if isinstance(g.epsilon, Mapping):
+        rates = [
+            f"{percent(rate)} of class {visible(str(label))}" for label, rate in g.epsilon.items()
+        ]
+        claim = f"{', '.join(rates)} get {missed}"
+    else:
+        which = "each class" if g.per_class else f"the {words.examples}"
+        claim = f"{percent(g.epsilon)} of {which} get {missed}"
+    sure = (
+        "on average over calibrations"
+        if g.delta is None
+        else f"confidence {percent(g.delta, complement=True)}"
+    )
+    return f"{share}, at most {claim} ({sure})."
 
 
 def render_card(title: str, text: str, sentence: str) -> str:

@@ -1,53 +1,59 @@
-"""The application: a table of commands, each imported when it is run."""
+"""Functions as commands: options from signatures and docstrings, help in panels.
+
+The function of a command takes what users type. Parameters before the star are arguments, the
+others are options; the fields of a dataclass are options too. Their help is in the ``Parameters``
+section of the docstring, of the function or of the dataclass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from metapac._version import __version__
-from metapac.cli.help import PlainGroup
 
-# In the order in which people need them. Each repeats the first line of the command's help, so
-# that the list of commands can be printed without importing any of them.
-SUMMARIES = {
-    "plan": "Show how many tasks and labelled examples a guarantee needs.",
-    "explore": "Try levels on pilot tasks, before calibration.",
-    "calibrate": "Compute the threshold that gives the guarantee, and write both to a file.",
-    "predict": "Add a prediction set to each row of a table.",
-    "evaluate": "Judge the guarantee on labelled new tasks, and measure miss rates and set sizes.",
-    "monitor": "Watch the guarantee while new tasks come in, and raise an alarm if it is violated.",
-    "show": "Explain a promise file: what it guarantees, what it does not, and what it rests on.",
-    "report": "Write a report on a guarantee: what it says, what it rests on, how it fares.",
-    "site": "Write the few numbers that a site sends to the coordinator.",
-    "combine": "Combine the files of all sites into one threshold with a guarantee.",
-    "data": "Fetch, prepare and check the data sets of the paper.",
-    "train": "Meta-train a few-shot learner and write its best weights.",
-    "score": "Score the tasks of a training run, of embeddings or of sample logs, to calibrate on.",
-    "study": "Judge the methods on your own data: set sizes, miss rates, verdicts on guarantees.",
-    "reproduce": "Run an experiment of the paper: train, calibrate, evaluate, draw the figures.",
-    "demo": "See what a guarantee says, and what it does not, in a table and in figures.",
-    "doctor": "Print versions, extras, engines, GPU and cache folder.",
-}
-
-# Commands that have no module of their name here; those of the few-shot wing are looked up by name,
-# as the core never imports it.
-_MODULES = {
-    "site": "metapac.cli.sites",
-    "combine": "metapac.cli.sites",
-    **{
-        name: f"metapac.fewshot.cli.{name}"
-        for name in ("data", "train", "score", "study", "reproduce", "demo")
+# The commands in their panels, in the order in which people need them. A summary is the first line
+# of the docstring, so that this list is printed without importing any command. The few-shot wing is
+# looked up by name, as the core never imports it.
+PANELS: dict[str, dict[str, tuple[str, str]]] = {
+    "Use": {
+        "plan": ("metapac.cli.planning", "Show how many tasks and examples you need."),
+        "explore": ("metapac.cli.planning", "Try levels on pilot tasks, before calibration."),
+        "calibrate": ("metapac.cli.calibration", "Compute the threshold, with its guarantee."),
+        "predict": ("metapac.cli.use", "Add a prediction set to each row of a table."),
+        "evaluate": ("metapac.cli.use", "Judge the guarantee on labelled new tasks."),
+        "monitor": ("metapac.cli.use", "Watch the guarantee while new tasks arrive."),
+        "show": ("metapac.cli.calibration", "Explain a promise file in plain words."),
+        "report": ("metapac.cli.use", "Write a report to sign, as one HTML file."),
+    },
+    "Federated": {
+        "site": ("metapac.cli.sites", "Write the numbers that a site sends."),
+        "combine": ("metapac.cli.sites", "Combine the files of all sites."),
+    },
+    "Few-shot": {
+        "train": ("metapac.fewshot.cli.learners", "Train a few-shot learner."),
+        "score": ("metapac.fewshot.cli.learners", "Score tasks, to calibrate on them."),
+    },
+    "Research": {
+        "data": ("metapac.fewshot.cli.data", "Fetch and prepare the paper's data sets."),
+        "study": ("metapac.fewshot.cli.studies", "Compare methods on your own data."),
+        "reproduce": ("metapac.fewshot.cli.studies", "Run an experiment of the paper."),
+    },
+    "Other": {
+        "demo": ("metapac.fewshot.cli.studies", "Show what a guarantee says and what not."),
+        "doctor": ("metapac.cli.doctor", "Print versions, engines, GPU and cache."),
     },
 }
-
 _START = """\
-Prediction sets with a guarantee for every new task. Five things to do:
+Prediction sets that hold up at new sites, not only on average. Five things to do:
 
 1. How many tasks and labelled examples does it take?
    metapac plan --epsilon .1 --alpha .1 --delta .05
@@ -64,87 +70,223 @@ Prediction sets with a guarantee for every new task. Five things to do:
 All commands: metapac --help. An example: metapac demo --data sites.
 """
 
-# Typer and click name the class of all errors in what was typed in different places.
-_UsageError: Any = typer.BadParameter.__base__
+
+HIDDEN_PANELS = ("Reading the table",)  # which only --help-all shows
+
+
+class Entry(NamedTuple):
+    """What the docstring says of a parameter: its place holder in the help, and its help."""
+
+    metavar: str
+    help: str
+
+
+def read_docstring(source: Any) -> tuple[str, dict[str, Entry]]:
+    """Return the text above the ``Parameters`` section, and the entries of that section."""
+    text, _, section = (inspect.getdoc(source) or "").partition("\n\nParameters\n----------\n")
+    section = re.split(r"\n\n\w+\n-+\n", section)[0]
+    entries = {}
+    for match in re.finditer(r"(?m)^(\w+)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))+)", section):
+        help_text = " ".join(textwrap.dedent(match[3]).split())
+        entries[match[1]] = Entry(match[2] or "", help_text)
+    return text, entries
+
+
+class _Panelled:
+    """Mix-in for click: help in panels, and options that only ``--help-all`` shows."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print usage, description and panels."""
+        from metapac.cli.console import print_help
+
+        print_help(ctx, everything=bool(ctx.meta.get("metapac.help_all")))
+
+
+class Option(click.Option):
+    """An option of a panel."""
+
+    panel: str = "Options"
+
+
+class Command(_Panelled, click.Command):
+    """A command that reports errors and warnings as lines."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        from metapac.cli.console import report_errors
+
+        with report_errors(ctx):
+            return super().invoke(ctx)
+
+    def get_help_option(self, ctx: click.Context) -> None:
+        """Leave ``--help`` to our own options."""
+        return
 
 
 @contextmanager
 def _report_usage_errors() -> Iterator[None]:
-    """Print an error in what was typed in one line, like all others, and exit with code 2."""
+    """Print an error in what was typed, and exit with code 2."""
     try:
         yield
-    except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # shows the help of a group
-            raise
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
         from metapac.cli.console import print_error
 
         path = error.ctx.command_path if error.ctx else "metapac"
         message = " ".join(error.format_message().split())
         end = "" if message.endswith((".", "?", "!")) else "."
         print_error(f"{message}{end} Try '{path} --help'.")
-        raise typer.Exit(2) from error
+        raise click.exceptions.Exit(2) from error
 
 
-class _Group(PlainGroup):
-    """A group of placeholders, each replaced by its command when the command is called."""
+class Group(_Panelled, click.Group):
+    """Commands that are imported when they are run."""
 
-    def __init__(self, **settings: Any) -> None:
-        placeholders = {name: TyperCommand(name, help=text) for name, text in SUMMARIES.items()}
-        super().__init__(**settings | {"commands": placeholders})
+    def __init__(self, panels: Mapping[str, Mapping[str, tuple[str, str]]], **settings: Any):
+        super().__init__(**settings)
+        self.panels = panels
+        self.entries = {name: entry for panel in panels.values() for name, entry in panel.items()}
 
-    def make_context(self, *words: Any, **settings: Any) -> Any:
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return [*self.entries]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None if there is none of that name."""
+        if cmd_name not in self.entries:
+            return None
+        found = getattr(import_module(self.entries[cmd_name][0]), cmd_name)
+        return found if isinstance(found, click.Command) else build_command(found, cmd_name)
+
+    def make_context(self, *words: Any, **settings: Any) -> click.Context:
         """Parse the options of the group."""
         with _report_usage_errors():
             return super().make_context(*words, **settings)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
         """Parse the rest, and run the command."""
         with _report_usage_errors():
             return super().invoke(ctx)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import and return a command; None if there is none of that name."""
-        if cmd_name not in SUMMARIES:
-            return None
-        from metapac.cli.commands import build_command
 
-        module = import_module(_MODULES.get(cmd_name, f"metapac.cli.{cmd_name}"))
-        return build_command(getattr(module, cmd_name), cmd_name)
+def _print_help(everything: bool) -> Callable[..., None]:
+    def callback(ctx: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+        if is_asked and not ctx.resilient_parsing:
+            ctx.meta["metapac.help_all"] = everything
+            ctx.command.format_help(ctx, ctx.make_formatter())
+            ctx.exit()
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help of the group from the placeholders, without importing any command."""
-        plain = PlainGroup(commands=dict(self.commands), params=self.params, help=self.help)
-        plain.format_help(ctx, formatter)
+    return callback
 
 
-app = typer.Typer(
+def _help_options(*, has_more: bool) -> list[Option]:
+    shared: Any = {"is_flag": True, "is_eager": True, "expose_value": False}
+    options = [Option(["--help"], help="Show this help.", callback=_print_help(False), **shared)]
+    if has_more:
+        text = "Show the help of all options."
+        options.append(Option(["--help-all"], help=text, callback=_print_help(True), **shared))
+    return options
+
+
+def build_command(function: Callable[..., Any], name: str) -> click.Command:
+    """Return the command that runs a function."""
+    text, entries = read_docstring(function)
+    bundles: dict[str, tuple[Any, list[str]]] = {}
+    params: list[Any] = []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind, only = parameter.annotation, None
+        if get_origin(kind) is Annotated:  # Annotated[Columns, "task label"] has these fields only
+            kind, only = get_args(kind)
+        if is_dataclass(kind):
+            options = [*_build_fields(kind, only.split() if only else None)]
+            bundles[parameter.name] = kind, [option.name for option in options]
+            params += options
+        else:
+            params.append(_build_parameter(parameter, entries.get(parameter.name, Entry("", ""))))
+    converters = {param.name: param.convert for param in params}
+
+    def call(**values: Any) -> Any:
+        values = {key: converters[key](value) for key, value in values.items()}
+        for bundle, (kind, names) in bundles.items():
+            values[bundle] = kind(**{field: values.pop(field) for field in names})
+        return function(**values)
+
+    has_more = any(getattr(param, "panel", "") in HIDDEN_PANELS for param in params)
+    params += _help_options(has_more=has_more)
+    return Command(name, params=params, callback=call, help=text, add_help_option=False)
+
+
+def _build_fields(kind: Any, only: list[str] | None) -> Iterator[Any]:
+    """Yield an option for each field of a dataclass, or for some of them."""
+    from metapac.cli.options import OMITTED, PANEL_OF
+
+    entries: dict[str, Entry] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        entries |= read_docstring(base)[1]
+    panel = next(text for base, text in PANEL_OF.items() if issubclass(kind, base))
+    for parameter in inspect.signature(kind, eval_str=True).parameters.values():
+        if parameter.name in OMITTED or (only is not None and parameter.name not in only):
+            continue
+        parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        help_text = entries[parameter.name].help if parameter.name != "epsilon" else ""
+        option = _build_parameter(parameter, Entry("", help_text))
+        option.panel = panel
+        yield option
+
+
+def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Any:
+    """Return the argument or option that fills a parameter of a function."""
+    from metapac.cli.options import FIELDS, Field, convert
+
+    name, kind = parameter.name, parameter.annotation
+    spec = FIELDS.get(name, Field())
+    is_required = parameter.default is inspect.Parameter.empty
+    is_list = "list[" in str(kind)
+    is_many = is_list or spec.multiple
+    settings: dict[str, Any] = {"metavar": entry.metavar or spec.metavar, "required": is_required}
+    if not (is_required or is_many):
+        settings["default"] = parameter.default
+    if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        built: Any = click.Argument([name], nargs=-1 if is_list else 1, **settings)
+        built.help = entry.help or spec.help
+    else:
+        flags = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else []), name]
+        settings |= {"help": entry.help or spec.help, "multiple": is_many}
+        if kind is bool:
+            settings |= {"is_flag": True, "metavar": None}
+        shown = settings.get("default")
+        settings["show_default"] = kind is not bool and shown not in (None, "", 0)
+        built = Option(flags, type=bool if kind is bool else str, **settings)
+
+    def convert_value(value: Any) -> Any:
+        if value is None or value == ():
+            return parameter.default
+        if spec.parse is not None:
+            return spec.parse(value)
+        return [convert(name, kind, x) for x in value] if is_many else convert(name, kind, value)
+
+    built.convert = convert_value
+    return built
+
+
+def _start(version: bool) -> None:
+    """Print the version, or where to start, if there is no command."""
+    context = click.get_current_context()
+    if version or context.invoked_subcommand is None:
+        click.echo(f"{__version__}\n" if version else _START, nl=False)
+        context.exit()
+
+
+app = Group(
+    PANELS,
     name="metapac",
-    help="Prediction sets with a guarantee for every new task.",
-    cls=_Group,
+    help="Prediction sets that hold up at new sites, not only on average.",
+    callback=_start,
     invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    add_help_option=False,
+    params=[
+        Option(["--version"], is_flag=True, help="Print the version."),
+        *_help_options(has_more=False),
+    ],
 )
-
-
-def _print_version(is_requested: bool) -> None:
-    if is_requested:
-        typer.echo(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-            help="Print the version and exit.",
-        ),
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(_START, nl=False)

@@ -1,109 +1,247 @@
-"""The terminal: lines, tables, JSON and progress bars."""
+"""The terminal: one printer for results, errors and warnings as lines, progress, help in panels."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+import warnings
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-import typer
+import click
 from rich import progress as rich_progress
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.panel import Panel
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from metapac._common import Progress
-from metapac._text import scrub_line, visible
+from metapac import cli
+from metapac._text import mask, scrub_line, visible
+
+if TYPE_CHECKING:
+    from metapac._common import Progress
+
+# Lines that stand alone in a result, such as a verdict, and how they are shown.
+_STYLES = {
+    "HOLDS": "bold green",
+    "VIOLATED": "bold red",
+    "ALARM": "bold red",
+    "CANNOT TELL YET": "bold yellow",
+    "AMBER": "bold yellow",
+}
+
+
+_SENTENCE_END = re.compile(r"(?<=[^.][.?!]) (?=[A-Z'\"-])")
 
 
 class SafeConsole(Console):
-    """A console on which no text steers the terminal: names come from data that others wrote."""
+    """A console that escapes control characters: names come from data that others wrote."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """Return the segments of what is printed, their control characters made visible."""
         for segment in super().render(renderable, options):
-            if segment.control:
-                yield segment
-            else:
-                yield segment._replace(text=visible_lines(segment.text))
+            text = segment.text if segment.control else _visible_lines(segment.text)
+            yield segment._replace(text=text)
+
+    def on_broken_pipe(self) -> None:
+        """Go on without printing: the exit code still counts."""
+        cli.discard_output()
 
 
 stdout = SafeConsole(highlight=False)
 stderr = SafeConsole(stderr=True, highlight=False)
 
 
-def visible_lines(text: str) -> str:
-    """Return text whose control characters, other than line feeds, are visible."""
+def _visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
-def print_line(text: str) -> None:
-    """Print text in one line as it is: no markup, no wrapping, control characters visible."""
-    stdout.print(visible(text), markup=False, soft_wrap=True)
-
-
-def print_text(text: str) -> None:
-    """Print paragraphs, wrapped at the width of the terminal."""
-    for line in text.split("\n"):
-        if line.startswith("- "):
-            grid = Table.grid(padding=(0, 1, 0, 0))
-            grid.add_row("-", make_cell(line[2:]))
-            stdout.print(grid)
-        else:
-            stdout.print(make_cell(line))
-
-
-def make_cell(value: object) -> Text:
-    """Return a value from the data as a cell of a table: no markup, control characters visible."""
-    return Text(visible(str(value)), overflow="fold")
-
-
-def open_data_output() -> IO[str]:
-    """Return where data such as CSV are printed."""
-    return cast("IO[str]", VisibleText(sys.stdout)) if sys.stdout.isatty() else sys.stdout
-
-
-class VisibleText:
-    """A stream for text that goes to a terminal, such as CSV: control characters are visible."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> int:
-        """Write text."""
-        self.stream.write(visible_lines(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
-def make_table(left: Sequence[str], right: Sequence[str], title: str | None = None) -> Table:
-    """Return an empty table."""
-    table = Table(*left, title=title, title_justify="left")
-    for name in right:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
-
-
-def format_count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, such as "1 task" or "3 classes"."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+def show(
+    result: Any,
+    *,
+    as_json: bool = False,
+    text: str | None = None,
+    wrote: Iterable[Any] = (),
+    **more: Any,
+) -> None:
+    """Print a result: ``to_dict()`` as JSON, otherwise ``str()``, and the files written."""
+    if as_json:
+        values = result.to_dict() if hasattr(result, "to_dict") else result
+        print_json(values | more if more else values)
+        return
+    for path in wrote:
+        if path is not None:
+            print_line(f"Wrote {mask(str(path))}")
+    translate = make_translator(click.get_current_context())
+    print_text(translate(str(result) if text is None else text))
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON in one line."""
-    typer.echo(json.dumps(value))
+    try:
+        print(json.dumps(value), flush=True)
+    except BrokenPipeError:
+        cli.discard_output()
+
+
+def print_line(text: str) -> None:
+    """Print text in one line, however long."""
+    stdout.print(Text(visible(text)), soft_wrap=True)
+
+
+def print_text(text: str, console: Console = stdout) -> None:
+    """Print paragraphs, wrapped at the width of the terminal; rows of tables are not."""
+    for line in text.split("\n"):
+        if "  " in line.strip():  # a row of a table
+            console.print(Text(line), soft_wrap=True)
+        elif line.startswith("- "):
+            grid = Table.grid(padding=(0, 1, 0, 0))
+            grid.add_row("-", Text(line[2:]))
+            console.print(grid)
+        else:
+            console.print(Text(line, style=_STYLES.get(line, "")))
+
+
+def open_data_output() -> IO[str]:
+    """Return where data such as CSV are printed; on a terminal, with escapes."""
+    return cast("IO[str]", _VisibleStream()) if sys.stdout.isatty() else sys.stdout
+
+
+class _VisibleStream:
+    """Standard output on a terminal, with control characters made visible."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(_visible_lines(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stdout, name)
 
 
 def print_error(text: str) -> None:
-    """Print a message in one line to standard error, without what looks like a secret."""
-    stderr.print(visible(f"metapac: {scrub_line(text)}"), markup=False, soft_wrap=True)
+    """Print an error on standard error: its first sentence, and the way out as a hint."""
+    message, *hint = _SENTENCE_END.split(scrub_line(text), maxsplit=1)
+    _print_labelled("error", "bold red", message)
+    for way_out in hint:
+        _print_labelled("hint", "bold cyan", way_out)
+
+
+def print_warning(text: str) -> None:
+    """Print a warning on standard error."""
+    _print_labelled("warning", "bold yellow", scrub_line(text))
+
+
+def _print_labelled(label: str, style: str, text: str) -> None:
+    line = Text.assemble((f"{label}:", style), " ", visible(text))
+    stderr.print(line, soft_wrap=not stderr.is_terminal)
+
+
+@contextmanager
+def report_errors(context: click.Context) -> Iterator[None]:
+    """Print an error and exit with its code; print warnings as lines too."""
+    translate = make_translator(context)
+
+    def print_any(message: Warning | str, *_where: Any, **_more: Any) -> None:
+        if not isinstance(message, DeprecationWarning):  # for the authors of a library
+            print_warning(translate(str(message)))
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = print_any
+            yield
+    except (click.exceptions.Exit, click.Abort, click.UsageError, SystemExit):
+        raise
+    except KeyboardInterrupt:
+        resumable = context.command.name in ("fetch", "train", "reproduce")
+        hint = " Run the same command again to resume." if resumable else ""
+        print_error(f"interrupted.{hint}")
+        raise click.exceptions.Exit(130) from None
+    except BrokenPipeError:
+        cli.discard_output()
+    except Exception as error:
+        raise click.exceptions.Exit(_report(error, translate)) from error
+
+
+def _report(error: Exception, translate: Callable[..., str]) -> int:
+    """Print an error, and return the exit code."""
+    from metapac.errors import InfeasibleGuarantee, MetapacError
+
+    if isinstance(error, MetapacError):
+        print_error(translate(str(error), error.parameters))
+        return cli.INFEASIBLE if isinstance(error, InfeasibleGuarantee) else cli.BAD_INPUT
+    if isinstance(error, MemoryError):
+        print_error(f"not enough memory. Use a machine with more, or fewer data at a time. {error}")
+        return cli.BAD_INPUT
+    if isinstance(error, OSError):
+        place = "" if error.filename is None else f"{mask(str(error.filename))}: "
+        print_error(f"{place}{error.strerror or error}")
+        return cli.BAD_INPUT
+    if isinstance(error, ValueError | ModuleNotFoundError):
+        print_error(str(error))
+        return cli.BAD_INPUT
+    print(scrub_line("".join(traceback.format_exception(error))), file=sys.stderr)
+    print_error(f"this is a bug in metapac. Please report it, with the lines above: {cli.ISSUES}")
+    return cli.BUG
+
+
+# An argument with its value, such as alpha=0.2 or allow=('overlap',), in a message.
+_KEYWORD = re.compile(
+    r"(?<![\w.])(?P<name>[a-z_]+)="
+    r"(?P<value>None|True|False|-?[\d.]+(?:e[-+]?\d+)?\b|'[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})"
+)
+
+
+def make_translator(context: click.Context) -> Callable[..., str]:
+    """Return the function that writes arguments in a message as they are typed in this command.
+
+    Arguments of the guarantee always become options, since other commands have them. Others stay
+    as in Python if this command does not have them.
+    """
+    flags: dict[str, str] = {}
+    for name in ("epsilon", "alpha", "delta", "per_class", "min_examples", "split"):
+        flags[name] = f"--{name.replace('_', '-')}"
+    for param in context.command.params:
+        name = str(param.name)
+        flags[name] = name.upper() if isinstance(param, click.Argument) else _flag(param)
+
+    def show_keyword(match: re.Match[str]) -> str:
+        flag = flags.get(match["name"])
+        try:
+            return match[0] if flag is None else _type_option(flag, literal_eval(match["value"]))
+        except (ValueError, SyntaxError):
+            return match[0]
+
+    def translate(text: str, parameters: Iterable[str] = ()) -> str:
+        # No word of prose has an underscore, so that such names are always arguments.
+        for name in dict.fromkeys([*parameters, *(name for name in flags if "_" in name)]):
+            pattern = rf"(?<![\w'\"/.-]){re.escape(name)}\b(?!=)"
+            text = re.sub(pattern, flags.get(name, name), text, count=1)
+        return _KEYWORD.sub(show_keyword, text)
+
+    return translate
+
+
+def _flag(param: click.Parameter) -> str:
+    return max(param.opts, key=len)
+
+
+def _type_option(flag: str, value: Any) -> str:
+    """Return an option as it is typed, such as ``--delta none``."""
+    if isinstance(value, bool):
+        return flag if value else f"no {flag}"
+    if isinstance(value, Mapping):
+        return " ".join(f"{flag} {shlex.quote(f'{name}={x}')}" for name, x in value.items())
+    if isinstance(value, list | tuple):
+        return f"{flag} {shlex.quote(','.join(map(str, value)))}"
+    return f"{flag} {'none' if value is None else shlex.quote(str(value))}"
 
 
 @contextmanager
@@ -116,6 +254,7 @@ def progress_bar(
     loss 0.31" continues "training, loss 0.35".
     """
     bar = rich_progress.Progress(
+        rich_progress.SpinnerColumn(),
         rich_progress.TextColumn("{task.description}", markup=False),
         rich_progress.BarColumn(),
         counter or rich_progress.MofNCompleteColumn(),
@@ -136,6 +275,58 @@ def progress_bar(
             if name != current:
                 current = name
                 bar.reset(row)
-            bar.update(row, description=visible_lines(stage), completed=done, total=total)
+            bar.update(row, description=_visible_lines(stage), completed=done, total=total)
 
         yield advance
+
+
+def print_help(context: click.Context, *, everything: bool) -> None:
+    """Print usage, description, and panels of arguments, options and commands."""
+    from metapac.cli.app import HIDDEN_PANELS
+
+    command = context.command
+    pieces = " ".join(command.collect_usage_pieces(context))
+    stdout.print(Text(f"Usage: {context.command_path} {pieces}"), soft_wrap=True)
+    stdout.print()
+    for paragraph in (command.help or "").split("\n\n"):
+        indented = paragraph.startswith(" ")
+        print_text(paragraph if indented else " ".join(paragraph.split()))
+        stdout.print()
+    flags = {str(param.name): _flag(param) for param in command.params}
+
+    def show_name(match: re.Match[str]) -> str:
+        return flags.get(match[1], match[1])
+
+    panels: dict[str, list[tuple[Text, str]]] = {}
+    for param in command.params:
+        title = "Arguments" if isinstance(param, click.Argument) else getattr(param, "panel", "")
+        panels.setdefault(title or "Options", []).append(_describe_parameter(param))
+    for title, entries in getattr(command, "panels", {}).items():
+        panels[title] = [(Text(name, "bold cyan"), text) for name, (_, text) in entries.items()]
+    for title, rows in panels.items():
+        if title in HIDDEN_PANELS and not everything:
+            names = ", ".join(left.plain.split()[0] for left, _ in rows)
+            stdout.print(Text(f"{title} (see --help-all): {names}", style="dim"))
+            continue
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(max_width=30)
+        for left, text in rows:
+            grid.add_row(left, Text(re.sub("``(.+?)``", show_name, text)))
+        stdout.print(Panel(grid, title=title, title_align="left", border_style="dim"))
+
+
+def _describe_parameter(param: click.Parameter) -> tuple[Text, str]:
+    """Return how a parameter is typed, and its help."""
+    metavar = param.metavar or ""
+    text = str(getattr(param, "help", "") or "")
+    if isinstance(param, click.Argument):
+        return Text(metavar or str(param.name).upper(), style="bold cyan"), text
+    flags = ", ".join(sorted(param.opts, key=len))
+    left = Text.assemble((flags, "bold cyan"), f" {metavar}".rstrip())
+    if param.required:
+        text += " [required]"
+    elif getattr(param, "show_default", False):
+        text += f" [default: {param.default}]"
+    if param.multiple if isinstance(param, click.Option) else False:
+        text += " May be repeated."
+    return left, text

@@ -118,3 +118,23 @@ class Keys(NamedTuple):
         tasks, labels = zip(*map(self.split, keys.tolist()), strict=True)
         names, place = np.unique(as_task_names([*tasks]), return_inverse=True)
         return names, place.astype(np.int64), np.array(labels, dtype=np.int64)
+
+
+def read_task_column(path: str, task: str | None) -> list[Any]:
+    """Return the distinct tasks of a table; of a table with one column, its values."""
+    from metapac.tables.sources import open_source
+
+    with open_source(path) as source:
+        columns = source.table.columns
+        if task not in columns and len(columns) > 1:
+            named = "" if task is None else f" {task!r}"
+            raise InvalidInput(
+                f"trained_on: {source.name} must have the task column{named}, or a single column "
+                f"of names, got {', '.join(columns[:10])}.",
+                parameter="trained_on",
+            )
+        name = task if task is not None and task in columns else columns[0]
+        column = get_id_column(source, name, "tasks")
+        with source.reading():
+            found = source.run(source.table.select(task=column).distinct())
+    return [name for name in found["task"].to_pylist() if name is not None]

@@ -42,6 +42,11 @@ class Sets(NamedTuple):
         """Number of rows."""
         return self.summary.rows
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary of the sets as JSON can hold it."""
+        summary = {"summary": self.summary.to_dict(), "warnings": self.warnings}
+        return {"sets": self.rows, "classes": self.classes} | summary
+
 
 def add_sets(
     promise: ThresholdSets,

@@ -93,6 +93,13 @@ class IntervalSummary:
         """Return the figures as JSON can hold them."""
         return dict(vars(self))
 
+    def __str__(self) -> str:
+        """Return the figures as text."""
+        text = f"{self.rows:,} intervals"
+        if self.mean_width is not None:
+            text += f": width {self.mean_width:.4g} on average, median {self.median_width:.4g}"
+        return text + (f"; {self.infinite:,} infinite" if self.infinite else "")
+
 
 def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""

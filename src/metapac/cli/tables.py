@@ -15,8 +15,8 @@ from rich.progress import TaskProgressColumn
 
 from metapac._common import Progress
 from metapac.cli.console import progress_bar, stderr
-from metapac.cli.options import TableOptions
-from metapac.columns import Reading
+from metapac.cli.options import ReadingOptions
+from metapac.columns import Columns, Reading
 from metapac.columns import open_table as open_any
 from metapac.errors import InvalidInput
 from metapac.provenance import Provenance
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @contextmanager
 def open_table(
     scores: list[str],
-    options: TableOptions,
+    options: ReadingOptions,
     output: Path | None = None,
     *,
     inputs: Iterable[Path] = (),
@@ -45,10 +45,8 @@ def open_table(
             threads=options.threads,
         )
     try:
-        given = {field.name: getattr(options, field.name) for field in fields(Reading)[:-1]}
-        if options.separator == r"\t":
-            given["separator"] = "\t"
-        reading = Reading(**given, connection=connection)
+        given = {field.name: getattr(options, field.name) for field in fields(Reading)}
+        reading = Reading(**given | {"connection": connection})
         path = scores[0] if len(scores) == 1 else scores
         with open_any(path, reading=reading) as table:
             source = table.source
@@ -116,54 +114,51 @@ def _query_progress(connection: Any) -> Iterator[Progress]:
 _SCORES = ("score", "label", "columns", "classes", "classes_column", "prediction", "y", "scale")
 
 
-def fill_calibration(
-    table: Table, origin: Provenance | None, given: dict[str, Any], *, per_class: bool
-) -> Table:
+def name_calibration(table: Table, given: Columns, *, per_class: bool) -> Table:
     """Return a table with the columns to calibrate on: those given, or those that it names."""
+    origin = read_origin(table)
     columns = {} if origin is None else dict(origin.columns)
-    filled = _fill(given, columns, ("task", "id"))
+    filled = _fill(given, columns)
     if filled["task"] is None:
         raise InvalidInput(
-            "Missing option '--task', the column with the task of each example. Only tables that "
-            "'metapac score' wrote name it themselves."
+            "task is missing, the column with the task of each example. Only tables that 'metapac "
+            "score' wrote name it themselves.",
+            parameter="task",
         )
-    if any(_is_given(name, given[name]) for name in _SCORES):
-        return table.with_columns(**filled)
-    wanted = ["score"]
-    if per_class:
-        wanted += ["label", "classes"]
-    elif "classes_column" in columns:  # stored in the promise, for new tables that do not say
-        wanted += ["columns", "classes_column"]
-    named = {name: columns[name] for name in wanted if name in columns}
-    return table.with_columns(**filled | named)
+    if not any(filled[name] is not None for name in _SCORES):
+        wanted = ["score"]
+        if per_class:
+            wanted += ["label", "classes"]
+        elif "classes_column" in columns:  # stored in the promise, for new tables that do not say
+            wanted += ["columns", "classes_column"]
+        filled |= {name: columns[name] for name in wanted if name in columns}
+    return table.with_columns(**filled)
 
 
-def fill_new(
-    table: Table,
-    origin: Provenance | None,
-    given: dict[str, Any],
-    predictor: Any,
-    *,
-    labelled: bool = True,
-) -> Table:
+def name_new(table: Table, given: Columns, predictor: Any, *, labelled: bool = True) -> Table:
     """Return a table with the columns of new tasks: those given, or those that it names."""
+    origin = read_origin(table)
     if origin is None:
-        return table.with_columns(**given)
+        return table.with_columns(**vars(given))
     columns = dict(origin.columns)
-    filled = _fill(given, columns, ("task", "id"))
-    if any(_is_given(name, given[name]) for name in _SCORES if name in given):
-        return table.with_columns(**filled)
-    wanted = ["columns", *(["label"] if labelled else [])]
-    if getattr(predictor, "classes_", None) is None:
-        wanted += ["classes", "classes_column"]
-    named = {name: columns[name] for name in wanted if name in columns}
-    return table.with_columns(**filled | named)
+    filled = _fill(given, columns)
+    if not any(filled[name] is not None for name in _SCORES):
+        wanted = ["columns", *(["label"] if labelled else [])]
+        if getattr(predictor, "classes_", None) is None:
+            wanted += ["classes", "classes_column"]
+        filled |= {name: columns[name] for name in wanted if name in columns}
+    return table.with_columns(**filled)
 
 
-def _fill(given: dict[str, Any], columns: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    missing = [name for name in names if name in given and given[name] is None]
-    return given | {name: columns.get(name) for name in missing}
+def read_origin(table: Table) -> Provenance | None:
+    """Return where the scores of a table come from."""
+    from metapac.tables.sources import read_origin as read
+
+    return read(table.source)
 
 
-def _is_given(name: str, value: Any) -> bool:
-    return value is not None and not (name == "columns" and value == "p_*")
+def _fill(given: Columns, columns: dict[str, Any]) -> dict[str, Any]:
+    filled = dict(vars(given))
+    for name in ("task", "id"):
+        filled[name] = columns.get(name) if filled[name] is None else filled[name]
+    return filled

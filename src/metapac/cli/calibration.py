@@ -1,0 +1,260 @@
+"""``metapac calibrate`` and ``metapac show``: promise files, written and explained."""
+
+from __future__ import annotations
+
+import json as json_text
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metapac import artefact, predictors
+from metapac._common import check_one_of
+from metapac._text import format_table
+from metapac.cli import console
+from metapac.cli.options import ContextOptions, ReadingOptions
+from metapac.cli.tables import name_calibration, open_table
+from metapac.columns import Columns
+from metapac.context import Context
+from metapac.data_checks import CheckWarning
+from metapac.guarantee import Guarantee
+from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
+from metapac.words import Words, round_down, summarise_guarantee
+
+_SHOWN = 6  # classes
+
+
+def calibrate(
+    scores: list[str],
+    *,
+    output: Path,
+    guarantee: Guarantee,
+    columns: Columns,
+    on_infeasible: str = "raise",
+    cluster_rng: int = 0,
+    context: ContextOptions,
+    allow: Sequence[str] = (),
+    reading: ReadingOptions,
+    json: bool = False,
+) -> None:
+    r"""Compute the threshold, with its guarantee.
+
+    Example:
+
+        metapac calibrate scores.parquet --task site --score true_score \
+            --epsilon 0.1 --alpha 0.1 --delta 0.05 -o promise.json
+
+    With confidence 1 - delta, at least a fraction 1 - alpha of new tasks then have sets that miss
+    the true label at most a fraction epsilon of the time.
+
+    The table has a row for each labelled example: its task, and either the score of its true label
+    (--score) or its true label and the scores of all classes (--label, --columns). A table that
+    'metapac score' wrote names its columns and its model itself.
+
+    Parameters
+    ----------
+    output
+        Promise file to write.
+    cluster_rng : SEED
+        Seed of the draw of one task from each cluster, fixed before looking at results.
+    """
+    check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)  # before the engine starts
+    about = context.read(columns.task)
+    with open_table(scores, reading, output) as (table, progress), defer_remarks():
+        table = name_calibration(table, columns, per_class=guarantee.per_class)
+        method = MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)
+        predictor = method.calibrate(
+            table, rng=cluster_rng, context=about, allow=allow, progress=progress
+        )
+        if not guarantee.per_class:
+            classes = (predictor.columns_ or {}).get("classes")
+            table.check_rare_classes(classes, guarantee.miss_rate, allow)
+    predictor.save(output)
+    print_calibrated(predictor, output, as_json=json)
+
+
+@contextmanager
+def defer_remarks() -> Iterator[None]:
+    """Let checks of the data warn at once; what the result remarks on is printed with it."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        warnings.simplefilter("always", CheckWarning)
+        yield
+
+
+def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: Any) -> None:
+    """Print four lines: the file, the threshold, the guarantee, and the size of the sets."""
+    for remark in predictor.remarks_:  # first: it changes how the guarantee reads
+        console.print_warning(remark)
+    lines = [_describe_thresholds(predictor)]
+    lines.append(summarise_guarantee(predictor.guarantee_, predictor.context_, predictor.columns_))
+    if (sets := predictor._sets) is not None:
+        over = f"over {sets.rows:,} sampled rows" if sets.sampled else "in calibration"
+        lines.append(f"Mean set size {sets.mean_size:.3g} {over}.")
+    text = "\n".join([*lines, f"More: metapac show {path}"])
+    console.show(
+        predictor, as_json=as_json, text=text, wrote=[path], **more | {"output": str(path)}
+    )
+
+
+def _describe_thresholds(predictor: MetaPS) -> str:
+    """Return the threshold in four digits, or that of each class, and what it rests on."""
+    words, rules = Words.from_context(predictor.context_), predictor._rules()
+    data = f"from {words.count_units(len(predictor.tasks_))}"
+    data += f" with {words.count_examples(int(predictor.task_sizes_.sum()))}"
+    if (clusters := predictor._evidence.clusters) is not None:
+        data += f", one of each of {len(clusters.names):,} clusters"
+    if left_out := sum(rule.left_out for rule in rules):
+        data += f"; {left_out:,} left out as too small"
+    if predictor.classes_ is None:
+        return f"Threshold {round_down(predictor.threshold_, 4)} {data}."
+    shown = [f"{rule.label} {round_down(rule.threshold, 4)}" for rule in rules[:_SHOWN]]
+    shown += ["..."] if len(rules) > _SHOWN else []
+    return f"Thresholds {', '.join(shown)}, {data}."
+
+
+def show(file: Path, *, json: bool = False) -> None:
+    """Explain a promise file in plain words.
+
+    Example:
+
+        metapac show promise.json
+
+    It says what is guaranteed, what is not, and what that rests on; the exact sentence follows.
+    Files of 'metapac site', 'metapac explore' and 'metapac monitor' are described too.
+
+    Parameters
+    ----------
+    file : FILE
+        Promise file, site file, pilot file or state file of a monitor.
+    """
+    describe = _DESCRIBERS.get(_read_format(file), _describe_promise)
+    facts, text = describe(file)
+    for remark in facts.get("remarks", ()):
+        console.print_warning(remark)
+    console.show({"file": str(file)} | facts, as_json=json, text=f"{file}: {text}")
+
+
+def _read_format(path: Path) -> str:
+    """Return the format that a file claims to have; empty if it is no file of metapac."""
+    try:
+        return str(json_text.loads(path.read_bytes())["format"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""  # the reader of promise files says what is wrong
+
+
+def _describe_promise(path: Path) -> tuple[dict[str, Any], str]:
+    predictor, body = load(path), artefact.read(path, predictors.FORMAT)
+    remarks = getattr(predictor, "remarks_", [])
+    facts = {name: body[name] for name in ("format", "schema", "metapac", "kind", "parameters")} | {
+        "explanation": predictor.explain(),
+        "promise": predictor.promise_,
+        "remarks": remarks,
+        "thresholds": _describe_rows(predictor),
+        "context": asdict(predictor._about()),
+        "columns": getattr(predictor, "columns_", None),
+        "precision": predictor.precision_.name,
+    }
+    sentence = predictor.promise_.removesuffix(" ".join(["", *remarks]))
+    rows = [
+        {name: _format_cell(value) for name, value in row.items()} for row in facts["thresholds"]
+    ]
+    used = [name for name in rows[0] if any(row[name] not in ("None", "0") for row in rows)]
+    titles = {"sizes": "min / median / max", "left_out": "left out"}
+    table = format_table([{titles.get(name, name): row[name] for name in used} for row in rows])
+    lines = [f"{name}: {value}" for name, value in _describe_origin(facts)]
+    head = f"{facts['kind']}, written by metapac {facts['metapac']}"
+    return facts, "\n\n".join([head, predictor.explain(), sentence, table, "\n".join(lines)])
+
+
+def _describe_rows(predictor: Any) -> list[dict[str, Any]]:
+    """Return the threshold of each class or of all, with what it rests on."""
+    if isinstance(predictor, MetaPS):
+        levels: Any = [predictor.level_] if predictor.classes_ is None else predictor.level_
+        sizes = np.atleast_2d(predictor.task_sizes_.T)
+        return [
+            row | {"level": level.alpha_within, "sizes": _spread(part)}
+            for row, level, part in zip(predictor._rows(), levels, sizes, strict=True)
+        ]
+    if isinstance(predictor, PS):
+        threshold = artefact.encode_floats(predictor.threshold_)
+        return [{"threshold": threshold, "examples": predictor.n_examples_}]
+    return [
+        {
+            "lambda": artefact.encode_floats(predictor.lambda_),
+            "correction": predictor.correction_,
+            "tasks": len(predictor.tasks_),
+            "examples": int(predictor.task_sizes_.sum()),
+            "sizes": _spread(predictor.task_sizes_),
+        }
+    ]
+
+
+def _spread(sizes: Any) -> list[float] | None:
+    """Return the smallest, the median and the largest size; None if a site did not send its own."""
+    if not len(sizes) or np.min(sizes) < 0:
+        return None
+    return [int(np.min(sizes)), float(np.median(sizes)), int(np.max(sizes))]
+
+
+def _format_cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " / ".join(f"{number:g}" for number in value)
+    return round_down(value, 4) if isinstance(value, float) else str(value)
+
+
+def _describe_origin(facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what else is known, as names and values."""
+    default = asdict(Context())
+    for name, value in facts["context"].items():
+        if value != default[name]:
+            shown = f"{len(value)} named" if isinstance(value, tuple) else value
+            yield name.replace("_", " "), shown
+    titles = {"classes": "classes", "columns": "columns of the classes"}
+    for name, value in (facts["columns"] or {}).items():
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        yield titles.get(name, f"column {name}"), shown
+    yield "scores", facts["precision"]
+
+
+def _describe_site(path: Path) -> tuple[dict[str, Any], str]:
+    from metapac.federated import FORMAT, read_site
+
+    site, body = read_site(path), artefact.read(path, FORMAT)
+    agreed = site.guarantee.sentence(columns=site.columns)
+    text = (
+        f"what the site {site.name!r} sends to the coordinator, written by metapac "
+        f"{body['metapac']}. It rests on {sum(site.examples):,} examples and is no guarantee by "
+        "itself: combine the files of all sites with 'metapac combine'. The sites agreed on "
+        f"this:\n\n{agreed}"
+    )
+    return body | {"agreed": agreed}, text
+
+
+def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:
+    from metapac.exploration import FORMAT, read_pilot
+
+    explored, body = read_pilot(path), artefact.read(path, FORMAT)
+    text = (
+        f"estimates from {len(explored.tasks):,} pilot tasks with {explored.examples:,} examples, "
+        f"written by metapac {body['metapac']}. It guarantees nothing. Calibrate on other tasks, "
+        "and name this file with --pilot."
+    )
+    return body, text
+
+
+def _describe_monitor(path: Path) -> tuple[dict[str, Any], str]:
+    from metapac.monitoring import Monitor
+
+    watched = Monitor.load(path)
+    return watched.to_dict(), f"state of a monitor\n\n{watched.terms.promise}\n\n{watched}"
+
+
+_DESCRIBERS = {
+    "metapac site": _describe_site,
+    "metapac pilot": _describe_pilot,
+    "metapac monitor": _describe_monitor,
+}

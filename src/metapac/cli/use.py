@@ -1,0 +1,251 @@
+"""Commands that use a promise file: ``predict``, ``evaluate``, ``monitor``, ``report``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+
+import metapac
+from metapac import artefact
+from metapac._common import require, warn
+from metapac._text import mask
+from metapac.cli import VIOLATED, console
+from metapac.cli.options import ReadingOptions
+from metapac.cli.tables import name_new, open_table, read_origin
+from metapac.columns import Columns
+from metapac.errors import InvalidInput
+from metapac.evaluation import describe_neglected
+from metapac.guarantee import percent
+from metapac.predictors import check_predictor, load
+from metapac.sets import SetSummary
+from metapac.words import Words, describe_pool
+
+if TYPE_CHECKING:
+    from metapac.provenance import Provenance
+
+_IMAGES = (".png", ".svg", ".pdf")
+
+
+def predict(
+    promise: Path,
+    scores: list[str],
+    *,
+    output: str | None = None,
+    booleans: bool = False,
+    answer: bool = False,
+    check: bool = False,
+    model: str | None = None,
+    allow: Sequence[str] = (),
+    columns: Annotated[Columns, "columns classes classes_column prediction scale"],
+    reading: ReadingOptions,
+    json: bool = False,
+) -> None:
+    """Add a prediction set to each row of a table.
+
+    Example:
+
+        metapac predict promise.json new.parquet -o sets.parquet
+
+    Two columns are added: set, the labels that the row may have, and set_size. In Parquet, set is a
+    list; in CSV it is a JSON list. A summary says how many sets are empty, hold one label or all,
+    and how often each class occurs. For regression, the columns lower and upper are added: the ends
+    of an interval.
+
+    Parameters
+    ----------
+    output
+        Parquet or CSV file to write. By default CSV is printed.
+    booleans
+        Add a column in_CLASS for each class, instead of set and set_size.
+    answer
+        Add a column answer: the label of a set of one. Any other set abstains, and its answer is
+        empty.
+    check
+        Exit with code 3 if sets are unlike those of calibration, or too many are empty.
+    """
+    if json and output is None:
+        raise InvalidInput(
+            "json describes the file written, so it needs output.", parameter=("json", "output")
+        )
+    predictor = load(promise)
+    with open_table(scores, reading) as (table, progress):
+        check_predictor(predictor)
+        origin = read_origin(table)
+        sets = name_new(table, columns, predictor, labelled=False).add_sets(
+            predictor,
+            console.open_data_output() if output is None else output,
+            booleans=booleans,
+            answer=answer,
+            model=model,
+            allow=allow,
+            inputs=[promise],
+            progress=progress,
+        )
+    if output is not None:
+        is_choices = origin is not None and origin.details.get("kind") == "prompts"
+        summary = sets.summary
+        if is_choices and isinstance(summary, SetSummary):
+            summary = replace(summary, by_class={})
+        text = str(summary)
+        if answer and isinstance(summary, SetSummary) and sets.rows:
+            text += (
+                f"\nAnswered {summary.single} of {sets.rows} ({summary.single / sets.rows:.1%}); "
+                f"the others abstain. Wrong answers are at most {percent(sets.epsilon)} of all "
+                "rows of a task where the guarantee holds, not of the rows answered."
+            )
+        if model is None and origin is None and predictor.context_.model is not None:
+            text += f"\nCalibrated for model {predictor.context_.model!r}."
+        console.show(sets, as_json=json, text=text, wrote=[output], output=mask(output))
+    for warning in sets.warnings:
+        warn(warning)
+    if check and not sets.is_compared:
+        warn(
+            "--check has nothing to compare with: the promise keeps no sets of these classes. It "
+            "may be from scores of true labels, for intervals, or of version 0.2.0."
+        )
+    if check and sets.is_suspect:
+        raise click.exceptions.Exit(VIOLATED)
+
+
+def evaluate(
+    promise: Path,
+    scores: list[str],
+    *,
+    min_examples: int = 0,
+    false_alarm: float = 0.05,
+    check: bool = False,
+    model: str | None = None,
+    output: Path | None = None,
+    plot: Path | None = None,
+    allow: Sequence[str] = (),
+    columns: Columns,
+    reading: ReadingOptions,
+    json: bool = False,
+) -> None:
+    """Judge the guarantee on labelled new tasks.
+
+    Example:
+
+        metapac evaluate promise.json labelled.parquet --label y --plot tasks.png
+
+    The verdict is 'holds', 'violated' or 'cannot tell yet'. Columns not given default to those
+    used in calibration. Set sizes and misses per class need a score for each class: pass --label,
+    not --score. A guarantee per class is judged class by class. For regression, widths of intervals
+    are measured.
+
+    Parameters
+    ----------
+    min_examples
+        Leave out tasks with fewer examples (with a guarantee per class, of the class). The verdict
+        is then about tasks with at least this many.
+    check
+        Exit with code 3 if the guarantee is violated.
+    output
+        CSV file to write, with a row for each task (and class).
+    """
+    predictor = load(promise)
+    check_outputs(output, plot)
+    with open_table(scores, reading, output or plot, inputs=[promise]) as (table, progress):
+        progress("evaluating the sets of each task", 0, None)
+        evaluation = metapac.evaluate(
+            predictor,
+            name_new(table, columns, predictor),
+            min_examples=min_examples,
+            false_alarm=false_alarm,
+            model=model,
+            allow=allow,
+        )
+        notes = _describe_pools(predictor, read_origin(table))
+    if output is not None:
+        evaluation.to_csv(output)
+    if plot is not None:
+        evaluation.plot(plot)
+    if json and (harm := describe_neglected(evaluation, Words.from_context(predictor.context_))):
+        warn(harm)
+    text = "\n\n".join([str(evaluation), *notes])
+    console.show(evaluation, as_json=json, text=text, wrote=[output, plot], notes=notes)
+    if check and evaluation.verdict is not None and evaluation.verdict.status == "violated":
+        raise click.exceptions.Exit(VIOLATED)
+
+
+def check_outputs(output: Path | None, plot: Path | None) -> None:
+    """Fail fast: check the names of the files to write, before the query."""
+    if output is not None and output.suffix.lower() != ".csv":
+        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.", parameter="output")
+    if plot is not None:
+        if plot.suffix.lower() not in _IMAGES:
+            text = f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}."
+            raise InvalidInput(text, parameter="plot")
+        require("matplotlib.figure", extra="plot", purpose="--plot")
+
+
+def _describe_pools(predictor: Any, origin: Provenance | None) -> list[str]:
+    """Return from how few classes the tasks were drawn, those of calibration and these."""
+    notes = []
+    if getattr(predictor, "clusters_", None) is None and predictor.context_.drawn_from:
+        notes.append(describe_pool(predictor.context_, len(predictor.tasks_)))
+    if origin is not None and (here := origin.details.get("drawn_from")):
+        notes.append(f"The tasks judged here were drawn from {here}: the verdict is about these.")
+    return notes
+
+
+def report(
+    promise: Path,
+    labelled: list[str] | None = None,
+    *,
+    output: Path = Path("report.html"),
+    monitor: Path | None = None,
+    title: str | None = None,
+    examples: int = 0,
+    false_alarm: float = 0.05,
+    model: str | None = None,
+    allow: Sequence[str] = (),
+    columns: Columns,
+    reading: ReadingOptions,
+    json: bool = False,
+) -> None:
+    """Write a report to sign, as one HTML file.
+
+    Example:
+
+        metapac report promise.json labelled.parquet -o report.html
+
+    The report is for people who are not statisticians: the guarantee in plain words, what it costs,
+    its assumptions (a checklist), its limits, the data behind it and, with labelled new tasks, the
+    verdict. It works offline and on a phone, and can be printed. Columns not given default to those
+    used in calibration.
+
+    Parameters
+    ----------
+    labelled : LABELLED
+        Table of labelled new tasks, as for 'metapac evaluate'. It adds the verdict, miss rates and
+        set sizes.
+    output
+        HTML file to write. An earlier report there is replaced; another file is not.
+    monitor : FILE
+        State file of 'metapac monitor', to show its course.
+    title : TEXT
+        Title. By default it names the model.
+    examples : NUMBER
+        Number of labelled examples to show with their sets.
+    """
+    from metapac.report import report as write_report
+
+    predictor = load(promise)
+    inputs = [promise, *([] if monitor is None else [monitor])]
+    artefact.check_not_input(output, inputs)
+    given: Any = {"monitor": monitor, "output": output, "title": title, "examples": examples}
+    given |= {"false_alarm": false_alarm, "model": model, "allow": allow}
+    if labelled:
+        with open_table(labelled, reading, output, inputs=inputs) as (table, progress):
+            new = name_new(table, columns, predictor)
+            html = write_report(promise, new, **given, progress=progress)
+    else:
+        with console.progress_bar() as progress:
+            html = write_report(promise, **given, progress=progress)
+    facts = {"output": str(output), "bytes": len(html.encode())}
+    console.show(facts, as_json=json, text="Open it in a browser.", wrote=[output])
