@@ -17,7 +17,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from typer.main import get_command
 
 ROOT = Path(__file__).parent.parent
 INCLUDED = {
@@ -118,7 +117,7 @@ def walk_commands() -> Iterator[tuple[str, Any]]:
     """Yield each command with its name, ``data fetch`` included, in the order of the help."""
     from metapac.cli.app import app
 
-    yield from _walk(get_command(app), ())
+    yield from _walk(app, ())
 
 
 def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -52,6 +52,15 @@ def _run() -> int:
     except KeyboardInterrupt:
         print("error: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
+    except Exception as error:
+        import traceback
+
+        from metapac._text import scrub_line
+
+        print(scrub_line("".join(traceback.format_exception(error))), file=sys.stderr)
+        hint = f"Please report it, with the lines above: {ISSUES}"
+        print(f"error: this is a bug in metapac.\nhint: {hint}", file=sys.stderr)
+        return BUG
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
