@@ -280,11 +280,6 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         indented = paragraph.startswith(" ")
         print_text(paragraph if indented else " ".join(paragraph.split()))
         stdout.print()
-    flags = {str(param.name): _flag(param) for param in command.params}
-
-    def show_name(match: re.Match[str]) -> str:
-        return flags.get(match[1], match[1])
-
     panels: dict[str, list[tuple[Text, str]]] = {}
     for param in command.params:
         panels.setdefault(param.panel, []).append(_describe_parameter(param))
@@ -298,7 +293,7 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(max_width=30)
         for left, text in rows:
-            grid.add_row(left, Text(re.sub("``(.+?)``", show_name, text)))
+            grid.add_row(left, Text(text))
         stdout.print(Panel(grid, title=title, title_align="left", border_style="dim"))
 
 
