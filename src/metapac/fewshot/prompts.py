@@ -26,11 +26,11 @@ from metapac._common import (
     listed,
     on_host,
 )
-from metapac.adaptation import as_support_set
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import (
     FunctionScorer,
     as_score_function,
+    as_support_set,
     check_function,
     name_function,
 )
