@@ -1,4 +1,4 @@
-"""Files that the library writes: JSON with checksums, atomic replacement, one lock.
+"""Files: JSON with checksums, atomic replacement, one lock, limits on what files unpack to.
 
 A document is JSON with one key per line. What reads a document decodes it within `decoding`, and
 either encodes the result again and compares (`check_written`), or names the type of each key in a
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import gzip
 import hashlib
 import json
 import numbers
@@ -28,6 +29,7 @@ import threading
 import time
 import types
 import typing
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ from typing import IO, Annotated, Any, Literal, NotRequired
 
 from metapac._common import LARGEST_COUNT, PathLike, brief, warn
 from metapac._version import __version__
-from metapac.errors import BadArtefact, InvalidInput
+from metapac.errors import BadArchive, BadArtefact, EngineError, InvalidInput
 
 try:
     import fcntl
@@ -603,3 +605,53 @@ def damaged(path: PathLike, kind: Format) -> BadArtefact:
     return BadArtefact(
         f"{path} was edited or damaged: its checksum does not match its content. {kind.remedy}"
     )
+
+
+# Deflate shrinks one row of text, repeated, to 1/400, a sheet of constants to 1/13, and a bomb to
+# 1/1032, its limit. Up to 128 MiB, anything goes.
+_GZIP_RATIO, _ZIP_RATIO, _DEFLATE_RATIO, _ANY_RATIO = 500, 200, 1032, 1 << 27
+
+
+def check_unpacked(path: Path) -> None:
+    """Raise BadArchive if a .gz file unpacks to far more than its size; other files are ignored."""
+    if path.suffix.lower() == ".gz" and path.stat().st_size * _DEFLATE_RATIO > _ANY_RATIO:
+        all(read_unpacked(path))  # every part is true: all are read
+
+
+def read_unpacked(path: PathLike) -> Iterator[tuple[str, bytes]]:
+    """Yield what is in a .gz or zip file, with the names of members; raise as `check_ratio`."""
+    done = 0
+    try:
+        for name, member in _open_members(Path(path)):
+            while chunk := member.read(1 << 20):
+                done += len(chunk)
+                check_ratio(path, done)
+                yield name, chunk
+    except BadArchive:
+        raise
+    except Exception as error:  # gzip and zipfile raise errors of many types
+        raise EngineError(f"{path} cannot be read ({error}). Copy or save it again.") from error
+
+
+def _open_members(path: Path) -> Iterator[tuple[str, Any]]:
+    if path.suffix.lower() == ".gz":
+        with gzip.open(path) as unzipped:
+            yield "", unzipped
+        return
+    with zipfile.ZipFile(path) as zipped:
+        for info in zipped.infolist():
+            info.file_size = 1 << 62  # otherwise zipfile hides bytes beyond the stated size
+            with zipped.open(info) as member:
+                yield info.filename, member
+
+
+def check_ratio(path: PathLike, unpacked: int) -> None:
+    """Raise BadArchive if so many bytes are far more than the size of the file that held them."""
+    packed = Path(path).stat().st_size
+    ratio = _GZIP_RATIO if Path(path).suffix.lower() == ".gz" else _ZIP_RATIO
+    if unpacked > max(_ANY_RATIO, ratio * packed):
+        raise BadArchive(
+            f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes; above "
+            f"{_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it, unpack it "
+            "yourself, or save a workbook as CSV."
+        )

@@ -262,15 +262,17 @@ class Evidence(NamedTuple):
                     f"task {self.names.tolist()[task]!r}, and cannot. Pass the levels in order."
                 )
 
-    def check_ranges(self) -> None:
-        """Raise InvalidInput for a threshold outside the range of the scores of its task."""
-        low, high = (end[:, None, None] for end in self.contents.ranges.T)
-        sent = self.thresholds
+    def check_ranges(self, name: str = "thresholds") -> None:
+        """Raise InvalidInput for a threshold outside the range of the scores of task and class."""
+        of_task, sent = self.contents.ranges.T[..., None], self.thresholds  # NaN if not known
+        low = np.fmax(of_task[0], self.lowest)[..., None]
+        high = np.fmin(of_task[1], self.highest_or_inf)[..., None]
         outside = (sent > -np.inf) & ((sent < low) | (sent > high))
-        for task, *_place in np.argwhere(outside)[:1]:
+        for task, label, _level in np.argwhere(outside)[:1]:
+            ends = f"{low[task, label, 0]:g} and {high[task, label, 0]:g}"
             raise InvalidInput(
-                f"thresholds of task {self.names.tolist()[task]!r} must be scores between the "
-                f"lowest and the highest, which are {low[task, 0, 0]:g} and {high[task, 0, 0]:g}."
+                f"{name} of task {self.names.tolist()[task]!r} must be in the range of its scores, "
+                f"between the lowest and the highest, which are {ends}."
             )
 
     def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
@@ -450,8 +452,7 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
         clusters=Clusters.from_json(body["clusters"], len(names)) if "clusters" in body else None,
         ranges=_read_ranges(body, len(names)) if "ranges" in body else None,
     )
-    _check_range(evidence)
-    evidence.check_ranges()
+    evidence.check_ranges("evidence.thresholds")
     if not inputs.is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():
         raise InvalidInput(f"evidence.thresholds holds no {precision.name} scores.")
     return evidence
@@ -476,23 +477,3 @@ def _read_ranges(body: dict[str, Any], tasks: int) -> NDArray[Any]:
     """Return the lowest and the highest score of each task; null becomes NaN."""
     ends = [(np.nan, np.nan) if pair is None else pair for pair in body["ranges"]]
     return _as_shape({"ranges": ends}, "ranges", (tasks, 2), np.float64)
-
-
-def _check_range(evidence: Evidence) -> None:
-    """Raise InvalidInput if a threshold, which is a score, is outside the range of the scores."""
-    highest = evidence.highest_or_inf
-    for index in np.flatnonzero((evidence.sizes != 0).any(axis=0)):
-        low, high = evidence.lowest[index], highest[index]
-        where = "" if evidence.classes is None else f" of class {evidence.classes[index]!r}"
-        if low > high:
-            raise InvalidInput(
-                f"evidence.lowest{where} is {low:g}, above evidence.highest, {high:g}."
-            )
-        if low == np.inf and evidence.highest is None:
-            raise InvalidInput(f"evidence.lowest{where} is inf, but there are examples.")
-        sent = evidence.thresholds[:, index]
-        for outside in sent[(sent > -np.inf) & ((sent < low) | (sent > high))][:1]:
-            raise InvalidInput(
-                f"evidence.thresholds{where} holds {outside:g}, outside the range of the scores "
-                f"from {low:g} to {high:g}."
-            )

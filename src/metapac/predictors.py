@@ -863,8 +863,8 @@ class MetaPS(ThresholdSets):
         findings = [data_checks.judge_near_names(near, "calibration tasks")]
         if self._score_range is not None and new.highest is not None:
             ends = float(new.lowest.min()), float(new.highest.max())
-            scale = data_checks.judge_scale(ends, self._score_range)
-            findings.append(scale if np.isfinite(ends).all() else None)
+            if np.isfinite([*ends, *self._score_range]).all():
+                findings.append(data_checks.judge_scale(ends, self._score_range))
         data_checks.report(findings, allow)
         joined = join_evidence(self._evidence, new)
         return self._calibrate_across(guarantee, joined, about, allow)

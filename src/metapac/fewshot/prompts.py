@@ -26,6 +26,7 @@ from metapac._common import (
     listed,
     on_host,
 )
+from metapac.artefact import check_unpacked
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import (
     FunctionScorer,
@@ -37,7 +38,6 @@ from metapac.fewshot.adapters import (
 from metapac.inputs import as_task_names
 from metapac.predictors import ThresholdSets
 from metapac.score_functions import KINDS, ScoreFunction
-from metapac.unpacking import check_unpacked
 
 
 class InContextLearner:
