@@ -8,12 +8,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Annotated, Any, NamedTuple, TypedDict
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import artefact
 from metapac._common import (
     Array,
     Counts,
@@ -27,6 +27,7 @@ from metapac._common import (
     on_host,
 )
 from metapac._text import without_invisible
+from metapac.columns import Columns
 from metapac.errors import InvalidInput, keyword
 
 
@@ -580,22 +581,6 @@ def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> t
 _MEANINGS = ("task", "score", "label", "classes_column", "prediction", "y", "scale")
 
 
-_Names = Annotated[list[artefact.Name], len, lambda names: len(set(names)) == len(names)]
-
-
-class _Columns(TypedDict, total=False):
-    task: artefact.Name
-    score: artefact.Name
-    label: artefact.Name
-    columns: artefact.Name | _Names
-    classes_column: artefact.Name
-    cluster: artefact.Name
-    prediction: artefact.Name
-    y: artefact.Name
-    scale: artefact.Name
-    classes: list[str | int | bool]
-
-
 def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
     """Return the names of Series by their meaning, if all have one, and no two the same."""
     names = {meaning: getattr(column, "name", None) for meaning, column in columns.items()}
@@ -611,11 +596,12 @@ def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | No
     """
     if columns is None:
         return
-    artefact.check_shape(columns, _Columns)
-    used = [columns[meaning] for meaning in _MEANINGS if meaning in columns]
+    stored = {f.name: columns[f.name] for f in fields(Columns) if f.name in columns}
+    used = [str(stored[meaning]) for meaning in _MEANINGS if meaning in stored]
     if len({*used}) < len(used):
         raise InvalidInput(f"columns must name one column for each meaning, got {brief(columns)}.")
-    named, lists = columns.get("classes"), columns.get("columns")
+    Columns(**stored)
+    named, lists = stored.get("classes"), stored.get("columns")
     if named is None:
         return
     texts = [str(name) for name in named]
