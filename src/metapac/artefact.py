@@ -397,16 +397,11 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
     schema, version = document.get("schema"), document.get("metapac")
     if type(schema) is not int or not kind.oldest <= schema <= kind.schema:
         is_newer = type(schema) is int and schema > kind.schema
-        raise BadArtefact(
-            f"{path} has schema {brief(schema)}, written by metapac {brief(version)}; metapac "
-            f"{__version__} reads {kind.oldest} to {kind.schema}. "
-            f"{'Upgrade metapac.' if is_newer else kind.remedy}"
-        )
+        seen = f"{path} has schema {brief(schema)}, written by metapac {brief(version)}"
+        read = f"metapac {__version__} reads {kind.oldest} to {kind.schema}"
+        raise BadArtefact(f"{seen}; {read}. {'Upgrade metapac.' if is_newer else kind.remedy}")
     if kind.unsigned and "checksum" not in document:
-        warn(
-            f"{path} has no checksum, so damage would go unnoticed: it was written by an early "
-            "version of metapac. Write it again to add one."
-        )
+        warn(f"{path} has no checksum, so damage would go unnoticed. Write it again to add one.")
     elif not _is_intact(document):
         raise damaged(path, kind)
     with decoding(path, kind):
@@ -532,10 +527,8 @@ def as_json(name: str, value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{name} must hold only values that JSON can store ({error}). Use numbers, strings, "
-            "lists and dicts, and checksums of arrays."
-        ) from error
+        rule = f"{name} must hold only numbers, strings, lists and dicts, which JSON can store"
+        raise InvalidInput(f"{rule} ({error}).") from error
 
 
 def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -233,11 +233,8 @@ class Evidence(NamedTuple):
         if not guarantee.min_examples:
             used[:] = True
         elif (sizes == UNKNOWN).any():
-            raise InvalidInput(
-                f"min_examples={guarantee.min_examples} needs the number of examples of every "
-                "task. Pass sizes too.",
-                parameter="sizes",
-            )
+            text = f"min_examples={guarantee.min_examples} needs the sizes of all tasks."
+            raise InvalidInput(f"{text} Pass sizes too.", parameter="sizes")
         lowest, highest = float(self.lowest[index]), float(self.highest_or_inf[index])
         return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
 
@@ -246,21 +243,18 @@ class Evidence(NamedTuple):
 
         A larger level allows more errors, so the thresholds of a task never fall with the level.
         """
+        names = self.names.tolist()
         for part in self.parts(guarantee):
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
             sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
             for task, level in np.argwhere(sent & (ranks < 0))[:1]:
-                raise InvalidInput(
-                    f"{name} holds {part.thresholds[task, level]:g} for task "
-                    f"{self.names.tolist()[task]!r}, whose {part.sizes[task]} examples are too few "
-                    "to certify any. Was it computed with another epsilon, alpha or split?"
-                )
+                held = f"{name} holds {part.thresholds[task, level]:g} for task {names[task]!r}"
+                rule = f"whose {part.sizes[task]} examples are too few to certify any"
+                raise InvalidInput(f"{held}, {rule}. Was it computed with other levels?")
             for task, level in np.argwhere(part.thresholds[:, 1:] < part.thresholds[:, :-1])[:1]:
                 before, after = part.thresholds[task, level : level + 2]
-                raise InvalidInput(
-                    f"{name} falls from {before:g} to {after:g} between two levels of "
-                    f"task {self.names.tolist()[task]!r}, and cannot. Pass the levels in order."
-                )
+                fall = f"{name} of task {names[task]!r} falls from {before:g} to {after:g}"
+                raise InvalidInput(f"{fall}, but rises with the level. Pass the levels in order.")
 
     def check_ranges(self, name: str = "thresholds") -> None:
         """Raise InvalidInput for a threshold outside the range of the scores of task and class."""
@@ -320,10 +314,8 @@ class Clusters(NamedTuple):
         known = {*map(str, self.names.tolist())}
         for name in new.names.tolist():
             if str(name) in known:
-                raise InvalidInput(
-                    f"clusters holds {name!r}, which was calibrated already, and a cluster counts "
-                    "once. Add only tasks of new clusters."
-                )
+                text = f"clusters holds {name!r}, which was calibrated already"
+                raise InvalidInput(f"{text}. Add only tasks of new clusters.")
         names = inputs.as_task_names(self.names.tolist() + new.names.tolist())
         return Clusters(names, self.tasks + new.tasks, self.rng)
 
@@ -365,10 +357,8 @@ def join_evidence(old: Evidence, new: Evidence) -> Evidence:
 def _join_clusters(old: Clusters | None, new: Clusters | None) -> Clusters | None:
     """Return the clusters of old and new tasks; either both have them, or neither."""
     if (old is None) != (new is None):
-        raise InvalidInput(
-            "clusters must be passed with new tasks if the old ones were drawn from clusters, and "
-            f"only then; here only the {'new' if old is None else 'old'} tasks have them."
-        )
+        only = "new" if old is None else "old"
+        raise InvalidInput(f"clusters are for all tasks, but here only the {only} tasks have them.")
     return None if old is None or new is None else old.join(new)
 
 
@@ -377,10 +367,8 @@ def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
     if old.classes is None or new.classes is None:
         return old, new
     if type(old.classes[0]) is not type(new.classes[0]):
-        raise InvalidInput(
-            f"labels must be of one type, got {new.classes[0]!r}, but the classes so far include "
-            f"{old.classes[0]!r}. Convert them."
-        )
+        got = f"got {new.classes[0]!r}, but the classes so far include {old.classes[0]!r}"
+        raise InvalidInput(f"labels must be of one type, {got}. Convert them.")
     unseen = [label for label in new.classes if label not in old.classes]
     if unseen and old.columns is not None:
         raise InvalidInput(
@@ -466,10 +454,8 @@ def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: An
         message = f"evidence.{name} holds lists of unequal length, or no numbers."
         raise InvalidInput(message) from None
     if array.shape != shape:
-        raise InvalidInput(
-            f"evidence.{name} must have shape {shape}, by the number of tasks, classes and levels, "
-            f"got {array.shape}."
-        )
+        rule = f"evidence.{name} must have shape {shape}, by tasks, classes and levels"
+        raise InvalidInput(f"{rule}, got {array.shape}.")
     return array
 
 

@@ -184,10 +184,8 @@ class Calibrated(ABC):
         if then is None:
             raise NotCalibrated(f"this {name} is not calibrated yet. Call .calibrate(...) first.")
         if then != now:
-            raise NotCalibrated(
-                f"this {name} was calibrated with {then}, and its parameters were changed to {now} "
-                "since. Call .calibrate(...) again."
-            )
+            change = f"was calibrated with {then}, and its parameters were changed to {now}"
+            raise NotCalibrated(f"this {name} {change}. Call .calibrate(...) again.")
 
     @classmethod
     @functools.cache
@@ -412,11 +410,8 @@ class ThresholdSets(Calibrated):
         """
         self.check_calibrated()
         if not hasattr(table, "add_sets"):
-            raise InvalidInput(
-                f"table must be what open_table returned, got {_common.brief(table)}. For arrays, "
-                "use predict_set or predict_interval.",
-                parameter="table",
-            )
+            text = f"table must be what open_table returned, got {_common.brief(table)}."
+            raise InvalidInput(f"{text} For arrays, use predict_set.", parameter="table")
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         added = table.add_sets(self, output, model=model, allow=allow, **form)
         for warning in added.warnings:
@@ -428,13 +423,9 @@ class ThresholdSets(Calibrated):
         if self.classes_ is None:
             return np.full((1, 1, 1), self.threshold_)
         by_text = dict(zip(map(str, self.classes_), self.thresholds_.tolist(), strict=True))
-        unknown = [name for name in classes or () if str(name) not in by_text]
-        if unknown:
-            known = _common.listed([*map(repr, self.classes_)])
-            raise InvalidInput(
-                f"classes must be among the calibrated ones, {known}, got {unknown[0]!r}.",
-                parameter="classes",
-            )
+        for name in (name for name in classes or () if str(name) not in by_text):
+            rule = f"classes must be among {_common.listed([*map(repr, self.classes_)])}"
+            raise InvalidInput(f"{rule}, got {name!r}.", parameter="classes")
         used = self.classes_ if classes is None else classes
         return np.array([[[by_text[str(name)] for name in used]]])
 
@@ -730,8 +721,7 @@ class MetaPS(ThresholdSets):
         """
         if self.per_class:
             raise InvalidInput(
-                "calibrate_intervals is for numbers, which have no classes. Leave out "
-                "per_class=True."
+                "calibrate_intervals is for numbers, and per_class=True for classes."
             )
         tasks = inputs.keep_tasks(tasks)
         scores = _score_numbers(y, prediction, tasks, scale)
@@ -1033,10 +1023,8 @@ class MetaPS(ThresholdSets):
 
     def _check_not_per_class(self, method: str) -> None:
         if self.per_class:
-            raise InvalidInput(
-                f"{method} supports a single guarantee, and per_class=True has one for each class. "
-                "Use make_site and combine_sites."
-            )
+            rule = f"{method} is for one guarantee, and per_class=True has one for each class"
+            raise InvalidInput(f"{rule}. Use make_site and combine_sites.")
 
     def _calibrate_across(
         self,
@@ -1307,11 +1295,8 @@ class PS(ThresholdSets):
 def check_predictor(promise: Any) -> None:
     """Raise unless ``promise`` is a calibrated predictor with thresholds."""
     if not isinstance(promise, ThresholdSets):
-        raise InvalidInput(
-            "promise, which comes first, must be a calibrated MetaPS or PS, such as metapac.load "
-            f"returns, got {type(promise).__name__}.",
-            parameter="promise",
-        )
+        rule = "promise, which comes first, must be a calibrated MetaPS or PS"
+        raise InvalidInput(f"{rule}, got {type(promise).__name__}.", parameter="promise")
     promise.check_calibrated()
 
 
