@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import gzip
 import hashlib
 import json
 import numbers
@@ -29,7 +28,6 @@ import threading
 import time
 import types
 import typing
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -624,6 +622,9 @@ def read_unpacked(path: PathLike) -> Iterator[tuple[str, bytes]]:
 
 
 def _open_members(path: Path) -> Iterator[tuple[str, Any]]:
+    import gzip  # rarely needed, as is zipfile
+    import zipfile
+
     if path.suffix.lower() == ".gz":
         with gzip.open(path) as unzipped:
             yield "", unzipped

@@ -518,16 +518,22 @@ def read_class_matrix(
     check_same_index("labels", labels, "scores", scores)
     found, codes = as_class_codes(labels)
     check_same_length("scores", array, "labels", codes)
-    place = {name: column for column, name in enumerate(names)}
-    by_text = {str(name): column for name, column in place.items()}  # as tables name classes
-    position = [place.get(label, by_text.get(str(label), -1)) for label in found]
-    unknown = [label for label, column in zip(found, position, strict=True) if column < 0]
+    return ClassMatrix(array, names, find_classes(found, names)[codes])
+
+
+def find_classes(labels: Sequence[Any], classes: Sequence[Any]) -> Counts:
+    """Return the position of each label among the classes; as in tables, its text will do."""
+    by_text = {str(name): place for place, name in enumerate(classes)}
+    by_name = {name: place for place, name in enumerate(classes)}
+    found = [by_name.get(label, by_text.get(str(label), -1)) for label in labels]
+    unknown = [label for label, place in zip(labels, found, strict=True) if place < 0]
     if unknown:
-        rule = f"labels must be among the classes {listed([*map(repr, names)])}"
+        rule = f"labels must be among the classes {listed([*map(repr, classes)])}"
         advice = advise_on_labels([*map(str, unknown)], [*by_text])
         advice = advice or "Pass the class of each column as classes, such as model.classes_."
-        raise InvalidInput(f"{rule}, got {listed([*map(repr, unknown)])}. {advice}")
-    return ClassMatrix(array, names, np.array(position, dtype=np.int64)[codes])
+        got = listed([*map(repr, unknown)])
+        raise InvalidInput(f"{rule}, got {got}. {advice}", parameter="labels")
+    return np.array(found, dtype=np.int64)
 
 
 def check_column_order(
