@@ -309,16 +309,6 @@ class Clusters(NamedTuple):
         inputs.as_json_names(known)
         return cls(known, tasks, rng)
 
-    def join(self, new: Clusters) -> Clusters:
-        """Return old and new clusters together."""
-        known = {*map(str, self.names.tolist())}
-        for name in new.names.tolist():
-            if str(name) in known:
-                text = f"clusters holds {name!r}, which was calibrated already"
-                raise InvalidInput(f"{text}. Add only tasks of new clusters.")
-        names = inputs.as_task_names(self.names.tolist() + new.names.tolist())
-        return Clusters(names, self.tasks + new.tasks, self.rng)
-
 
 def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[int]:
     """Return the positions of one random task of each cluster, in ascending order.
@@ -359,7 +349,14 @@ def _join_clusters(old: Clusters | None, new: Clusters | None) -> Clusters | Non
     if (old is None) != (new is None):
         only = "new" if old is None else "old"
         raise InvalidInput(f"clusters are for all tasks, but here only the {only} tasks have them.")
-    return None if old is None or new is None else old.join(new)
+    if old is None or new is None:
+        return None
+    known, names = old.names.tolist(), new.names.tolist()
+    again = {*map(str, known)}.intersection(map(str, names))
+    for name in (name for name in names if str(name) in again):
+        text = f"clusters holds {name!r}, which was calibrated already"
+        raise InvalidInput(f"{text}. Add only tasks of new clusters.")
+    return Clusters(inputs.as_task_names(known + names), old.tasks + new.tasks, old.rng)
 
 
 def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:

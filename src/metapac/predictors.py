@@ -1235,7 +1235,7 @@ class PS(ThresholdSets):
         data_checks.check_levels(self.epsilon, None, self.delta, allow=allow)
         facts = data.facts(np.zeros(1, np.int64), np.array([n]), skipped)
         data_checks.check_facts(facts, skipped)
-        if self.on_infeasible == "raise" and self._is_infeasible(n):
+        if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
             raise InfeasibleGuarantee(
                 planning.explain_too_few_examples(self.epsilon, self.delta, n)
             )
@@ -1268,9 +1268,6 @@ class PS(ThresholdSets):
         rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
         return words.explain_examples(self.epsilon, self.delta, rule, self._about())
 
-    def _is_infeasible(self, examples: int) -> bool:
-        return allowed_errors(examples, self.epsilon, self.delta) < 0
-
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_examples(self.n_examples_)
 
@@ -1283,7 +1280,7 @@ class PS(ThresholdSets):
         cut_off, precision = float(body["threshold"]), inputs.as_precision(body["precision"])
         if not inputs.is_representable(cut_off, precision):
             raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")
-        if cut_off > -math.inf and self._is_infeasible(n):
+        if cut_off > -math.inf and allowed_errors(n, self.epsilon, self.delta) < 0:
             raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
         self.n_examples_ = n
         self.columns_ = body.get("columns")
