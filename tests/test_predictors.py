@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -416,6 +416,7 @@ def test_order_does_not_matter(examples: Examples, split: str | float, rng: int)
 
 @tied
 @given(examples=examples_of_tasks, split=st.sampled_from(SPLITS), cut=st.integers(0, 6))
+@example([(0, -np.inf), (0, 0.0), (1, 0.0), (1, 0.125)], "joint", 1)  # no logarithms
 def test_adding_tasks_equals_calibrating_from_scratch(
     examples: Examples, split: str | float, cut: int
 ) -> None:

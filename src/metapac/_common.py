@@ -169,17 +169,6 @@ def check_same_index(name: str, column: Any, other: str, reference: Any) -> None
         raise InvalidInput(f"{text}. Take both from one frame, or pass .to_numpy().")
 
 
-def broadcast_pair(name: str, array: Array, other: str, reference: Array) -> tuple[Array, Array]:
-    """Return two arrays, broadcast to one shape."""
-    try:
-        first, second = np.broadcast_arrays(array, reference)
-    except ValueError:
-        shapes = f"{array.shape} and {reference.shape}"
-        text = f"{name} and {other} must have matching shapes, got {shapes}."
-        raise InvalidInput(text) from None
-    return first, second
-
-
 def on_host(value: Any) -> Any:
     """Return a torch tensor as a NumPy array, without importing torch; anything else as it is."""
     if not hasattr(value, "detach"):

@@ -1,4 +1,4 @@
-"""Files that the library writes: JSON with checksums, atomic replacement, one lock.
+"""Files: JSON with checksums, atomic replacement, one lock, limits on what files unpack to.
 
 A document is JSON with one key per line. What reads a document decodes it within `decoding`, and
 either encodes the result again and compares (`check_written`), or names the type of each key in a
@@ -36,7 +36,7 @@ from typing import IO, Annotated, Any, Literal, NotRequired
 
 from metapac._common import LARGEST_COUNT, PathLike, brief, warn
 from metapac._version import __version__
-from metapac.errors import BadArtefact, InvalidInput
+from metapac.errors import BadArchive, BadArtefact, EngineError, InvalidInput
 
 try:
     import fcntl
@@ -395,16 +395,11 @@ def verify(path: PathLike, document: Any, kind: Format) -> dict[str, Any]:
     schema, version = document.get("schema"), document.get("metapac")
     if type(schema) is not int or not kind.oldest <= schema <= kind.schema:
         is_newer = type(schema) is int and schema > kind.schema
-        raise BadArtefact(
-            f"{path} has schema {brief(schema)}, written by metapac {brief(version)}; metapac "
-            f"{__version__} reads {kind.oldest} to {kind.schema}. "
-            f"{'Upgrade metapac.' if is_newer else kind.remedy}"
-        )
+        seen = f"{path} has schema {brief(schema)}, written by metapac {brief(version)}"
+        read = f"metapac {__version__} reads {kind.oldest} to {kind.schema}"
+        raise BadArtefact(f"{seen}; {read}. {'Upgrade metapac.' if is_newer else kind.remedy}")
     if kind.unsigned and "checksum" not in document:
-        warn(
-            f"{path} has no checksum, so damage would go unnoticed: it was written by an early "
-            "version of metapac. Write it again to add one."
-        )
+        warn(f"{path} has no checksum, so damage would go unnoticed. Write it again to add one.")
     elif not _is_intact(document):
         raise damaged(path, kind)
     with decoding(path, kind):
@@ -462,20 +457,17 @@ def _is_same(found: Any, written: Any) -> bool:
     return bool(found == written) and isinstance(found, bool) == isinstance(written, bool)
 
 
-def check_shape(document: Mapping[str, Any], shape: Any, where: str = "") -> None:
+def check_shape(document: Mapping[str, Any], shape: Any) -> None:
     """Raise InvalidInput unless the keys of a TypedDict are there and have values of its types.
 
     A document may have other keys too, but not further in.
     """
     hints, required = _hints(shape)
     for key in sorted(required - document.keys()):
-        raise InvalidInput(f"{where}{key} is missing.")
+        raise InvalidInput(f"{key} is missing.")
     for key, value in document.items():
-        hint = hints.get(key, Any if not where else None)
-        if typing.is_typeddict(hint) and isinstance(value, dict):
-            check_shape(value, hint, f"{where}{key}.")
-        elif not fits(value, hint):
-            raise InvalidInput(f"{where}{key} cannot be {brief(value)}.")
+        if not fits(value, hints.get(key, Any)):
+            raise InvalidInput(f"{key} cannot be {brief(value)}.")
 
 
 @functools.cache
@@ -533,10 +525,8 @@ def as_json(name: str, value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{name} must hold only values that JSON can store ({error}). Use numbers, strings, "
-            "lists and dicts, and checksums of arrays."
-        ) from error
+        rule = f"{name} must hold only numbers, strings, lists and dicts, which JSON can store"
+        raise InvalidInput(f"{rule} ({error}).") from error
 
 
 def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -603,3 +593,56 @@ def damaged(path: PathLike, kind: Format) -> BadArtefact:
     return BadArtefact(
         f"{path} was edited or damaged: its checksum does not match its content. {kind.remedy}"
     )
+
+
+# Deflate shrinks one row of text, repeated, to 1/400, a sheet of constants to 1/13, and a bomb to
+# 1/1032, its limit. Up to 128 MiB, anything goes.
+_GZIP_RATIO, _ZIP_RATIO, _DEFLATE_RATIO, _ANY_RATIO = 500, 200, 1032, 1 << 27
+
+
+def check_unpacked(path: Path) -> None:
+    """Raise BadArchive if a .gz file unpacks to far more than its size; other files are ignored."""
+    if path.suffix.lower() == ".gz" and path.stat().st_size * _DEFLATE_RATIO > _ANY_RATIO:
+        all(read_unpacked(path))  # every part is true: all are read
+
+
+def read_unpacked(path: PathLike) -> Iterator[tuple[str, bytes]]:
+    """Yield what is in a .gz or zip file, with the names of members; raise as `check_ratio`."""
+    done = 0
+    try:
+        for name, member in _open_members(Path(path)):
+            while chunk := member.read(1 << 20):
+                done += len(chunk)
+                check_ratio(path, done)
+                yield name, chunk
+    except BadArchive:
+        raise
+    except Exception as error:  # gzip and zipfile raise errors of many types
+        raise EngineError(f"{path} cannot be read ({error}). Copy or save it again.") from error
+
+
+def _open_members(path: Path) -> Iterator[tuple[str, Any]]:
+    import gzip  # rarely needed, as is zipfile
+    import zipfile
+
+    if path.suffix.lower() == ".gz":
+        with gzip.open(path) as unzipped:
+            yield "", unzipped
+        return
+    with zipfile.ZipFile(path) as zipped:
+        for info in zipped.infolist():
+            info.file_size = 1 << 62  # otherwise zipfile hides bytes beyond the stated size
+            with zipped.open(info) as member:
+                yield info.filename, member
+
+
+def check_ratio(path: PathLike, unpacked: int) -> None:
+    """Raise BadArchive if so many bytes are far more than the size of the file that held them."""
+    packed = Path(path).stat().st_size
+    ratio = _GZIP_RATIO if Path(path).suffix.lower() == ".gz" else _ZIP_RATIO
+    if unpacked > max(_ANY_RATIO, ratio * packed):
+        raise BadArchive(
+            f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes; above "
+            f"{_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it, unpack it "
+            "yourself, or save a workbook as CSV."
+        )

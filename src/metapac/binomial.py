@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac._common import as_probability, as_whole_numbers, broadcast_pair
+from metapac._common import Counts, as_probability, as_whole_numbers
 from metapac.errors import InvalidInput
 from metapac.inputs import as_calibration_scores, check_no_nan, check_one_dimensional
 
@@ -235,7 +235,7 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
     return np.take(_allowed_errors(distinct, epsilon, delta), position).reshape(sizes.shape)
 
 
-def _allowed_errors(sizes: NDArray[np.int64], epsilon: float, delta: float) -> NDArray[np.int64]:
+def _allowed_errors(sizes: Counts, epsilon: float, delta: float) -> Counts:
     """Check SciPy's answer and search only where it is wrong."""
     # bdtrik is the real k with probability delta. It is NaN where 1 - epsilon rounds to 1; fmax
     # then returns 0.
@@ -248,9 +248,7 @@ def _allowed_errors(sizes: NDArray[np.int64], epsilon: float, delta: float) -> N
     return k
 
 
-def _search_allowed_errors(
-    sizes: NDArray[np.int64], epsilon: float, delta: float
-) -> NDArray[np.int64]:
+def _search_allowed_errors(sizes: Counts, epsilon: float, delta: float) -> Counts:
     """Bisect between k = -1, which is always certified, and k = n, which never is."""
     low, high = np.full_like(sizes, -1), sizes
     while (high - low > 1).any():
@@ -263,12 +261,8 @@ def _search_allowed_errors(
 @overload
 def allowed_errors_in_task(n: int, epsilon: float, alpha_within: float) -> int: ...
 @overload
-def allowed_errors_in_task(
-    n: ArrayLike, epsilon: float, alpha_within: float
-) -> NDArray[np.int64]: ...
-def allowed_errors_in_task(
-    n: ArrayLike, epsilon: float, alpha_within: float
-) -> int | NDArray[np.int64]:
+def allowed_errors_in_task(n: ArrayLike, epsilon: float, alpha_within: float) -> Counts: ...
+def allowed_errors_in_task(n: ArrayLike, epsilon: float, alpha_within: float) -> int | Counts:
     """Return how many of a task's n scores may lie below its threshold, balanced tasks included.
 
     This is ``allowed_errors(n, epsilon, alpha_within)``, capped so that it also holds where the
@@ -372,33 +366,23 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
     >>> clopper_pearson_upper([0, 5], 5, 0.05).round(4)
     array([0.4507, 1.    ])
     """
-    errors, sizes = broadcast_pair(
-        "k",
-        as_whole_numbers("k", k, minimum=0),
-        "n",
-        as_whole_numbers("n", n, minimum=1),
-    )
+    errors, sizes = as_whole_numbers("k", k, minimum=0), as_whole_numbers("n", n, minimum=1)
+    try:
+        errors, sizes = np.broadcast_arrays(errors, sizes)
+    except ValueError:
+        shapes = f"{errors.shape} and {sizes.shape}"
+        raise InvalidInput(f"k and n must have matching shapes, got {shapes}.") from None
     delta = as_probability("delta", delta)
-    if (errors > sizes).any():
-        raise InvalidInput(
-            f"k must be at most n, got k={int(errors[errors > sizes][0])} errors among "
-            f"n={int(sizes[errors > sizes][0])} examples."
-        )
+    for most, more in zip(sizes[errors > sizes], errors[errors > sizes], strict=True):
+        raise InvalidInput(f"k must be at most n, got k={more} errors among n={most} examples.")
     both = np.stack([errors.ravel(), sizes.ravel()])
     pairs, position = np.unique(both, axis=1, return_inverse=True)
     # Starting values for Newton's method, accurate to 1e-8; for tiny delta NaN or off by 1e-3.
     starts = special.betainccinv(pairs[0] + 1.0, np.maximum(pairs[1] - pairs[0], 1.0), delta)
     cases = zip(*pairs.tolist(), starts.tolist(), strict=True)
-    rates = [_min_certified_rate(k, n, delta, start) for k, n, start in cases]
+    rates = [1.0 if k == n else min_certified_rate(k, n, delta, x) for k, n, x in cases]
     upper = np.array(rates, dtype=float)[position].reshape(errors.shape)
     return float(upper) if upper.ndim == 0 else upper
-
-
-def _min_certified_rate(k: int, n: int, delta: float, start: float) -> float:
-    """Return the smallest double that k errors in n examples certify."""
-    if k == n:
-        return 1.0
-    return min_certified_rate(k, n, delta, start)
 
 
 def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:

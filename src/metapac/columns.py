@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from metapac._common import check_bool, check_one_of, require
+from metapac._common import brief, check_bool, check_one_of, require
 from metapac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -331,16 +331,10 @@ def open_table(
     >>> promise.columns_
     {'task': 'site', 'score': 'score'}
     """
-    if not isinstance(columns, Columns | None):
-        raise InvalidInput(
-            "columns must be a metapac.Columns, such as Columns(task='site', label='outcome').",
-            parameter="columns",
-        )
-    if not isinstance(reading, Reading | None):
-        raise InvalidInput(
-            "reading must be a metapac.Reading, such as Reading(separator=';').",
-            parameter="reading",
-        )
+    for name, value, kind in (("columns", columns, Columns), ("reading", reading, Reading)):
+        if not isinstance(value, kind | None):
+            rule = f"{name} must be a metapac.{kind.__name__}"
+            raise InvalidInput(f"{rule}, got {brief(value)}.", parameter=name)
     tables = require("metapac.tables.table", extra="tables", purpose="reading tables")
     opened: Table = tables.Table.open(source, columns or Columns(), reading or Reading())
     return opened

@@ -67,10 +67,8 @@ def check_allowed(allow: Iterable[str]) -> frozenset[str]:
     """Return the names of the checks to skip."""
     names = frozenset([allow] if isinstance(allow, str) else allow)
     for name in names - {*CHECKS}:
-        raise InvalidInput(
-            f"allow must name checks to skip, out of {', '.join(CHECKS)}, got {name!r}.",
-            parameter="allow",
-        )
+        rule = f"allow must name checks to skip, out of {', '.join(CHECKS)}"
+        raise InvalidInput(f"{rule}, got {name!r}.", parameter="allow")
     return names
 
 

@@ -233,11 +233,8 @@ class Evidence(NamedTuple):
         if not guarantee.min_examples:
             used[:] = True
         elif (sizes == UNKNOWN).any():
-            raise InvalidInput(
-                f"min_examples={guarantee.min_examples} needs the number of examples of every "
-                "task. Pass sizes too.",
-                parameter="sizes",
-            )
+            text = f"min_examples={guarantee.min_examples} needs the sizes of all tasks."
+            raise InvalidInput(f"{text} Pass sizes too.", parameter="sizes")
         lowest, highest = float(self.lowest[index]), float(self.highest_or_inf[index])
         return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
 
@@ -246,31 +243,30 @@ class Evidence(NamedTuple):
 
         A larger level allows more errors, so the thresholds of a task never fall with the level.
         """
+        names = self.names.tolist()
         for part in self.parts(guarantee):
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
             sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
             for task, level in np.argwhere(sent & (ranks < 0))[:1]:
-                raise InvalidInput(
-                    f"{name} holds {part.thresholds[task, level]:g} for task "
-                    f"{self.names.tolist()[task]!r}, whose {part.sizes[task]} examples are too few "
-                    "to certify any. Was it computed with another epsilon, alpha or split?"
-                )
+                held = f"{name} holds {part.thresholds[task, level]:g} for task {names[task]!r}"
+                rule = f"whose {part.sizes[task]} examples are too few to certify any"
+                raise InvalidInput(f"{held}, {rule}. Was it computed with other levels?")
             for task, level in np.argwhere(part.thresholds[:, 1:] < part.thresholds[:, :-1])[:1]:
                 before, after = part.thresholds[task, level : level + 2]
-                raise InvalidInput(
-                    f"{name} falls from {before:g} to {after:g} between two levels of "
-                    f"task {self.names.tolist()[task]!r}, and cannot. Pass the levels in order."
-                )
+                fall = f"{name} of task {names[task]!r} falls from {before:g} to {after:g}"
+                raise InvalidInput(f"{fall}, but rises with the level. Pass the levels in order.")
 
-    def check_ranges(self) -> None:
-        """Raise InvalidInput for a threshold outside the range of the scores of its task."""
-        low, high = (end[:, None, None] for end in self.contents.ranges.T)
-        sent = self.thresholds
+    def check_ranges(self, name: str = "thresholds") -> None:
+        """Raise InvalidInput for a threshold outside the range of the scores of task and class."""
+        of_task, sent = self.contents.ranges.T[..., None], self.thresholds  # NaN if not known
+        low = np.fmax(of_task[0], self.lowest)[..., None]
+        high = np.fmin(of_task[1], self.highest_or_inf)[..., None]
         outside = (sent > -np.inf) & ((sent < low) | (sent > high))
-        for task, *_place in np.argwhere(outside)[:1]:
+        for task, label, _level in np.argwhere(outside)[:1]:
+            ends = f"{low[task, label, 0]:g} and {high[task, label, 0]:g}"
             raise InvalidInput(
-                f"thresholds of task {self.names.tolist()[task]!r} must be scores between the "
-                f"lowest and the highest, which are {low[task, 0, 0]:g} and {high[task, 0, 0]:g}."
+                f"{name} of task {self.names.tolist()[task]!r} must be in the range of its scores, "
+                f"between the lowest and the highest, which are {ends}."
             )
 
     def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
@@ -313,18 +309,6 @@ class Clusters(NamedTuple):
         inputs.as_json_names(known)
         return cls(known, tasks, rng)
 
-    def join(self, new: Clusters) -> Clusters:
-        """Return old and new clusters together."""
-        known = {*map(str, self.names.tolist())}
-        for name in new.names.tolist():
-            if str(name) in known:
-                raise InvalidInput(
-                    f"clusters holds {name!r}, which was calibrated already, and a cluster counts "
-                    "once. Add only tasks of new clusters."
-                )
-        names = inputs.as_task_names(self.names.tolist() + new.names.tolist())
-        return Clusters(names, self.tasks + new.tasks, self.rng)
-
 
 def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[int]:
     """Return the positions of one random task of each cluster, in ascending order.
@@ -363,11 +347,16 @@ def join_evidence(old: Evidence, new: Evidence) -> Evidence:
 def _join_clusters(old: Clusters | None, new: Clusters | None) -> Clusters | None:
     """Return the clusters of old and new tasks; either both have them, or neither."""
     if (old is None) != (new is None):
-        raise InvalidInput(
-            "clusters must be passed with new tasks if the old ones were drawn from clusters, and "
-            f"only then; here only the {'new' if old is None else 'old'} tasks have them."
-        )
-    return None if old is None or new is None else old.join(new)
+        only = "new" if old is None else "old"
+        raise InvalidInput(f"clusters are for all tasks, but here only the {only} tasks have them.")
+    if old is None or new is None:
+        return None
+    known, names = old.names.tolist(), new.names.tolist()
+    again = {*map(str, known)}.intersection(map(str, names))
+    for name in (name for name in names if str(name) in again):
+        text = f"clusters holds {name!r}, which was calibrated already"
+        raise InvalidInput(f"{text}. Add only tasks of new clusters.")
+    return Clusters(inputs.as_task_names(known + names), old.tasks + new.tasks, old.rng)
 
 
 def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
@@ -375,10 +364,8 @@ def _align_classes(old: Evidence, new: Evidence) -> tuple[Evidence, Evidence]:
     if old.classes is None or new.classes is None:
         return old, new
     if type(old.classes[0]) is not type(new.classes[0]):
-        raise InvalidInput(
-            f"labels must be of one type, got {new.classes[0]!r}, but the classes so far include "
-            f"{old.classes[0]!r}. Convert them."
-        )
+        got = f"got {new.classes[0]!r}, but the classes so far include {old.classes[0]!r}"
+        raise InvalidInput(f"labels must be of one type, {got}. Convert them.")
     unseen = [label for label in new.classes if label not in old.classes]
     if unseen and old.columns is not None:
         raise InvalidInput(
@@ -450,8 +437,7 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
         clusters=Clusters.from_json(body["clusters"], len(names)) if "clusters" in body else None,
         ranges=_read_ranges(body, len(names)) if "ranges" in body else None,
     )
-    _check_range(evidence)
-    evidence.check_ranges()
+    evidence.check_ranges("evidence.thresholds")
     if not inputs.is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():
         raise InvalidInput(f"evidence.thresholds holds no {precision.name} scores.")
     return evidence
@@ -465,10 +451,8 @@ def _as_shape(body: dict[str, Any], name: str, shape: tuple[int, ...], dtype: An
         message = f"evidence.{name} holds lists of unequal length, or no numbers."
         raise InvalidInput(message) from None
     if array.shape != shape:
-        raise InvalidInput(
-            f"evidence.{name} must have shape {shape}, by the number of tasks, classes and levels, "
-            f"got {array.shape}."
-        )
+        rule = f"evidence.{name} must have shape {shape}, by tasks, classes and levels"
+        raise InvalidInput(f"{rule}, got {array.shape}.")
     return array
 
 
@@ -476,23 +460,3 @@ def _read_ranges(body: dict[str, Any], tasks: int) -> NDArray[Any]:
     """Return the lowest and the highest score of each task; null becomes NaN."""
     ends = [(np.nan, np.nan) if pair is None else pair for pair in body["ranges"]]
     return _as_shape({"ranges": ends}, "ranges", (tasks, 2), np.float64)
-
-
-def _check_range(evidence: Evidence) -> None:
-    """Raise InvalidInput if a threshold, which is a score, is outside the range of the scores."""
-    highest = evidence.highest_or_inf
-    for index in np.flatnonzero((evidence.sizes != 0).any(axis=0)):
-        low, high = evidence.lowest[index], highest[index]
-        where = "" if evidence.classes is None else f" of class {evidence.classes[index]!r}"
-        if low > high:
-            raise InvalidInput(
-                f"evidence.lowest{where} is {low:g}, above evidence.highest, {high:g}."
-            )
-        if low == np.inf and evidence.highest is None:
-            raise InvalidInput(f"evidence.lowest{where} is inf, but there are examples.")
-        sent = evidence.thresholds[:, index]
-        for outside in sent[(sent > -np.inf) & ((sent < low) | (sent > high))][:1]:
-            raise InvalidInput(
-                f"evidence.thresholds{where} holds {outside:g}, outside the range of the scores "
-                f"from {low:g} to {high:g}."
-            )

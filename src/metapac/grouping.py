@@ -26,7 +26,6 @@ from metapac._common import (
     Progress,
     check_same_index,
     check_same_length,
-    listed,
 )
 from metapac.data_checks import Facts, Repeats, find_facts, find_ranges
 from metapac.errors import InvalidInput
@@ -289,7 +288,9 @@ class Scored(Data):
         check_same_index("scores", self.scores, "labels", self.labels)
         coded = inputs.as_class_codes(self.labels)
         check_same_length("scores", self.array, "labels", coded[1])
-        return coded if self.known is None else _match_classes(*coded, self.known)
+        if self.known is None:
+            return coded
+        return tuple(self.known), inputs.find_classes(coded[0], self.known)[coded[1]]
 
     def check_tasks(self) -> None:
         if self.tasks is None:
@@ -420,18 +421,6 @@ def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -
         rule = f"{name} must be left out: a table names its columns, in Columns"
         raise InvalidInput(f"{rule}.", parameter=name)
     return replace(scores)  # type: ignore[type-var]  # what a table knew of its values is gone
-
-
-def _match_classes(
-    present: tuple[Any, ...], codes: Counts, known: Sequence[Any]
-) -> tuple[tuple[Any, ...], Counts]:
-    """Return the classes calibrated, and for each example the index of its class in them."""
-    place = {str(name): i for i, name in enumerate(known)}
-    unknown = [repr(name) for name in present if str(name) not in place]
-    if unknown:
-        rule = f"labels must be among the calibrated classes {listed([*map(repr, known)])}"
-        raise InvalidInput(f"{rule}, got {listed(unknown)}.", parameter="labels")
-    return tuple(known), np.array([place[str(name)] for name in present])[codes]
 
 
 def _need_labels(reason: str) -> InvalidInput:

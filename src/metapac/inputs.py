@@ -8,12 +8,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Annotated, Any, NamedTuple, TypedDict
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import artefact
 from metapac._common import (
     Array,
     Counts,
@@ -27,6 +27,7 @@ from metapac._common import (
     on_host,
 )
 from metapac._text import without_invisible
+from metapac.columns import Columns
 from metapac.errors import InvalidInput, keyword
 
 
@@ -517,16 +518,22 @@ def read_class_matrix(
     check_same_index("labels", labels, "scores", scores)
     found, codes = as_class_codes(labels)
     check_same_length("scores", array, "labels", codes)
-    place = {name: column for column, name in enumerate(names)}
-    by_text = {str(name): column for name, column in place.items()}  # as tables name classes
-    position = [place.get(label, by_text.get(str(label), -1)) for label in found]
-    unknown = [label for label, column in zip(found, position, strict=True) if column < 0]
+    return ClassMatrix(array, names, find_classes(found, names)[codes])
+
+
+def find_classes(labels: Sequence[Any], classes: Sequence[Any]) -> Counts:
+    """Return the position of each label among the classes; as in tables, its text will do."""
+    by_text = {str(name): place for place, name in enumerate(classes)}
+    by_name = {name: place for place, name in enumerate(classes)}
+    found = [by_name.get(label, by_text.get(str(label), -1)) for label in labels]
+    unknown = [label for label, place in zip(labels, found, strict=True) if place < 0]
     if unknown:
-        rule = f"labels must be among the classes {listed([*map(repr, names)])}"
+        rule = f"labels must be among the classes {listed([*map(repr, classes)])}"
         advice = advise_on_labels([*map(str, unknown)], [*by_text])
         advice = advice or "Pass the class of each column as classes, such as model.classes_."
-        raise InvalidInput(f"{rule}, got {listed([*map(repr, unknown)])}. {advice}")
-    return ClassMatrix(array, names, np.array(position, dtype=np.int64)[codes])
+        got = listed([*map(repr, unknown)])
+        raise InvalidInput(f"{rule}, got {got}. {advice}", parameter="labels")
+    return np.array(found, dtype=np.int64)
 
 
 def check_column_order(
@@ -580,22 +587,6 @@ def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> t
 _MEANINGS = ("task", "score", "label", "classes_column", "prediction", "y", "scale")
 
 
-_Names = Annotated[list[artefact.Name], len, lambda names: len(set(names)) == len(names)]
-
-
-class _Columns(TypedDict, total=False):
-    task: artefact.Name
-    score: artefact.Name
-    label: artefact.Name
-    columns: artefact.Name | _Names
-    classes_column: artefact.Name
-    cluster: artefact.Name
-    prediction: artefact.Name
-    y: artefact.Name
-    scale: artefact.Name
-    classes: list[str | int | bool]
-
-
 def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
     """Return the names of Series by their meaning, if all have one, and no two the same."""
     names = {meaning: getattr(column, "name", None) for meaning, column in columns.items()}
@@ -611,11 +602,12 @@ def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | No
     """
     if columns is None:
         return
-    artefact.check_shape(columns, _Columns)
-    used = [columns[meaning] for meaning in _MEANINGS if meaning in columns]
+    stored = {f.name: columns[f.name] for f in fields(Columns) if f.name in columns}
+    used = [str(stored[meaning]) for meaning in _MEANINGS if meaning in stored]
     if len({*used}) < len(used):
         raise InvalidInput(f"columns must name one column for each meaning, got {brief(columns)}.")
-    named, lists = columns.get("classes"), columns.get("columns")
+    Columns(**stored)
+    named, lists = stored.get("classes"), stored.get("columns")
     if named is None:
         return
     texts = [str(name) for name in named]

@@ -23,7 +23,6 @@ from metapac._common import (
     check_one_of,
     check_same_index,
     check_same_length,
-    check_same_shape,
     ignore_progress,
     reject_foreign_keywords,
     warn,
@@ -185,10 +184,8 @@ class Calibrated(ABC):
         if then is None:
             raise NotCalibrated(f"this {name} is not calibrated yet. Call .calibrate(...) first.")
         if then != now:
-            raise NotCalibrated(
-                f"this {name} was calibrated with {then}, and its parameters were changed to {now} "
-                "since. Call .calibrate(...) again."
-            )
+            change = f"was calibrated with {then}, and its parameters were changed to {now}"
+            raise NotCalibrated(f"this {name} {change}. Call .calibrate(...) again.")
 
     @classmethod
     @functools.cache
@@ -214,18 +211,14 @@ class Calibrated(ABC):
         return name, artefact.encode_floats(np.asarray(value, dtype=float).tolist())
 
     def __repr__(self) -> str:
-        if self._calibrated_with != self._guarantee_params():  # not, or not with these parameters
-            return self._constructor(self.get_params())
-        return f"<{self._constructor(self._changed_params())} {self._state()}>"
-
-    def _constructor(self, params: Mapping[str, Any]) -> str:
+        params, state = self.get_params(), ""
+        if self._calibrated_with == self._guarantee_params():
+            defaults = inspect.signature(type(self)).parameters
+            params = {k: v for k, v in params.items() if v != defaults[k].default}
+            state = f" {self._state()}"
         listed = ", ".join(f"{name}={value!r}" for name, value in params.items())
-        return f"{type(self).__name__}({listed})"
-
-    def _changed_params(self) -> dict[str, Any]:
-        """Return the parameters that differ from their defaults."""
-        defaults = {p.name: p.default for p in inspect.signature(type(self)).parameters.values()}
-        return {k: v for k, v in self.get_params().items() if v != defaults[k]}
+        text = f"{type(self).__name__}({listed}){state}"
+        return f"<{text}>" if state else text
 
     @abstractmethod
     def _state(self) -> str:
@@ -344,7 +337,7 @@ class ThresholdSets(Calibrated):
             are unlike those of calibration.
         """
         self.check_calibrated()
-        if "prediction" in (self.columns_ or {}):
+        if self._is_interval:
             raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
@@ -417,11 +410,8 @@ class ThresholdSets(Calibrated):
         """
         self.check_calibrated()
         if not hasattr(table, "add_sets"):
-            raise InvalidInput(
-                f"table must be what open_table returned, got {_common.brief(table)}. For arrays, "
-                "use predict_set or predict_interval.",
-                parameter="table",
-            )
+            text = f"table must be what open_table returned, got {_common.brief(table)}."
+            raise InvalidInput(f"{text} For arrays, use predict_set.", parameter="table")
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         added = table.add_sets(self, output, model=model, allow=allow, **form)
         for warning in added.warnings:
@@ -433,15 +423,16 @@ class ThresholdSets(Calibrated):
         if self.classes_ is None:
             return np.full((1, 1, 1), self.threshold_)
         by_text = dict(zip(map(str, self.classes_), self.thresholds_.tolist(), strict=True))
-        unknown = [name for name in classes or () if str(name) not in by_text]
-        if unknown:
-            known = _common.listed([*map(repr, self.classes_)])
-            raise InvalidInput(
-                f"classes must be among the calibrated ones, {known}, got {unknown[0]!r}.",
-                parameter="classes",
-            )
+        for name in (name for name in classes or () if str(name) not in by_text):
+            rule = f"classes must be among {_common.listed([*map(repr, self.classes_)])}"
+            raise InvalidInput(f"{rule}, got {name!r}.", parameter="classes")
         used = self.classes_ if classes is None else classes
         return np.array([[[by_text[str(name)] for name in used]]])
+
+    @property
+    def _is_interval(self) -> bool:
+        """Whether it was calibrated for intervals; scores of residuals do not tell."""
+        return "prediction" in (self.columns_ or {})
 
     @property
     def _known_classes(self) -> Sequence[Any] | None:
@@ -475,19 +466,12 @@ class ThresholdSets(Calibrated):
         self.check_calibrated()
         if self.classes_ is not None:
             raise InvalidInput("an interval needs one threshold, and per_class=True has several.")
-        self._check_scale(scale)
-        widths = 1.0 if scale is None else scale
-        return sets.interval(self.threshold_, prediction, widths, precision=self.precision_)
-
-    def _check_scale(self, scale: ArrayLike | None) -> None:
-        """Raise if residuals were divided by a scale in calibration only, or in prediction only."""
-        known = self.columns_ or {}
-        if "prediction" not in known:  # calibrated on scores, which do not tell
-            return
+        known, widths = self.columns_ or {}, 1.0 if scale is None else scale
         if "scale" in known and scale is None:
             raise InvalidInput("scale must be passed: the residuals were calibrated with a scale.")
-        if "scale" not in known and scale is not None and np.any(np.asarray(scale) != 1):
+        if self._is_interval and "scale" not in known and np.any(np.asarray(widths) != 1):
             raise InvalidInput("scale must be left out: the residuals were calibrated without.")
+        return sets.interval(self.threshold_, prediction, widths, precision=self.precision_)
 
     def _body(self) -> dict[str, Any]:
         kept = {} if self._sets is None else {"sets": self._sets._asdict()}
@@ -672,7 +656,10 @@ class MetaPS(ThresholdSets):
             If the tasks are too few or too small; the message says what would work.
         """
         data = as_data(scores, tasks, labels, classes, clusters)
-        return self._calibrate(data, rng, context, allow, progress)
+        stated, about = self._make_guarantee(), data.add_origin(as_context(context))
+        guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
+        evidence = self._first_step(data, guarantee, rng, about, allow, progress)
+        return self._calibrate_across(guarantee, evidence, about, allow)
 
     def calibrate_intervals(
         self,
@@ -734,29 +721,14 @@ class MetaPS(ThresholdSets):
         """
         if self.per_class:
             raise InvalidInput(
-                "calibrate_intervals is for numbers, which have no classes. Leave out "
-                "per_class=True."
+                "calibrate_intervals is for numbers, and per_class=True for classes."
             )
         tasks = inputs.keep_tasks(tasks)
         scores = _score_numbers(y, prediction, tasks, scale)
         numbers = {"prediction": prediction, "y": y} | ({} if scale is None else {"scale": scale})
         columns = {name: name for name in numbers} | inputs.find_names(task=tasks, **numbers)
         data = Scored(scores, tasks, clusters=clusters, columns=columns)
-        return self._calibrate(data, rng, context, allow)
-
-    def _calibrate(
-        self,
-        data: Data,
-        rng: int,
-        context: Context | None,
-        allow: Iterable[str],
-        progress: Progress | None = None,
-    ) -> Self:
-        """Take the first step on labelled examples, then the second."""
-        stated, about = self._make_guarantee(), data.add_origin(as_context(context))
-        guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
-        evidence = self._first_step(data, guarantee, rng, about, allow, progress)
-        return self._calibrate_across(guarantee, evidence, about, allow)
+        return self.calibrate(data, rng=rng, context=context, allow=allow)
 
     def _first_step(
         self,
@@ -764,7 +736,7 @@ class MetaPS(ThresholdSets):
         guarantee: Guarantee,
         rng: int,
         context: Context,
-        allow: Iterable[str],
+        allow: frozenset[str],
         progress: Progress | None = None,
     ) -> Evidence:
         """Return the evidence of all tasks or, if there are clusters, of one task of each."""
@@ -772,8 +744,7 @@ class MetaPS(ThresholdSets):
         data.check_tasks()
         if isinstance(data, Scored) and not self.per_class:
             data.check_no_labels()
-        skipped = data_checks.check_allowed(allow)
-        evidence = first_step(data, guarantee, skipped, progress or ignore_progress)
+        evidence = first_step(data, guarantee, allow, progress or ignore_progress)
         names = evidence.names.tolist()
         clusters = data.clusters_of(names)
         if clusters is None:
@@ -916,8 +887,8 @@ class MetaPS(ThresholdSets):
         findings = [data_checks.judge_near_names(near, "calibration tasks")]
         if self._score_range is not None and new.highest is not None:
             ends = float(new.lowest.min()), float(new.highest.max())
-            scale = data_checks.judge_scale(ends, self._score_range)
-            findings.append(scale if np.isfinite(ends).all() else None)
+            if np.isfinite([*ends, *self._score_range]).all():
+                findings.append(data_checks.judge_scale(ends, self._score_range))
         data_checks.report(findings, allow)
         joined = join_evidence(self._evidence, new)
         return self._calibrate_across(guarantee, joined, about, allow)
@@ -1028,11 +999,8 @@ class MetaPS(ThresholdSets):
     def remarks_(self) -> list[str]:
         """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
         self.check_calibrated()
-        return [remark for outcome in self._outcomes if (remark := self._remark(outcome))]
-
-    def _remark(self, outcome: Outcome) -> str:
-        """Return what makes a guarantee uninformative, in the words of labels or of intervals."""
-        return outcome.remark(is_interval="prediction" in (self.columns_ or {}))
+        remarks = (outcome.remark(is_interval=self._is_interval) for outcome in self._outcomes)
+        return [remark for remark in remarks if remark]
 
     def explain(self) -> str:
         """Return the guarantee in plain words, for people who are not statisticians.
@@ -1077,12 +1045,8 @@ class MetaPS(ThresholdSets):
 
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""
-        parts = self._evidence.parts(self.guarantee_)
-        is_interval = "prediction" in (self.columns_ or {})
-        return [
-            Rule.from_outcome(part, outcome, is_interval=is_interval)
-            for part, outcome in zip(parts, self._outcomes, strict=True)
-        ]
+        parts = zip(self._evidence.parts(self.guarantee_), self._outcomes, strict=True)
+        return [Rule.from_outcome(*part, is_interval=self._is_interval) for part in parts]
 
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_units(len(self.tasks_))
@@ -1093,10 +1057,8 @@ class MetaPS(ThresholdSets):
 
     def _check_not_per_class(self, method: str) -> None:
         if self.per_class:
-            raise InvalidInput(
-                f"{method} supports a single guarantee, and per_class=True has one for each class. "
-                "Use make_site and combine_sites."
-            )
+            rule = f"{method} is for one guarantee, and per_class=True has one for each class"
+            raise InvalidInput(f"{rule}. Use make_site and combine_sites.")
 
     def _calibrate_across(
         self,
@@ -1113,7 +1075,7 @@ class MetaPS(ThresholdSets):
         self._set_results(guarantee, evidence, outcomes)
         self.context_ = about
         for outcome, is_feasible in zip(outcomes, feasible, strict=True):
-            if is_feasible and (remark := self._remark(outcome)):
+            if is_feasible and (remark := outcome.remark(is_interval=self._is_interval)):
                 warn(remark)
         return self
 
@@ -1191,19 +1153,13 @@ class MetaPS(ThresholdSets):
 
 def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) -> Floats:
     """Return the residual scores of numbers that were predicted, one for each example."""
-    scales = 1.0 if scale is None else scale
-    target = inputs.as_number_array("y", y)
-    if target.ndim != 1 or not len(target):
-        text = f"y must hold one number for each example, got shape {target.shape}."
+    scores = sets.residual_scores(y, prediction, 1.0 if scale is None else scale)
+    if scores.ndim != 1 or not len(scores):
+        text = f"y must hold one number for each example, got shape {scores.shape}."
         raise InvalidInput(text, parameter="y")
-    for name, values in (("prediction", prediction), ("scale", scales)):
-        array = inputs.as_number_array(name, values)
-        if array.ndim or name == "prediction":
-            check_same_shape("y", target, name, array)
-        check_same_index("y", y, name, values)
     check_same_index("y", y, "tasks", tasks)
-    check_same_length("y", target, "tasks", inputs.as_task_ids(tasks))
-    return sets.residual_scores(y, prediction, scales)
+    check_same_length("y", scores, "tasks", inputs.as_task_ids(tasks))
+    return scores
 
 
 def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:
@@ -1313,7 +1269,7 @@ class PS(ThresholdSets):
         data_checks.check_levels(self.epsilon, None, self.delta, allow=allow)
         facts = data.facts(np.zeros(1, np.int64), np.array([n]), skipped)
         data_checks.check_facts(facts, skipped)
-        if self.on_infeasible == "raise" and self._is_infeasible(n):
+        if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
             raise InfeasibleGuarantee(
                 planning.explain_too_few_examples(self.epsilon, self.delta, n)
             )
@@ -1346,9 +1302,6 @@ class PS(ThresholdSets):
         rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
         return words.explain_examples(self.epsilon, self.delta, rule, self._about())
 
-    def _is_infeasible(self, examples: int) -> bool:
-        return allowed_errors(examples, self.epsilon, self.delta) < 0
-
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_examples(self.n_examples_)
 
@@ -1361,7 +1314,7 @@ class PS(ThresholdSets):
         cut_off, precision = float(body["threshold"]), inputs.as_precision(body["precision"])
         if not inputs.is_representable(cut_off, precision):
             raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")
-        if cut_off > -math.inf and self._is_infeasible(n):
+        if cut_off > -math.inf and allowed_errors(n, self.epsilon, self.delta) < 0:
             raise InvalidInput(f"threshold is {cut_off:g}, but {n} examples are too few for any.")
         self.n_examples_ = n
         self.columns_ = body.get("columns")
@@ -1373,11 +1326,8 @@ class PS(ThresholdSets):
 def check_predictor(promise: Any) -> None:
     """Raise unless ``promise`` is a calibrated predictor with thresholds."""
     if not isinstance(promise, ThresholdSets):
-        raise InvalidInput(
-            "promise, which comes first, must be a calibrated MetaPS or PS, such as metapac.load "
-            f"returns, got {type(promise).__name__}.",
-            parameter="promise",
-        )
+        rule = "promise, which comes first, must be a calibrated MetaPS or PS"
+        raise InvalidInput(f"{rule}, got {type(promise).__name__}.", parameter="promise")
     promise.check_calibrated()
 
 

@@ -24,16 +24,6 @@ from metapac._text import name_score
 from metapac.errors import BadArtefact, InvalidInput
 
 
-class _Columns(TypedDict, total=False):
-    task: str
-    label: str
-    score: str
-    columns: str
-    classes_column: str
-    classes: list[str | int]
-    id: str
-
-
 class _Content(TypedDict):
     rows: Annotated[int, lambda rows: rows >= 0]
     checksums: dict[str, artefact.Sha256]
@@ -42,7 +32,7 @@ class _Content(TypedDict):
 class _Document(TypedDict):
     model: Annotated[str, len]
     score: Annotated[str, len]
-    columns: _Columns
+    columns: dict[str, str | list[str | int]]
     details: dict[str, Any]
     content: NotRequired[_Content]
 

@@ -131,11 +131,14 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     >>> residual_scores([1.0, 2.0], [1.5, 2.0], scale=0.5)
     array([-1., -0.])
     """
-    check_same_index("y", y, "prediction", prediction)
     target = as_number_array("y", y)
+    for name, values in (("prediction", prediction), ("scale", scale)):
+        check_same_index("y", y, name, values)
+        array = as_number_array(name, values)
+        if array.ndim or name == "prediction":
+            check_same_shape("y", target, name, array)
     centre, width = _centre_and_scale(prediction, scale)
     check_finite("y", target)
-    check_same_shape("y", target, "prediction", centre)
     return np.asarray(-np.abs(target - centre) / width)
 
 

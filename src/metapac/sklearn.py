@@ -8,12 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import _common, adaptation, binomial, data_checks, evaluation, inputs, planning
+from metapac import _common, binomial, data_checks, evaluation, inputs, planning
 from metapac._common import Array, Counts, Floats, PathLike, Seed, brief, listed, on_host, warn
 from metapac.context import Context, as_context
 from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
@@ -37,6 +38,7 @@ __all__ = ["MetaPSClassifier", "MetaPSRegressor"]
 Respond = Callable[[Any], Floats]  # from rows to the scores of all labels, or to predictions
 
 _WORDS = Context(unit="group", example="row")
+_LEARNERS = "metapac.fewshot.adapters"  # by name, as the core never imports the wing
 
 
 class NotFitted(NotCalibrated, NotFittedError):  # type: ignore[misc]
@@ -561,14 +563,15 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
 
     def _check_model(self, data: Examples) -> None:
         if self.shots and not hasattr(self.estimator_, "adapt"):
-            self.estimator_ = adaptation.SklearnLearner(self.estimator_)
+            self.estimator_ = import_module(_LEARNERS).SklearnLearner(self.estimator_)
         self.classes_ = np.unique(data.y) if self.shots else find_classes(self.estimator_, data.y)
 
     def _adapt(self, x: Any = None, y: Any = None) -> Respond:
         if not self.shots:
             return lambda rows: score_classes(self.estimator_, rows, self.classes_)
         codes, classes = check_known(y, self.classes_, "support"), len(self.classes_)
-        scorer = adaptation.adapt_learner(self.estimator_, x, codes, classes=classes)
+        adapt = import_module(_LEARNERS).adapt_learner
+        scorer = adapt(self.estimator_, x, codes, classes=classes)
         return lambda rows: read_scores(scorer, "predict_proba", rows, classes)
 
     def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
@@ -944,9 +947,10 @@ def score_classes(model: Any, x: Any, classes: Array) -> Floats:
     columns = find_codes(read_classes(model), classes.tolist())
     has_proba = hasattr(model, "predict_proba")
     method, lowest = ("predict_proba", 0.0) if has_proba else ("decision_function", -np.inf)
-    return adaptation.spread(
-        read_scores(model, method, x, len(columns)), columns, len(classes), lowest
-    )
+    found = read_scores(model, method, x, len(columns))
+    scores = np.full((len(found), len(classes)), lowest, dtype=found.dtype)
+    scores[:, columns] = found
+    return scores
 
 
 def read_scores(model: Any, method: str, x: Any, columns: int) -> Floats:

@@ -23,7 +23,6 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from metapac import InvalidInput
-from metapac.adaptation import Learner
 from metapac.fewshot import (
     MAML,
     MLP,
@@ -34,6 +33,7 @@ from metapac.fewshot import (
     SklearnLearner,
     score_tasks,
 )
+from metapac.fewshot.adapters import Learner
 
 Array = NDArray[Any]
 X = np.random.default_rng(0).normal(size=(30, 4))

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import InvalidInput
-from metapac.adaptation import adapt_learner
-from metapac.fewshot.adapters import lower_scores
+from metapac.fewshot.adapters import adapt_learner, lower_scores
 
 
 @given(

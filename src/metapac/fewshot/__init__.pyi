@@ -1,8 +1,8 @@
 # The public names, each once: type checkers and metapac._lazy read them here.
-from metapac.adaptation import Learner as Learner
-from metapac.adaptation import SklearnLearner as SklearnLearner
 from metapac.fewshot.adapters import CallableLearner as CallableLearner
 from metapac.fewshot.adapters import FixedModel as FixedModel
+from metapac.fewshot.adapters import Learner as Learner
+from metapac.fewshot.adapters import SklearnLearner as SklearnLearner
 from metapac.fewshot.datasets.cifar10c import cifar10c as cifar10c
 from metapac.fewshot.datasets.fewrel import fewrel as fewrel
 from metapac.fewshot.datasets.glyphs import glyphs as glyphs

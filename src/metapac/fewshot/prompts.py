@@ -26,18 +26,18 @@ from metapac._common import (
     listed,
     on_host,
 )
-from metapac.adaptation import as_support_set
+from metapac.artefact import check_unpacked
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import (
     FunctionScorer,
     as_score_function,
+    as_support_set,
     check_function,
     name_function,
 )
 from metapac.inputs import as_task_names
 from metapac.predictors import ThresholdSets
 from metapac.score_functions import KINDS, ScoreFunction
-from metapac.unpacking import check_unpacked
 
 
 class InContextLearner:

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from metapac._common import Floats, Seed, as_probability, as_whole_number, check_same_shape
-from metapac.adaptation import Learner, adapt_learner
 from metapac.errors import InvalidInput
+from metapac.fewshot.adapters import Learner, adapt_learner
 from metapac.fewshot.learners.networks import seeded_init
 from metapac.fewshot.meta_cp import as_finite_number
 from metapac.fewshot.tasks import Task

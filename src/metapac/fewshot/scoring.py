@@ -25,11 +25,14 @@ from metapac._common import (
     warn,
 )
 from metapac._text import name_score
-from metapac.adaptation import Learner, Scorer, adapt_learner, count_examples
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import (
+    Learner,
+    Scorer,
+    adapt_learner,
     as_outputs,
     as_score_function,
+    count_examples,
     lower_scores,
     lower_true_scores,
 )

@@ -22,12 +22,12 @@ from ibis.backends.sql.datatypes import DuckDBType
 
 from metapac._common import Table, require, warn
 from metapac._text import mask
+from metapac.artefact import check_unpacked, read_unpacked
 from metapac.columns import Reading
 from metapac.errors import InvalidInput
 from metapac.tables import csv_text
 from metapac.tables.engines import DUCKDB, SPARK
 from metapac.tables.errors import pick_name
-from metapac.unpacking import check_unpacked, read_unpacked
 
 _SUFFIXES = {
     "parquet": ".parquet .pq",

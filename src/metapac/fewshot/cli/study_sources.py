@@ -29,12 +29,12 @@ from metapac.fewshot.cli.vectors import (
     build_vector_learner,
     read_vectors,
 )
+from metapac.fewshot.datasets.downloads import check_stated_size
 from metapac.fewshot.datasets.pools import load_run_pools, read_run
 from metapac.fewshot.pools import Pools, split_classes, split_groups
 from metapac.fewshot.study.pool_study import TASKS, PoolStudy
 from metapac.fewshot.study.run import seed_folder
 from metapac.fewshot.tasks import ClassReuse
-from metapac.unpacking import check_stated_size
 
 if TYPE_CHECKING:
     from metapac.fewshot.training.history import Epoch

@@ -17,8 +17,8 @@ import typer
 from metapac._common import Array, check_one_of, require
 from metapac.cli.console import format_count
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot.datasets.downloads import check_stated_size
 from metapac.provenance import read_provenance
-from metapac.unpacking import check_stated_size
 
 embeddings_option = partial(typer.Option, rich_help_panel="Embeddings")
 # The class of each learner, and the options that it takes.

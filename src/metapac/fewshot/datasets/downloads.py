@@ -29,9 +29,8 @@ from urllib.parse import urlsplit
 
 from metapac._common import PathLike, Progress, ignore_progress
 from metapac._version import __version__
-from metapac.artefact import private_folder, replacing
+from metapac.artefact import check_ratio, private_folder, replacing
 from metapac.errors import BadArchive, DownloadFailed, InvalidInput
-from metapac.unpacking import check_ratio
 
 _KINDS = (".zip", ".tar", ".tar.gz")
 _CHUNK = 1 << 16
@@ -50,6 +49,14 @@ _DAMAGE = (  # what the standard library raises for damaged archives
 )
 
 T = TypeVar("T")
+
+
+def check_stated_size(path: PathLike) -> None:
+    """Raise BadArchive if a zip file states far more bytes than its size; zipfile reads no more."""
+    size = 0
+    with suppress(Exception), zipfile.ZipFile(path) as zipped:  # whoever reads it explains
+        size = sum(info.file_size for info in zipped.infolist())
+    check_ratio(path, size)
 
 
 def unpack(archive: PathLike, folder: PathLike, *, progress: Progress | None = None) -> list[Path]:

@@ -18,6 +18,7 @@ from metapac._common import Array, PathLike, Progress
 from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.cifar10c import cifar10c
+from metapac.fewshot.datasets.downloads import check_stated_size
 from metapac.fewshot.datasets.fewrel import fewrel
 from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.datasets.heart import heart, heart_groups
@@ -26,7 +27,6 @@ from metapac.fewshot.datasets.images import image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet
 from metapac.fewshot.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
 from metapac.fewshot.tensors import data_checksum
-from metapac.unpacking import check_stated_size
 
 
 def _is_architecture(body: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Floats, Seed, as_whole_number
-from metapac.adaptation import Learner, adapt_learner
+from metapac.fewshot.adapters import Learner, adapt_learner
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.tasks import Task
 from metapac.verdict import clopper_pearson_interval

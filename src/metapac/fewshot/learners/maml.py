@@ -14,9 +14,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from metapac._common import Floats, as_whole_number
-from metapac.adaptation import as_support_set
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import BoundedScorer, as_positive_number
+from metapac.fewshot.adapters import BoundedScorer, as_positive_number, as_support_set
 from metapac.fewshot.learners.networks import SupportNorm, describe_module, norm_by_support
 from metapac.fewshot.learners.protonet import (
     check_example_type,

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from metapac._common import Array, Counts, Floats
-from metapac.adaptation import as_support_set, count_examples
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import BoundedScorer, lower_scores
+from metapac.fewshot.adapters import BoundedScorer, as_support_set, count_examples, lower_scores
 from metapac.fewshot.learners.networks import describe_module
 from metapac.fewshot.tasks import (
     Task,

@@ -16,9 +16,14 @@ from typing import Any
 import numpy as np
 
 from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
-from metapac.adaptation import as_support_set, count_examples
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import BoundedScorer, as_positive_number, lower_true_scores
+from metapac.fewshot.adapters import (
+    BoundedScorer,
+    as_positive_number,
+    as_support_set,
+    count_examples,
+    lower_true_scores,
+)
 from metapac.fewshot.tasks import (
     Task,
     TaskBatch,

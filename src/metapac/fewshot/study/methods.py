@@ -22,9 +22,9 @@ import numpy as np
 from scipy import special
 
 from metapac._common import Array, Floats
-from metapac.adaptation import Learner
 from metapac.binomial import allowed_errors
 from metapac.errors import InvalidInput
+from metapac.fewshot.adapters import Learner
 from metapac.fewshot.meta_cp import Correction, MetaCP, kth_smallest
 from metapac.fewshot.study.draws import Draw, order_scores, ordered_evidence, select_ranks
 from metapac.fewshot.tensors import data_checksum

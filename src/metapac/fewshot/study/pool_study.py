@@ -19,8 +19,8 @@ from metapac._common import (
     warn,
 )
 from metapac._text import name_score
-from metapac.adaptation import Learner, adapt_learner
 from metapac.errors import InvalidInput, MissingExtra, keyword
+from metapac.fewshot.adapters import Learner, adapt_learner
 from metapac.fewshot.drawing import Choice, draw_all
 from metapac.fewshot.pools import GroupPool, Pools
 from metapac.fewshot.scoring import score_matrix, score_tasks

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac._common import Array, PathLike
-from metapac.artefact import replacing
+from metapac.artefact import check_unpacked, replacing
 from metapac.errors import BadArtefact, InvalidInput
 from metapac.fewshot.study.draws import Draw
 from metapac.fewshot.study.methods import Method
-from metapac.unpacking import check_unpacked
 
 # Typed as Any, so that type checkers treat the column as present: it is filled in.
 _NO_COUNTS: Any = None
