@@ -244,13 +244,7 @@ def write_reports(demo: SitesDemo, folder: PathLike) -> list[Path]:
     question = "Who has had a heart attack?"
     titles = (question, f"{question} A guarantee for each answer")
     for path, title in zip(paths, titles, strict=True):
-        report(
-            path.with_suffix(".json"),
-            demo.test,
-            calibration=demo.calibration,
-            output=path,
-            title=title,
-        )
+        report(path.with_suffix(".json"), demo.test, output=path, title=title)
     return paths
 
 
