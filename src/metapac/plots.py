@@ -67,6 +67,11 @@ def save(figure: Figure, path: PathLike | None) -> Figure:
     return figure
 
 
+def format_percent(fraction: float, _place: float = 0) -> str:
+    """Return the label of a tick in percent, with the digits that it needs."""
+    return f"{100 * fraction:.4g}%"
+
+
 def draw_grid(axes: Axes) -> None:
     """Draw horizontal lines behind the data."""
     axes.grid(axis="y", **GRID)
@@ -127,7 +132,7 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
         axes.axhline(part.epsilon, **LIMIT_LINE | {"color": limit})
     axes.plot([], [], "--", color=LIMIT if evaluation.by_class is None else INK, label="epsilon")
     axes.set(ylabel="miss rate", xlabel="tasks, in ascending order", ylim=(0, None))
-    axes.yaxis.set_major_formatter("{x:.0%}" if axes.get_ylim()[1] > 0.1 else "{x:.1%}")
+    axes.yaxis.set_major_formatter(format_percent)
     if len(parts) <= len(COLOURS):
         axes.legend(loc="upper left", fontsize=8)
     if evaluation.by_class is None:
@@ -137,7 +142,7 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
 
 
 def draw_intervals(
-    axes: Axes, at: Array, error: Array, low: Array, high: Array, marker: str = "o", **look: Any
+    axes: Axes, at: Array, error: Array, low: Array, high: Array, *, marker: str = "o", **look: Any
 ) -> None:
     """Draw miss rates with their exact intervals."""
     axes.errorbar(at, error, np.maximum([error - low, high - error], 0), fmt=marker, **look)

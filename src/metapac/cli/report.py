@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +32,34 @@ if TYPE_CHECKING:
     from metapac.tables.table import Table
 
 
+sign_off_option = partial(typer.Option, rich_help_panel="Fields to sign", metavar="TEXT")
+
+
+@dataclass(frozen=True)
+class SignOffOptions:
+    """The options that fill the fields of the report."""
+
+    purpose: Annotated[
+        str | None, sign_off_option(help="What the model is for, and who uses it.")
+    ] = None
+    owner: Annotated[
+        str | None, sign_off_option(help="Who is responsible for the model, with a contact.")
+    ] = None
+    population: Annotated[str | None, sign_off_option(help="Whom the data are about.")] = None
+    dates: Annotated[str | None, sign_off_option(help="When the data were collected.")] = None
+    decision: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel="Fields to sign",
+            metavar="approve|conditions|reject",
+            help="The decision, if it has been made.",
+        ),
+    ] = None
+    conditions: Annotated[str | None, sign_off_option(help="The conditions of an approval.")] = None
+    valid_until: Annotated[str | None, sign_off_option(help="Last day of the approval.")] = None
+    next_review: Annotated[str | None, sign_off_option(help="Day of the next review.")] = None
+
+
 def report(
     promise: Promise,
     labelled: Annotated[
@@ -37,7 +67,7 @@ def report(
         typer.Argument(
             metavar="LABELLED",
             help="Table of labelled new tasks, as for 'metapac evaluate'. It adds the verdict, "
-            "errors, set sizes and examples.",
+            "miss rates and the cost.",
         ),
     ] = None,
     *,
@@ -49,26 +79,16 @@ def report(
             help="HTML file to write. An earlier report there is replaced; another file is not.",
         ),
     ] = Path("report.html"),
-    calibration: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Calibration table. It adds a slider that shows the results at other values of "
-            "epsilon.",
-        ),
-    ] = None,
     monitor: Annotated[
         Path | None, typer.Option(help="State file of 'metapac monitor', to show its course.")
     ] = None,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title. By default it names the model.")
     ] = None,
+    fields: SignOffOptions,
     examples: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Number of labelled examples to show with their sets; 0 shows none."
-        ),
-    ] = 9,
+        int, typer.Option(min=0, help="Number of labelled examples to show with their sets.")
+    ] = 0,
     false_alarm: Annotated[
         float, typer.Option(help="Probability that the verdict is wrong, below 0.5.")
     ] = 0.05,
@@ -80,12 +100,12 @@ def report(
     reading: TableOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Write a report on a guarantee: what it says, what it rests on, how it fares.
+    """Write a report to sign: what is guaranteed, what it costs, and whether it holds.
 
-    The report is one HTML file for people who are not statisticians: the guarantee in plain words,
-    its assumptions (a checklist to sign), its limits, the data behind it and, with labelled new
-    tasks, errors and set sizes. It works offline and on a phone, and can be printed. Columns
-    not given default to those used in calibration.
+    The report is one HTML file for people who are not statisticians: two A4 pages with the
+    guarantee, its cost, its limits, its assumptions and a decision to sign, and an appendix with
+    the data. Fields that no option fills are lines to write on. It works offline and on a phone.
+    Columns not given default to those used in calibration.
 
     Example:
 
@@ -96,22 +116,22 @@ def report(
     is_replaced = output.is_file()
     artefact.check_not_input(output, inputs)
     given = columns.parse() | {"cluster": cluster, "id": id}
-    with _open_tables(labelled, calibration, reading, output, inputs) as (new, old, progress):
+    with _open_labelled(labelled, reading, output, inputs) as (new, progress):
+        from metapac.report.builder import SignOff
         from metapac.report.builder import report as write_report
 
+        sign_off = SignOff(**vars(fields))
         if new is not None:
             from metapac.tables.sources import read_origin
 
             new = fill_new(new, read_origin(new.source), given, predictor)
-        if old is not None and "task" not in (getattr(predictor, "columns_", None) or {}):
-            old = old.with_columns(**given if new is None else vars(new.columns))
         html = write_report(
             promise,
             new,
-            calibration=old,
             monitor=monitor,
             output=output,
             title=title,
+            sign_off=sign_off,
             examples=examples,
             false_alarm=false_alarm,
             model=model,
@@ -126,27 +146,13 @@ def report(
 
 
 @contextmanager
-def _open_tables(
-    labelled: list[str] | None,
-    calibration: str | None,
-    reading: TableOptions,
-    output: Path,
-    inputs: list[Path],
-) -> Iterator[tuple[Table | None, Table | None, Progress]]:
-    """Open the tables that were given, both with one engine and one progress bar."""
-    first = labelled or ([calibration] if calibration else None)
-    if first is None:
-        with progress_bar() as progress:
-            yield None, None, progress
+def _open_labelled(
+    labelled: list[str] | None, reading: TableOptions, output: Path, inputs: list[Path]
+) -> Iterator[tuple[Table | None, Progress]]:
+    """Open the table if one was given, with a progress bar either way."""
+    if labelled:
+        with open_table(labelled, reading, output, inputs=inputs) as (table, progress):
+            yield table, progress
         return
-    with open_table(first, reading, output, inputs=inputs) as (table, progress):
-        if not labelled:
-            yield None, table, progress
-        elif calibration is None:
-            yield table, None, progress
-        else:
-            from metapac.columns import open_table as open_other
-
-            with open_other(calibration, reading=table.source.options) as other:
-                artefact.check_not_input(output, other.source.files)
-                yield table, other, progress
+    with progress_bar() as progress:
+        yield None, progress

@@ -240,9 +240,7 @@ def _files_of(data: Any) -> tuple[Path, ...]:
     return getattr(getattr(data, "source", None), "files", ())
 
 
-def _open_monitor(
-    monitor: Any, predictor: Any
-) -> tuple[Monitor | None, list[dict[str, Any]]]:
+def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[dict[str, Any]]]:
     """Return the monitor of this promise, and its file."""
     if monitor is None:
         return None, []

@@ -105,14 +105,16 @@ def draw_errors(part: Evaluation, name: str) -> Chart:
     rows = np.stack([errors, part.low, part.high], axis=1)[order]  # (tasks, 3)
 
     def paint(axes: Axes) -> None:
-        for kind, (marker, colour) in enumerate(zip("oD^", (_GOOD, _WARN, plots.LIMIT), strict=True)):
+        for kind, (marker, colour) in enumerate(
+            zip("oD^", (_GOOD, _WARN, plots.LIMIT), strict=True)
+        ):
             at = np.flatnonzero(kinds == kind)
             look: dict[str, Any] = {"color": colour, "markersize": 5, "elinewidth": 1.5}
             plots.draw_intervals(axes, at + 1, *rows[at].T, marker=marker, **look)
         axes.axhline(epsilon, **plots.LIMIT_LINE)
         top = 1.08 * max(epsilon, float(part.high.max()))
         axes.set(ylim=(0, min(1.02, top)), xlim=(0, len(rows) + 1))
-        axes.yaxis.set_major_formatter("{x:.0%}" if top > 0.1 else "{x:.1%}")
+        axes.yaxis.set_major_formatter(plots.format_percent)
         axes.locator_params(axis="x", integer=True)
 
     return draw(name, paint)
@@ -145,7 +147,7 @@ def _paint_histogram(
     axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colours)
     if limit is not None:
         axes.axvline(limit, **plots.LIMIT_LINE)
-        axes.xaxis.set_major_formatter("{x:.0%}" if edges[-1] > 0.1 else "{x:.1%}")
+        axes.xaxis.set_major_formatter(plots.format_percent)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="y", integer=True)
 
@@ -197,7 +199,7 @@ def draw_thresholds(thresholds: Floats, cut: float, rank: int, name: str) -> Cha
 
 
 def draw_course(monitor: Monitor) -> list[Chart]:
-    """Draw the course of a monitor: its evidence, and bounds of the share of tasks above epsilon."""
+    """Draw the course of a monitor: its evidence, and bounds of the share above epsilon."""
 
     def paint(axes: Axes, draw_panel: Callable[[Axes, Monitor], None]) -> None:
         draw_panel(axes, monitor)

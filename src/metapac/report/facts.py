@@ -86,11 +86,11 @@ def _count_examples(predictor: Any) -> int:
     return int(predictor.n_examples_ if isinstance(predictor, PS) else predictor.task_sizes_.sum())
 
 
-def _compare_names(names: Iterable[Any] | None, tasks: Sequence[Any]) -> dict[str, Any] | None:
+def _compare_names(names: Sequence[Any] | None, tasks: Sequence[Any]) -> dict[str, Any] | None:
     """Return how many tasks are on record as kept apart, and which are named like others."""
     if names is None:
         return None
-    return {"number": len(tuple(names)), "near": match_names(names, tasks)[1][:3]}
+    return {"number": len(names), "near": match_names(names, tasks)[1][:3]}
 
 
 def _describe_rules(predictor: MetaPS) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def _describe_rule(part: Part, outcome: Outcome) -> dict[str, Any]:
         "epsilon": g.miss_rate,
         "tasks": len(sizes),
         "examples": int(sizes.sum()) if is_known else None,
-        "sizes": (sizes.min(), int(np.median(sizes)), sizes.max()) if is_known else None,
+        "sizes": (int(sizes.min()), int(sizes.max())) if is_known else None,
         "tasks_needed": need.tasks,
         "examples_needed": need.examples_per_task,
         "threshold": outcome.threshold,
@@ -145,8 +145,9 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
         for row in present[label].worst(min(each, _WORST))
     ]
     found = evaluation.to_dict()
-    found["classes"] = _sort_classes(evaluation)
     return found | {
+        "classes": _sort_classes(evaluation),
+        "neglected": found.get("neglected", []),
         "trivial": evaluation.verdict.trivial,
         "is_per_class": evaluation.by_class is not None,
         "within_tasks": int(np.count_nonzero(evaluation.errors <= evaluation.epsilon))
@@ -182,7 +183,13 @@ def _draw_errors(label: Any, part: Evaluation, name: str) -> dict[str, Any]:
     kinds = np.bincount(charts.find_kinds(part), minlength=3).tolist()
     counts = dict(zip(("within", "perhaps", "above"), kinds, strict=True))
     chart, is_single = charts.draw_errors(part, name), len(part.tasks) <= charts.SINGLE
-    return {"label": label, "chart": chart, "is_single": is_single, "epsilon": part.epsilon, **counts}
+    return {
+        "label": label,
+        "chart": chart,
+        "is_single": is_single,
+        "epsilon": part.epsilon,
+        **counts,
+    }
 
 
 def _draw_sizes(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -289,20 +296,19 @@ def find_signals(
     results: Mapping[str, Any] | None, monitor: Mapping[str, Any] | None, *, is_weak: bool
 ) -> dict[str, Any]:
     """Return the colours of card, verdict and monitor: nothing looks good beside bad news."""
-    status = results and results["verdict"]["status"]
-    watched = monitor and monitor["status"]
-    is_amber = bool(results) and (status != HOLDS or results["trivial"] or results.get("neglected"))
+    status = None if results is None else results["verdict"]["status"]
+    watched = None if monitor is None else monitor["status"]
+    is_amber = status != HOLDS or (results and (results["trivial"] or results["neglected"]))
     verdict = "bad" if status == VIOLATED else "caution" if is_amber else "good"
     course = {VIOLATED: "bad", UNDECIDED: "quiet"}.get(watched or "", "good")
-    is_split = bool(results and monitor) and VIOLATED in (status, watched) and status != watched
+    is_broken = VIOLATED in (status, watched)
+    is_split = is_broken and None not in (status, watched) and status != watched
     if is_split:
         verdict, course = ("bad" if each == "bad" else "caution" for each in (verdict, course))
-    is_broken = VIOLATED in (status, watched)
-    card = "bad" if is_broken else verdict if results else "quiet"
-    card = "caution" if is_weak and card != "bad" else card
-    return {"card": card, "verdict": verdict, "monitor": course, "is_split": is_split} | {
-        "is_broken": is_broken
-    }
+    card = verdict if results else "quiet"
+    card = "bad" if is_broken else "caution" if is_weak else card
+    signals = {"card": card, "verdict": verdict, "monitor": course}
+    return signals | {"is_split": is_split, "is_broken": is_broken}
 
 
 def describe_origin(predictor: Any, written_by: str | None) -> dict[str, Any]:
