@@ -24,9 +24,10 @@ from metapac.context import Context
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.grouping import Row
+from metapac.guarantee import Guarantee
 from metapac.inputs import match_names
 from metapac.monitoring import Monitor
-from metapac.planning import plan
+from metapac.planning import Plan, plan
 from metapac.predictors import PS, MetaPS
 from metapac.report import charts
 from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
@@ -96,8 +97,9 @@ def _compare_names(names: Sequence[Any] | None, tasks: Sequence[Any]) -> dict[st
 def _describe_rules(predictor: MetaPS) -> list[dict[str, Any]]:
     """Return the threshold of each class, or of all together, and its data; the rarest first."""
     parts = predictor._evidence.parts(predictor.guarantee_)
+    needs = {g: _find_need(g) for g in {part.guarantee for part in parts}}  # few differ
     rules = [
-        _describe_rule(part, outcome)
+        _describe_rule(part, outcome, needs[part.guarantee])
         for part, outcome in zip(parts, predictor._outcomes, strict=True)
     ]
     rules.sort(key=lambda rule: (rule["examples"] or 0, str(rule["label"])))
@@ -108,10 +110,13 @@ def _describe_rules(predictor: MetaPS) -> list[dict[str, Any]]:
     return rules
 
 
-def _describe_rule(part: Part, outcome: Outcome) -> dict[str, Any]:
-    g, sizes = part.guarantee, part.sizes[part.used]
+def _find_need(g: Guarantee) -> Plan:
     levels: dict[str, Any] = {"epsilon": g.miss_rate, "alpha": g.alpha, "delta": g.delta}
-    need = plan(**levels, split=g.split, allow=["levels"])
+    return plan(**levels, split=g.split, allow=["levels"])
+
+
+def _describe_rule(part: Part, outcome: Outcome, need: Plan) -> dict[str, Any]:
+    g, sizes = part.guarantee, part.sizes[part.used]
     is_known = len(sizes) > 0 and bool(np.all(sizes != UNKNOWN))
     allowed = g.allowed_low_thresholds(len(sizes))[outcome.level] if len(sizes) else -1
     thresholds = part.thresholds[part.used][:, outcome.level]
@@ -153,10 +158,10 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
         "within_tasks": int(np.count_nonzero(evaluation.errors <= evaluation.epsilon))
         if evaluation.by_class is None
         else None,
-        "worst": worst,
+        "worst": _add_limits(worst, parts),
         "worst_classes": len(rarest),
         "any_above": any((part.errors > part.epsilon).any() for part in parts.values()),
-        "all": evaluation.worst(_LISTED),
+        "all": _add_limits(evaluation.worst(_LISTED), parts),
         "rows": sum(len(part.tasks) for part in parts.values()),
         "errors": [
             _draw_errors(label, present[label], f"errors-{i}")
@@ -165,6 +170,12 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
         "sizes": _draw_sizes(evaluation),
         "examples_shown": [_describe_example(row) for row in examples],
     }
+
+
+def _add_limits(
+    rows: list[dict[str, Any]], parts: Mapping[Any, Evaluation]
+) -> list[dict[str, Any]]:
+    return [row | {"limit": float(parts[row.get("class")].epsilon)} for row in rows]
 
 
 def _sort_classes(evaluation: Evaluation) -> list[dict[str, Any]]:
