@@ -125,14 +125,6 @@ def test_tables_of_short_names_fit_a_phone(
     assert page.evaluate(cut) == []
 
 
-def test_a_table_that_is_cut_has_a_shade_at_that_side(open_report: Any) -> None:
-    page, _ = open_report(390)
-    scrolled = page.locator(".scroll", has=page.locator("bdi[title]")).first
-    assert scrolled.evaluate("(e) => e.scrollWidth > e.clientWidth")
-    style = "(e) => getComputedStyle(e).backgroundAttachment"
-    assert scrolled.evaluate(style) == "local, local, scroll, scroll"
-
-
 def test_it_can_be_filled_in_by_keyboard(open_report: Any) -> None:
     page, _ = open_report()
     reached = []

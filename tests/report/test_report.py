@@ -326,23 +326,6 @@ def test_examples_are_shown_only_if_wanted(promise: MetaPS, labelled: Scored) ->
     assert caption not in report(promise, Scored(true, labelled.tasks), examples=7)  # no sets
 
 
-def test_clusters_are_judged_once(calibration: Scored, labelled: Scored) -> None:
-    def find_clusters(data: Scored, word: str) -> dict[str, str]:
-        return {name: f"{word}{i // 2}" for i, name in enumerate(dict.fromkeys(data.tasks))}
-
-    old = Scored(*_parts(calibration), find_clusters(calibration, "old "))
-    new = Scored(*_parts(labelled), find_clusters(labelled, "new "))
-    promise = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(old, rng=3)
-    assert "10 new tasks with 500 examples" in find_card(report(promise, new))[1]
-    with pytest.raises(InvalidInput) as raised:
-        report(promise, labelled)
-    assert raised.value.parameters == ("clusters",)
-
-
-def _parts(data: Scored) -> tuple[Any, ...]:
-    return data.scores, data.tasks, data.labels, data.classes
-
-
 def test_files_say_which_model_gave_their_scores(promise: MetaPS, tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     data = draw_scores([f"new {i}" for i in range(20)], 1)
@@ -437,9 +420,3 @@ def test_it_is_drawn_where_address_space_is_limited(promise: MetaPS, tmp_path: P
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_stages_are_told(promise: MetaPS, labelled: Scored) -> None:
-    told: list[str] = []
-    report(promise, labelled, progress=lambda stage, *_: told.append(stage))
-    assert told == ["evaluating the sets of each task", "drawing"]
