@@ -164,9 +164,6 @@ class Data(Protocol):
     def resolve(self, predictor: Any) -> Self:
         """Return the same data, with what the user left out as in calibration."""
 
-    def as_calibrated(self, predictor: Any) -> Self:
-        """Return the same data, as a predictor was calibrated on them."""
-
     def class_names(self, *, by_class: bool = False) -> tuple[Any, ...] | None:
         """Return the classes, if labels are known and classes do not differ from row to row."""
 
@@ -312,15 +309,6 @@ class Scored(Data):
         predictor._check_order(self.scores, None)
         known = predictor._known_classes
         return self if self.classes is not None else replace(self, classes=known)
-
-    def as_calibrated(self, predictor: Any) -> Self:
-        is_drawn = predictor.clusters_ is not None
-        if is_drawn and self.clusters is None:
-            rule = "clusters must be passed, since the promise was calibrated with clusters"
-            raise InvalidInput(f"{rule}.", parameter="clusters")
-        uses_labels = self.array.ndim == 2 or predictor.classes_ is not None
-        labels, clusters = self.labels if uses_labels else None, self.clusters if is_drawn else None
-        return replace(self.resolve(predictor), labels=labels, clusters=clusters)
 
     def class_names(self, *, by_class: bool = False) -> tuple[Any, ...] | None:
         return None if self.coded is None else self.coded[0]

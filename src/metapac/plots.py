@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metapac._common import Array, PathLike, require
+from metapac._common import Array, Counts, PathLike, require
 from metapac._text import visible
 from metapac.artefact import replacing
 from metapac.words import inflect
@@ -28,12 +28,13 @@ __all__ = ["draw_evaluation", "draw_needs"]
 
 INK, LIMIT = "#222222", "#c0392b"
 GRID: dict[str, Any] = {"color": "#dddddd", "linewidth": 0.6}
-_LIMIT_LINE: dict[str, Any] = {"color": LIMIT, "linewidth": 1, "linestyle": "--"}
-_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#937860", "#64b5cd")
+LIMIT_LINE: dict[str, Any] = {"color": LIMIT, "linewidth": 1, "linestyle": "--"}
+COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#937860", "#64b5cd")
 _LINES = ("-", "--", ":")
 _NAMED_TASKS = 40  # tasks whose names fit under an axis
 _NAMED_CLASSES = 20
 _NAMED_BATCHES = 12  # batches whose names fit above the axes
+_POINTS = 1_000  # of a long curve
 _PANELS = 4  # classes in the figure of an exploration, the rarest ones
 
 
@@ -64,6 +65,11 @@ def save(figure: Figure, path: PathLike | None) -> Figure:
         with replacing(path, binary=True) as file, reproducible:
             figure.savefig(file, dpi=150, format=extension, metadata=metadata)
     return figure
+
+
+def format_percent(fraction: float, _place: float = 0) -> str:
+    """Return the label of a tick in percent, with the digits that it needs."""
+    return f"{100 * fraction:.4g}%"
 
 
 def draw_grid(axes: Axes) -> None:
@@ -116,18 +122,18 @@ def draw_evaluation(evaluation: Evaluation, *, path: PathLike | None = None) -> 
 def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
     """Draw the tasks in ascending order of their miss rate, in one colour for each class."""
     parts = evaluation.by_class or {None: evaluation}
-    for (label, part), colour in zip(parts.items(), cycle(_COLOURS), strict=False):
+    for (label, part), colour in zip(parts.items(), cycle(COLOURS), strict=False):
         order = np.argsort(part.errors, kind="stable")
         ends = [column[order] for column in (part.errors, part.low, part.high)]
         size, width, opacity = (2, 0.5, 0.35) if len(order) > 100 else (4, 1, 1.0)
         look: dict[str, Any] = {"color": colour, "ecolor": (colour, opacity), "markersize": size}
         name, limit = (None, LIMIT) if label is None else (_plain(label), colour)
         draw_intervals(axes, np.arange(len(order)), *ends, label=name, linewidth=width, **look)
-        axes.axhline(part.epsilon, **_LIMIT_LINE | {"color": limit})
+        axes.axhline(part.epsilon, **LIMIT_LINE | {"color": limit})
     axes.plot([], [], "--", color=LIMIT if evaluation.by_class is None else INK, label="epsilon")
     axes.set(ylabel="miss rate", xlabel="tasks, in ascending order", ylim=(0, None))
-    axes.yaxis.set_major_formatter("{x:.0%}" if axes.get_ylim()[1] > 0.1 else "{x:.1%}")
-    if len(parts) <= len(_COLOURS):
+    axes.yaxis.set_major_formatter(format_percent)
+    if len(parts) <= len(COLOURS):
         axes.legend(loc="upper left", fontsize=8)
     if evaluation.by_class is None:
         _name_positions(axes, evaluation.tasks[order].tolist())
@@ -136,10 +142,10 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
 
 
 def draw_intervals(
-    axes: Axes, at: Array, error: Array, low: Array, high: Array, **look: Any
+    axes: Axes, at: Array, error: Array, low: Array, high: Array, *, marker: str = "o", **look: Any
 ) -> None:
     """Draw miss rates with their exact intervals."""
-    axes.errorbar(at, error, np.maximum([error - low, high - error], 0), fmt="o", **look)
+    axes.errorbar(at, error, np.maximum([error - low, high - error], 0), fmt=marker, **look)
 
 
 def _draw_set_sizes(axes: Axes, evaluation: Evaluation) -> None:
@@ -147,7 +153,7 @@ def _draw_set_sizes(axes: Axes, evaluation: Evaluation) -> None:
     shares = evaluation.set_shares or {}
     others = max(0.0, 1 - sum(shares.values()))
     bars = {"empty": 0.0, "single": 0.0, "others": others, "full": 0.0} | shares
-    drawn = axes.bar([*bars], [*bars.values()], color=_COLOURS[0])
+    drawn = axes.bar([*bars], [*bars.values()], color=COLOURS[0])
     axes.bar_label(drawn, [f"{share:.1%}" for share in bars.values()], fontsize=8)
     axes.set(ylabel="share of sets", ylim=(0, 1.08))
     axes.yaxis.set_major_formatter("{x:.0%}")
@@ -163,10 +169,10 @@ def _draw_class_errors(axes: Axes, evaluation: Evaluation) -> None:
     limits = [epsilon[p.label] if isinstance(epsilon, Mapping) else epsilon for p in classes]
     ends = np.array([(p.error, p.low, p.high) for p in classes]).reshape(-1, 3)
     above = np.array([p.is_above(limit) for p, limit in zip(classes, limits, strict=True)], bool)
-    for colour, some in ((_COLOURS[0], ~above), (LIMIT, above)):  # red: hardly by chance
+    for colour, some in ((COLOURS[0], ~above), (LIMIT, above)):  # red: hardly by chance
         if some.any():
             draw_intervals(axes, at[some], *ends[some].T, color=colour, clip_on=False)
-    axes.hlines(limits, at - 0.5, at + 0.5, **_LIMIT_LINE)
+    axes.hlines(limits, at - 0.5, at + 0.5, **LIMIT_LINE)
     axes.set(ylabel="miss rate of the class", xlim=(-0.7, len(classes) - 0.3), ylim=(0, 1.03))
     axes.yaxis.set_major_formatter("{x:.0%}")
     _name_positions(axes, [part.label for part in classes])
@@ -236,8 +242,8 @@ def draw_monitor(monitor: Monitor, *, path: PathLike | None = None) -> Figure:
     """Draw the wealth and the bounds of the share of violated tasks after each task."""
     figure, (wealth, share) = create_figure(2, width=10.5, height=4.0)
     units = inflect(visible(monitor.terms.unit))[1]
-    _draw_wealth(wealth, monitor)
-    _draw_share(share, monitor)
+    draw_wealth(wealth, monitor)
+    draw_share(share, monitor)
     share.set_ylabel(f"share of {units} above epsilon", parse_math=False)
     for axes in (wealth, share):
         axes.set_xlabel(f"{units} counted", parse_math=False)
@@ -248,24 +254,39 @@ def draw_monitor(monitor: Monitor, *, path: PathLike | None = None) -> Figure:
     return save(figure, path)
 
 
-def _draw_wealth(axes: Axes, monitor: Monitor) -> None:
-    values = np.array([1.0, *(step.wealth for step in monitor.course)])
-    axes.step(np.arange(len(values)), values, where="post", color=_COLOURS[0])
+def thin_out(length: int, keep: int) -> Counts:
+    """Return at most about 1,000 places of a sequence: its ends, and one that is always kept."""
+    some = np.linspace(0, length - 1, min(length, _POINTS)).round().astype(np.int64)
+    return np.union1d(some, min(keep, length - 1))
+
+
+def _read_course(monitor: Monitor, names: Sequence[str]) -> tuple[Counts, list[Array]]:
+    """Return some steps, the one of the alarm among them, and what was known after each."""
+    course = monitor.course
+    alarm = 0 if monitor.alarm is None else course.index(monitor.alarm) + 1
+    at = thin_out(len(course) + 1, keep=alarm)
+    steps = [course[i - 1] for i in at.tolist() if i]
+    start = {"wealth": 1.0, "lower": 0.0, "upper": 1.0}  # before the first task
+    return at, [np.array([start[k], *(getattr(step, k) for step in steps)]) for k in names]
+
+
+def draw_wealth(axes: Axes, monitor: Monitor) -> None:
+    """Draw the wealth of the bets against a guarantee, and where there is an alarm."""
+    at, (values,) = _read_course(monitor, ["wealth"])
+    axes.step(at, values, where="post", color=COLOURS[0])
     _draw_limit(axes, monitor.terms.limit, "alarm")
     if monitor.alarm is not None:
-        at = monitor.course.index(monitor.alarm) + 1
-        axes.plot(at, monitor.alarm.wealth, "o", color=LIMIT)
+        axes.plot(monitor.course.index(monitor.alarm) + 1, monitor.alarm.wealth, "o", color=LIMIT)
     ends = min(float(values.min()) / 2, 0.05), 3 * max(float(values.max()), monitor.terms.limit)
     axes.set(ylabel="wealth of bets against the guarantee", yscale="log", ylim=ends)
 
 
-def _draw_share(axes: Axes, monitor: Monitor) -> None:
-    at = np.arange(len(monitor.course) + 1)
-    lower = np.array([0.0, *(step.lower for step in monitor.course)])
-    upper = np.array([1.0, *(step.upper for step in monitor.course)])
-    axes.fill_between(at, lower, upper, step="post", color=_COLOURS[0], alpha=0.25, linewidth=0)
+def draw_share(axes: Axes, monitor: Monitor) -> None:
+    """Draw the bounds of the share of tasks above epsilon, and what is allowed."""
+    at, (lower, upper) = _read_course(monitor, ["lower", "upper"])
+    axes.fill_between(at, lower, upper, step="post", color=COLOURS[0], alpha=0.25, linewidth=0)
     for bound in (lower, upper):
-        axes.step(at, bound, where="post", color=_COLOURS[0], linewidth=1)
+        axes.step(at, bound, where="post", color=COLOURS[0], linewidth=1)
     _draw_limit(axes, monitor.terms.alpha, "alpha")
     axes.set_ylim(0, 1.03)
     axes.yaxis.set_major_formatter("{x:.0%}")
@@ -273,9 +294,9 @@ def _draw_share(axes: Axes, monitor: Monitor) -> None:
 
 def _draw_limit(axes: Axes, height: float, name: str) -> None:
     """Draw a limit with its name at the right end."""
-    axes.axhline(height, **_LIMIT_LINE)
+    axes.axhline(height, **LIMIT_LINE)
     place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "bottom"}
-    axes.text(0.99, height, name, color=LIMIT, fontsize=8, **place)
+    axes.text(0.99, height, name, color=LIMIT, fontsize="small", **place)
 
 
 def _mark_batches(axes: Axes, monitor: Monitor) -> None:
@@ -307,7 +328,7 @@ def draw_pilot(exploration: Exploration, path: PathLike) -> None:
 def _draw_misses(exploration: Exploration, axes: Axes, label: Any) -> None:
     """Draw the misses of a class, and the line where they are epsilon."""
     _draw_panel(exploration, axes, lambda cell: cell.missed[label])
-    limit = axes.axline((0, 0), slope=1, label="epsilon", **_LIMIT_LINE | {"linestyle": ":"})
+    limit = axes.axline((0, 0), slope=1, label="epsilon", **LIMIT_LINE | {"linestyle": ":"})
     axes.legend(handles=[limit], frameon=False, fontsize=8, loc="upper left")
     name = textwrap.shorten(visible(str(label)), 30, placeholder="...")
     title = f"missed among {name}\n({exploration.prevalence[label]:.1%} of examples)"

@@ -116,7 +116,7 @@ def test_the_demo_of_sites_loads_no_other_extra(tmp_path: Path) -> None:
 def test_without_the_extra_the_demo_writes_no_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     result = metapac("demo", "--data", "sites", "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "Without it, the demo writes no reports." in result.stderr

@@ -1042,15 +1042,11 @@ def shown(folder: Path, variant: str) -> Any:
 
 
 def read_report(page: Path) -> Any:
-    """Return the numbers of a report: those behind its slider, and those in its tables."""
+    """Return the numbers in the tables of a report."""
     html = page.read_text(encoding="utf-8")
-    script = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
     cells = re.findall(r'<td class="number">(.*?)</td>', html, re.DOTALL)
     assert cells
-    return {
-        "slider": close(json.loads(script[1])) if script else None,
-        "cells": [re.findall(r"\d+(?:\.\d+)?", cell) for cell in cells],
-    }
+    return [re.findall(r"\d+(?:\.\d+)?", cell) for cell in cells]
 
 
 @case("report")
@@ -1062,10 +1058,9 @@ def reported(folder: Path) -> Any:
 
 
 @case("report")
-def reported_with_slider(folder: Path) -> Any:
+def reported_with_classes(folder: Path) -> Any:
     promise, page = load(write_promise(folder)), folder / "report.html"
-    known, new = open_table(calibration_sites()), open_table(new_sites())
-    report(promise, new, calibration=known, epsilons=(0.2, 0.3), output=page)
+    report(promise, open_table(new_sites()), output=page)
     return read_report(page)
 
 

@@ -1,16 +1,16 @@
-"""A guarantee for hospitals with awkward names, and the scores that reports are made from."""
+"""A guarantee for hospitals with awkward names, the scores that reports are made from, a reader."""
 
 from __future__ import annotations
 
+import re
+from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
 
 from metapac import Context, MetaPS, Scored
-from metapac._common import Array, ignore_progress
-from metapac.grouping import Data
-from metapac.report.levels import Trial, try_epsilons
+from metapac._common import Array
 
 CLASSES = ("cat", "dog", "</script><b>owl")
 ODD = (
@@ -18,10 +18,46 @@ ODD = (
     "</style><img src=x onerror=alert(1)>",
     "evil \u202e </script> \u200b",
     "x" * 300,
-    "\U0001f3e5 \u05e9\u05dc\u05d5\u05dd \u0639\u0631\u0628\u064a",
+    "\U0001f3e5 \u05e9\u05dc\u05d5\u05dd \u0639\u0631\u0628\u064a \u75c5\u9662",
     "a\"b'c&amp;{{ 7 * 7 }}{% raw %}",
 )
 LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
+
+
+class Reader(HTMLParser):
+    """Collects the tags of a page, its text, and the cells of its tables by caption."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.tables: dict[str, list[list[str]]] = {}
+        self._inside: list[str] = []
+        self._caption = ""
+        self.feed(html)
+        self.text = re.sub(r"\s+", " ", self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside.append(tag)
+        if tag == "tr" and "tbody" in self._inside:
+            self.tables[self._caption].append([])
+        elif tag in ("th", "td") and "tbody" in self._inside:
+            self.tables[self._caption][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self._inside:
+            return
+        self.text += data
+        if self._inside[-1:] == ["caption"]:
+            self._caption = data
+            self.tables[data] = []
+        elif "tbody" in self._inside and {"td", "th"} & {*self._inside}:
+            self.tables[self._caption][-1][-1] += data
 
 
 def draw_scores(names: list[str], rng: int, *, examples: int = 50) -> Scored:
@@ -37,6 +73,12 @@ def draw_scores(names: list[str], rng: int, *, examples: int = 50) -> Scored:
     return Scored(scores, tasks, np.array(CLASSES, dtype=object)[label], CLASSES)
 
 
+def spoil(data: Scored) -> Scored:
+    """Return the same tasks with scores of 0 for all true labels."""
+    is_true = data.labels[:, None] == np.array(data.classes, dtype=object)
+    return Scored(np.where(is_true, 0.0, data.scores), data.tasks, data.labels, data.classes)
+
+
 def calibrate(calibration: Scored, **changes: Any) -> MetaPS:
     about = Context(
         model="triage <3.1>",
@@ -45,26 +87,7 @@ def calibrate(calibration: Scored, **changes: Any) -> MetaPS:
         unit="hospital",
         example="patient",
     )
-    return MetaPS(**LEVELS | changes).calibrate(
-        calibration.scores,
-        calibration.tasks,
-        calibration.labels,
-        classes=CLASSES,
-        context=about,
-    )
-
-
-def attempt(promise: MetaPS, calibration: Data, labelled: Data | None) -> list[Trial]:
-    """Return the guarantee at three other miss rates; there are too few data for the first."""
-    return try_epsilons(
-        promise,
-        calibration,
-        labelled,
-        [0.001, 0.1, 0.3],
-        false_alarm=0.05,
-        allow=(),
-        progress=ignore_progress,
-    )
+    return MetaPS(**LEVELS | changes).calibrate(calibration, context=about)
 
 
 @pytest.fixture(scope="session")

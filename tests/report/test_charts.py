@@ -1,4 +1,4 @@
-"""Charts of tasks and classes: what they show, counted by hand."""
+"""Charts: what they show, counted by hand; colours are classes, and text is drawn."""
 
 from __future__ import annotations
 
@@ -6,98 +6,112 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from metapac import judge
-from metapac.evaluation import ClassMisses
+from metapac import MetaPS, Scored, evaluate, judge
+from metapac.evaluation import Evaluation
+from metapac.plots import format_percent, thin_out
 from metapac.report import charts
-from metapac.verdict import clopper_pearson_interval
-from metapac.words import Words
 
-WORDS = Words("hospital", "hospitals", "patient", "patients", "the model")
+RATES = st.sampled_from([0.001, 0.01, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5])
 
 
-def marks(svg: str, kind: str) -> list[str]:
-    """Return the elements of the marks of a kind."""
-    groups = re.findall(rf'<g class="mark-{kind} role-mark[^>]*>(.*?)</g>', svg, re.DOTALL)
-    return [mark for group in groups for mark in re.findall(r"<(?:path|line)[^>]*>", group)]
+def make_part(missed: list[int], examples: list[int]) -> Evaluation:
+    names = np.arange(len(missed))
+    return Evaluation(names, np.array(examples), np.array(missed), None, 0.1)
+
+
+def count_marks(body: str, colour: str) -> int:
+    """Return how many marks of points have a colour."""
+    return len(re.findall(rf'<use [^>]*class="[^"]*fill-{colour}[^"]*"', body))
+
+
+def test_colours_are_classes_and_text_is_drawn() -> None:
+    chart = charts.draw_errors(make_part([5, 10, 30, 2, 22], [100, 100, 100, 10, 150]), "errors")
+    assert not re.search(r"style=|<text|<style|<metadata|#[0-9a-f]{6}|font", chart.body)
+    names = {*re.findall(r'class="([^"]+)"', chart.body)}
+    known = {f"{kind}-{name}" for kind in ("fill", "stroke") for name in charts._CLASSES.values()}
+    assert {name for group in names for name in group.split()} <= known
+    assert all(name.startswith("errors-") for name in re.findall(r' id="([^"]+)"', chart.body))
 
 
 def test_errors_are_sorted_into_three_kinds() -> None:
-    examples = np.array([100, 100, 100, 10, 150])
     # within, at the limit, above, above by chance, above though its interval holds the limit
-    missed = np.array([5, 10, 30, 2, 22])
-    low, high = clopper_pearson_interval(missed, examples)
-    assert low[-1] < 0.1
+    examples, missed = [100, 100, 100, 10, 150], [5, 10, 30, 2, 22]
+    part = make_part(missed, examples)
+    assert part.low[-1] < 0.1
     flagged = judge(examples, missed, epsilon=0.1, alpha=0.2, delta=0.1).flagged
-    chart = charts.draw_errors(missed, examples, low, high, 0.1, WORDS)
-    assert chart.label == (
-        "Share missed at each of 5 new hospitals: 2 at most 10%; 1 above 10%, perhaps by chance; "
-        f"{flagged} above 10% (95% confidence, each hospital alone)."
-    )
-    points = marks(chart.wide, "symbol")
-    for colour, number in (("good", 2), ("warn", 1), ("bad", flagged)):
-        assert sum(f"var(--{colour})" in point for point in points) == number
-    assert len(marks(chart.wide, "rule")) == 6  # an interval for each, and the limit
+    assert np.bincount(charts.find_kinds(part)).tolist() == [2, 1, flagged]
+    body = charts.draw_errors(part, "errors").body
+    assert [count_marks(body, colour) for colour in ("good", "warn", "bad")] == [2, 1, flagged]
 
 
 def test_many_tasks_become_a_histogram() -> None:
-    examples, missed = np.full(61, 100), np.arange(61) % 15
-    low, high = clopper_pearson_interval(missed, examples)
-    chart = charts.draw_errors(missed, examples, low, high, 0.1, WORDS)
-    assert "number of hospitals" in chart.wide
-    assert not marks(chart.wide, "symbol")
+    few, many = (make_part([*np.arange(n) % 15], [100] * n) for n in (60, 61))
+    assert count_marks(charts.draw_errors(few, "errors").body, "good") > 30
+    body = charts.draw_errors(many, "errors").body
+    assert count_marks(body, "good") == 0
+    assert {"fill-good", "fill-warn"} <= {*re.findall(r"fill-\w+", body)}
+    assert len(charts.draw_values(np.arange(100_000) / 7, "sizes").body) < 60_000
 
 
-@pytest.mark.parametrize("tasks", [5, 60, 61, 10_000])
+@pytest.mark.parametrize("tasks", [5, 60, 61, 100_000])
 def test_the_chosen_threshold_is_marked(tasks: int) -> None:
     thresholds = np.linspace(0, 1, tasks)
-    chart = charts.draw_thresholds(thresholds, float(thresholds[2]), 3, "hospitals", "label")
-    points = marks(chart.wide, "symbol")
-    assert sum('stroke="var(--bad)"' in point for point in points) == 1
-    assert "chosen" in chart.wide
-    assert len(chart.wide) < 60_000
-    assert len(points) == (tasks + 1 if tasks <= charts.SINGLE else 1)
+    thresholds[0] = -np.inf
+    body = charts.draw_thresholds(thresholds, float(thresholds[2]), 3, "thresholds").body
+    assert len(re.findall(r'<use [^>]*class="stroke-bad"', body)) == 1
+    assert count_marks(body, "good") == (tasks - 1 if tasks <= charts.SINGLE else 0)
+    assert len(body) < 60_000
 
 
-def test_tasks_without_a_threshold_are_left_out() -> None:
-    thresholds = np.array([-np.inf, -np.inf, 0.2, 0.3])
-    chart = charts.draw_thresholds(thresholds, 0.2, 3, "hospitals", "label")
-    assert len(marks(chart.wide, "symbol")) == 3
+def test_names_from_the_data_do_not_enter_a_drawing(promise: MetaPS, labelled: Scored) -> None:
+    found = evaluate(promise, labelled)
+    again = Evaluation(np.arange(20), found.examples, found.missed, None, found.epsilon)
+    assert charts.draw_errors(found, "errors") == charts.draw_errors(again, "errors")
 
 
-def test_thresholds_may_all_be_equal() -> None:
-    chart = charts.draw_thresholds(np.zeros(4), 0.0, 1, "hospitals", "label")
-    assert len(marks(chart.wide, "symbol")) == 5
-    assert "NaN" not in chart.wide
+@given(
+    st.lists(st.tuples(st.integers(1, 200), st.integers(0, 200)), min_size=1, max_size=80), RATES
+)
+def test_bars_count_every_task_on_its_side_of_the_limit(
+    counts: list[tuple[int, int]], limit: float
+) -> None:
+    sizes = np.array([size for size, _missed in counts])
+    errors = np.array([min(size, missed) / size for size, missed in counts])
+    edges = charts.find_edges(errors, limit, 1 / float(np.median(sizes)))
+    bars = charts.count_between(errors, edges)
+    assert sum(bars) == len(errors)
+    above = sum(bar for bar, low in zip(bars, edges[:-1], strict=True) if low >= limit)
+    assert above == np.count_nonzero(errors > limit)
+    assert limit in edges
+    assert edges[0] == 0
+    assert edges[-1] >= errors.max() * (1 - 1e-9)
+    assert np.all(np.diff(edges) > 0)
+    assert len(bars) <= 48
 
 
-def test_a_class_above_its_limit_has_another_colour() -> None:
-    counts = {"yes": (100, 99), "edge": (150, 22), "no": (100, 1)}
-    classes = [
-        ClassMisses(name, n, k, *map(float, clopper_pearson_interval(k, n)))
-        for name, (n, k) in counts.items()
-    ]
-    chart = charts.draw_classes(classes, dict.fromkeys(counts, 0.1), "label")
-    points = marks(chart.wide, "symbol")
-    assert ["bad" in point for point in points] == [True, True, False]
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))
+def test_bars_without_a_limit_span_the_values(values: list[float]) -> None:
+    array = np.array(values)
+    edges = charts.find_edges(array, None, 0.0)
+    assert sum(charts.count_between(array, edges)) == len(values)
+    assert edges[0] <= array.min()
+    assert edges[-1] >= array.max()
 
 
-def test_long_class_names_are_shortened_and_kept_apart() -> None:
-    names = [f"{'<b>long' * 9} {i}" for i in range(30)]
-    classes = [ClassMisses(name, 10, 1, 0.0, 0.5) for name in names]
-    chart = charts.draw_classes(classes, dict.fromkeys(names, 0.1), "label")
-    assert "<b>" not in chart.wide
-    assert len(marks(chart.wide, "symbol")) == 20  # no two share a place, and no more are drawn
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_a_thinned_curve_keeps_its_ends_and_what_matters(length: int, keep: int) -> None:
+    places = thin_out(length, keep)
+    assert {0, length - 1, min(keep, length - 1)} <= {*places.tolist()}
+    assert np.all(np.diff(places) > 0)
+    assert len(places) <= 1001
+    assert length > 1000 or len(places) == length
 
 
-def test_shares_have_their_percentages() -> None:
-    chart = charts.draw_shares({"no label": 0.004, "one label": 0.996}, "label")
-    assert "0.4%" in chart.wide
-    assert "99.6%" in chart.wide
-
-
-@pytest.mark.parametrize("tasks", [1, 20, 200])
-def test_one_value_of_each_task(tasks: int) -> None:
-    chart = charts.draw_values(np.full(tasks, 1.5), "labels in a list", WORDS, "label")
-    assert "labels in a list" in chart.wide
-    assert "NaN" not in chart.wide
+@pytest.mark.parametrize(
+    ("tick", "text"), [(0.025, "2.5%"), (0.075, "7.5%"), (0.1, "10%"), (0, "0%"), (1, "100%")]
+)
+def test_ticks_have_the_digits_that_they_need(tick: float, text: str) -> None:
+    assert format_percent(tick) == text

@@ -1,121 +1,192 @@
-"""The content of a report: its title and thresholds, and one way to speak of intervals."""
+"""The page: its numbers are those of ``to_dict``, names are text, and nothing can be loaded."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from metapac import PS, MetaPS, evaluate, open_table
-from metapac.report.levels import Trial
-from metapac.report.page import build_page
+from metapac import MetaPS, Scored, evaluate
+from metapac.guarantee import format_share
+from metapac.report import report
 from metapac.words import round_down
-from tests.helpers.tables import calibrate_table
-from tests.report.conftest import attempt
-
-
-def build(promise: Any, **changes: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {"title": None, "date": "today", "findings": None, "evaluation": None}
-    empty |= {"trials": [], "why_not": "no scores", "course": None, "provenance": []}
-    return build_page(promise, **empty | changes)
+from tests.report.conftest import CLASSES, ODD, Reader
 
 
 @pytest.fixture(scope="module")
-def numbers() -> pd.DataFrame:
-    rng = np.random.default_rng(4)
-    sites = np.repeat([f"site {i:02d}" for i in range(40)], 50)
-    table = pd.DataFrame({"site": sites, "predicted": rng.normal(50, 9, 2000)})
-    table["sd"] = rng.uniform(5, 15, 2000)
-    return table.assign(true=table.predicted + table.sd * rng.normal(size=2000))
+def html(promise: MetaPS, labelled: Scored) -> str:
+    return report(promise, labelled, title=ODD[0], examples=9)
 
 
-@pytest.mark.parametrize(
-    ("scale", "caption"),
-    [
-        (None, "around the predicted number (rounded up)"),
-        ("sd", "times its scale, around the predicted number (rounded up)"),
-    ],
-)
-def test_intervals_are_spoken_of_as_the_explanation_does(
-    numbers: pd.DataFrame, scale: str | None, caption: str
+@pytest.fixture(scope="module")
+def page(html: str) -> Reader:
+    return Reader(html)
+
+
+def show_misses(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row that has misses and their interval."""
+    rates = [format_share(row[key]) for key in ("error", "low", "high")]
+    return [f"{row['missed']} of {row['examples']}", rates[0], f"{rates[1]} to {rates[2]}", ""]
+
+
+def test_the_worst_tasks_are_those_of_evaluate(
+    page: Reader, promise: MetaPS, labelled: Scored
 ) -> None:
-    names: dict[str, Any] = {"task": "site", "prediction": "predicted", "y": "true", "scale": scale}
-    promise = calibrate_table(numbers, **names, epsilon=0.2, alpha=0.2, delta=0.1)
-    new = numbers.assign(site="new " + numbers.site, true=numbers.true + 1e-4)
-    data = open_table(new)
-    evaluation = evaluate(promise, data)
-    trials = attempt(promise, open_table(numbers), data)
-    page = build(promise, evaluation=evaluation, trials=trials, why_not=None)
-    radius = round_down(promise.threshold_).removeprefix("-")
-    assert page["figures"][1] == (f"± {radius}", caption)
-    reach = re.search(r"the predicted number plus and minus .*? \(rounded up\)", promise.explain())
-    assert reach is not None
-    control = page["control"]
-    promised = control["data"][control["start"]]
-    assert f", an interval is {reach[0]}. Then" in promised["text"]
-    assert evaluation.widths is not None
-    assert promised["width"] == float(np.mean(evaluation.widths))
-    assert f"An interval is {promised['width']:.4g} wide on average over tasks." in promised["text"]
-    assert control["extent"] == "width of the intervals"
-    assert float(control["rows"][control["start"]]["extent"]) == pytest.approx(
-        promised["width"], 0.01
+    found = evaluate(promise, labelled)
+    worst = page.tables["The worst new hospitals"]
+    assert len(worst) == 10
+    for cells, row in zip(worst, found.to_dict()["worst"], strict=False):
+        sizes = [f"{row['set_size']:.2f}", str(row["empty"])]
+        assert cells[1:] == show_misses(row) + sizes
+        assert cells[0][:30] == row["task"][:30] or "\\u" in cells[0]
+    listed = page.tables["New hospitals, the worst first"]
+    assert [cells[1] for cells in listed] == [show_misses(row)[0] for row in found.worst(20)]
+
+
+def test_the_numbers_at_the_top_are_those_of_evaluate(
+    page: Reader, promise: MetaPS, labelled: Scored
+) -> None:
+    found = evaluate(promise, labelled)
+    values = found.to_dict()
+    single = values["sets"]["single"]
+    cost = (
+        f"The model answers {format_share(single)} of the patients; a person decides on "
+        f"{format_share(1 - single)}. Measured on 20 new hospitals."
     )
-    assert [level["point"] for level in control["data"]] == [None, 0, 1, 2]
-    text = str({name: page[name] for name in ("figures", "control", "assumptions", "plan")})
-    assert "label" not in re.sub(
-        r"'label'|aria-label|label=", "", re.sub("<svg.*?</svg>", "", text)
+    assert cost in page.text
+    assert f"every label ({format_share(values['sets']['full'])})" in page.text
+    within = "all" if values["within"] == 1 else str(int(np.sum(found.errors <= 0.2)))
+    assert f"in {within} of them, at most 20% were missed; on average " in page.text
+    assert f"on average {format_share(values['error'])}." in page.text
+    assert values["verdict"]["sentence"] in page.text
+    classes = {row[0]: row for row in page.tables["Missed in each class, the most missed first"]}
+    for part in values["classes"]:
+        assert classes[part["class"]][1:] == show_misses(part)
+
+
+def test_each_class_has_its_claim_its_threshold_and_its_rows(
+    per_class: MetaPS, labelled: Scored
+) -> None:
+    page, found = Reader(report(per_class, labelled)), evaluate(per_class, labelled)
+    assert found.by_class is not None
+    card = page.text[: page.text.index("What is not guaranteed")]
+    rarest = sorted(found.by_class, key=lambda label: found.by_class[label].examples.sum())
+    worst = page.tables["The worst new hospitals"]
+    assert [*dict.fromkeys(row[0] for row in worst)] == rarest
+    for label in CLASSES:
+        assert f"at most 20% of the patients whose true label is “{label}” get a set" in card
+        own = [row[2] for row in worst if row[0] == label]
+        assert own == [show_misses(row)[0] for row in found.by_class[label].worst(len(own))]
+    thresholds = page.tables["Thresholds, rounded down, and what they rest on"]
+    cuts = dict(zip(per_class.classes_ or (), per_class.thresholds_.tolist(), strict=True))
+    assert {row[0]: row[2] for row in thresholds} == {k: round_down(v) for k, v in cuts.items()}
+    for row in thresholds:
+        rank, tasks = map(int, row[3].split(" of "))
+        own = per_class.task_thresholds_[:, CLASSES.index(row[0])]
+        assert np.sort(own)[rank - 1] == cuts[row[0]]
+        assert tasks == len(own)
+
+
+def test_of_many_classes_no_cut_is_silent() -> None:
+    rng = np.random.default_rng(2)
+    classes = [f"kind {i}" for i in range(60)]
+    tasks, labels = np.repeat(np.arange(30), 1200), np.tile(np.arange(60), 600)
+    scores = rng.random((len(tasks), 60))
+    scores[np.arange(len(tasks)), labels] += 0.95
+    names = np.array(classes)[labels]
+    levels: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.2, "per_class": True}
+    promise = MetaPS(**levels).calibrate(scores, tasks, names, classes=classes)
+    new = Scored(scores + 1e-6, np.char.add("new ", tasks.astype(str)), names, classes)
+    text = Reader(report(promise, new)).text
+    assert text.count("get a set without it.") == 4
+    for words in (
+        "The same is guaranteed for 56 more classes, listed in the appendix.",
+        "(the most missed; more in the appendix)",
+        "Drawn for the 4 rarest of 60 classes.",
+        "For the 20 rarest of 60 classes.",
+        "The 500 worst of 1,800 rows",
+        "The 50 most missed of 60 classes.",
+        "The 50 rarest of 60 classes.",
+    ):
+        assert words in text
+
+
+def test_tasks_that_are_not_new_are_named(
+    promise: MetaPS, calibration: Scored, labelled: Scored
+) -> None:
+    parts = zip(
+        (labelled.scores, labelled.tasks, labelled.labels),
+        (calibration.scores[:50], calibration.tasks[:50], calibration.labels[:50]),
+        strict=True,
     )
+    both = Scored(*(np.concatenate(pair) for pair in parts), labelled.classes)
+    text = Reader(report(promise, both)).text
+    assert "Not counted: 1 hospital used in calibration, training or the pilot." in text
+    assert "because they were used in calibration, training or the pilot: old 0." in text
 
 
-def test_an_interval_of_all_numbers(numbers: pd.DataFrame) -> None:
-    names: dict[str, Any] = {"task": "site", "prediction": "predicted", "y": "true"}
-    levels: dict[str, Any] = {"epsilon": 0.001, "alpha": 0.2, "delta": 0.1}
-    promise = calibrate_table(numbers, **names, **levels, on_infeasible="trivial")
-    page = build(promise, trials=[Trial(0.001, True, promise, None)], why_not=None)
-    assert page["figures"][1] == ("all numbers", "are in every interval")
-    assert page["control"]["data"][0]["text"] == "At 0.1%, every interval holds all numbers."
-    assert page["plan"][0]["rank"].startswith("Nothing is ruled out")
+def test_names_are_text_and_nothing_else(html: str, page: Reader) -> None:
+    for name in (ODD[0], ODD[1], ODD[4], ODD[5], "</script><b>owl", "triage <3.1>"):
+        assert name in page.text
+    tags = [tag for tag, _attributes in page.tags]
+    assert tags.count("style") == 1
+    assert not {"script", "img", "b", "iframe", "object", "embed", "link", "base", "form"} & {*tags}
+    assert "49" not in re.findall(r"c&amp;amp;(.*?)<", html)[0]  # 7 * 7 is not computed
+    assert "<title>&lt;script&gt;alert(1)&lt;/script&gt;</title>" in html
+    assert "\u202e" not in html
+    assert "\u200b" not in html
+    assert r"<bdi>evil \u202e &lt;/script&gt; \u200b</bdi>" in html
+    assert f"<bdi>{ODD[4]}</bdi>" in html  # names keep their own direction
 
 
-def test_a_single_task_is_spoken_of_in_the_singular() -> None:
-    trivial = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1, on_infeasible="trivial")
-    trivial.calibrate([0.5] * 10, [0] * 10, allow=["task-names"])
-    page = build(trivial)
-    assert page["figures"] == [("1", "task calibrated on"), ("all labels", "are in every list")]
-    first = page["assumptions"][0].statement
-    assert first.startswith("The 1 task calibrated on, and the new tasks, come at random")
+def test_a_long_name_shows_both_its_ends_and_a_title_is_whole(
+    page: Reader, promise: MetaPS
+) -> None:
+    titles = [found["title"] for tag, found in page.tags if tag == "bdi" and "title" in found]
+    assert {*titles} == {ODD[3]}
+    assert f"{'x' * 39}…{'x' * 20}" in page.text
+    assert ODD[3] not in page.text
+    assert f"<h1><bdi>{ODD[3]}</bdi></h1>" in report(promise, title=ODD[3])
 
 
-def test_of_clusters_one_task_each_is_assumed_to_be_drawn() -> None:
-    scores, tasks = np.linspace(0, 1, 4000), np.tile(np.arange(40), 100)
-    method = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1)
-    owners = {task: f"owner {task // 2}" for task in range(40)}
-    page = build(method.calibrate(scores, tasks, clusters=owners))
-    assert page["assumptions"][0].statement == (
-        "The 20 clusters calibrated on, and the new clusters, come at random from the same kind. "
-        "One task of each was drawn."
-    )
+def test_the_policy_allows_the_own_style_alone(html: str, page: Reader) -> None:
+    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)[0]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.replace("&#39;", "'").split(";"))
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert rules == {"default-src": "'none'", "style-src": f"'sha256-{digest}'"} | {
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    for tag, attributes in page.tags:
+        assert not {"src", "srcset", "data", "action", "style"} & attributes.keys(), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert str(attributes.get("href", "#")).startswith("#")
+    assert not re.findall(r"https?://", html)
 
 
-def test_each_class_has_its_threshold(per_class: MetaPS) -> None:
-    page = build(per_class)
-    rows = {row[0]: row for row in page["threshold_rows"]}
-    for label, cut in zip(per_class.classes_ or (), per_class.thresholds_.tolist(), strict=True):
-        assert rows[str(label)][1] == round_down(cut)
-    assert len(page["threshold_panels"]) == 3
+def test_each_id_is_used_once_and_references_lead_to_it(html: str, page: Reader) -> None:
+    ids = [attributes["id"] for _tag, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
+    for tag, attributes in page.tags:
+        for name in ("for", "aria-labelledby", "aria-describedby", "href"):
+            for target in str(attributes.get(name) or "").split():
+                assert target.removeprefix("#") in ids, tag
+    assert {*re.findall(r"url\(#(.*?)\)", html)} <= {*ids}
 
 
-@pytest.mark.parametrize("title", [None, "Our report"])
-def test_the_title_names_the_model_unless_one_is_given(promise: MetaPS, title: str | None) -> None:
-    assert build(promise, title=title)["title"] == (title or "The guarantee of triage <3.1>")
-    nameless = PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 99))
-    assert build(nameless)["title"] == "A guarantee"
-
-
-def test_a_guarantee_for_examples_has_no_plan_of_tasks() -> None:
-    page = build(PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 99)))
-    assert page["plan"] == page["threshold_panels"] == []
-    assert page["figures"][0] == ("99", "examples calibrated on")
+def test_headings_tables_and_charts_can_be_read_aloud(page: Reader) -> None:
+    tags = [tag for tag, _attributes in page.tags]
+    assert tags.count("h1") == tags.count("main") == tags.count("header") == 1
+    levels = [int(tag[1]) for tag in tags if re.fullmatch(r"h[1-6]", tag)]
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    assert tags.count("table") == tags.count("caption")
+    assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    drawings = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert all("aria-labelledby" in found or "aria-hidden" in found for found in drawings)
+    assert tags.count("desc") == sum("aria-labelledby" in found for found in drawings) > 2

@@ -10,6 +10,7 @@ from scipy import special
 
 import metapac
 from metapac.fewshot.reproduce import demos
+from metapac.guarantee import format_share
 from metapac.heart_sites import read_sample
 
 
@@ -99,8 +100,9 @@ def test_each_guarantee_has_its_report(found: demos.SitesDemo, tmp_path: Path) -
     paths = demos.write_reports(found, tmp_path)
     assert [path.name for path in paths] == ["plain.html", "per_class.html"]
     plain, per_class = (path.read_text(encoding="utf-8") for path in paths)
-    assert "A class is missed far more often than 10%: yes in 1,9" in plain
-    assert "A class is missed far more often" not in per_class
-    for html in (plain, per_class):
-        assert "Checked on new states: holds" in html
-        assert 'id="epsilon"' in html
+    assert "Checked on new states: holds, but a class is missed" in plain
+    assert "“<bdi>yes</bdi>” is missed in 1,9" in plain
+    assert "Checked on new states: holds</strong>" in per_class
+    for html, shares in ((plain, found.plain), (per_class, found.per_class)):
+        answered = (shares.evaluation.set_shares or {})["single"]
+        assert f"The model answers {format_share(answered)} of the respondents" in html

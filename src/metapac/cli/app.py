@@ -239,7 +239,7 @@ def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
     entries: dict[str, Entry] = {}
     for base in reversed(kind.__mro__[:-1]):
         entries |= read_docstring(base)[1]
-    panel = next(text for base, text in PANEL_OF.items() if issubclass(kind, base))
+    panel = next(PANEL_OF[base.__name__] for base in kind.__mro__ if base.__name__ in PANEL_OF)
     for parameter in inspect.signature(kind).parameters.values():
         if parameter.name not in (only or entries) or parameter.name in OMITTED:
             continue
@@ -253,7 +253,7 @@ def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Built:
     from metapac.cli.options import FIELDS, Field, convert
 
     name, kind, default = parameter.name, str(parameter.annotation), parameter.default
-    spec = FIELDS.get(name, Field())
+    spec = FIELDS.get(name, Field("TEXT"))
     is_list = "list[" in kind
     is_many = is_list or spec.multiple
     text, is_required = entry.help or spec.help, default is inspect.Parameter.empty

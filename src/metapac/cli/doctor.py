@@ -27,7 +27,7 @@ EXTRAS = {
     "sklearn": ("scikit-learn",),
     "tables": ("ibis-framework", "duckdb"),
     "excel": ("ibis-framework", "python-calamine"),
-    "report": ("jinja2", "vl-convert-python"),
+    "report": ("jinja2", "matplotlib"),
     "spark": ("ibis-framework", "pyspark"),
 }
 

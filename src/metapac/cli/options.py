@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metapac._text import mask
-from metapac.columns import Columns, Reading
+from metapac.columns import Reading
 from metapac.context import Context
 from metapac.data_checks import check_allowed
 from metapac.errors import InvalidInput
@@ -197,11 +197,12 @@ def convert(name: str, kind: str, text: Any) -> Any:
 
 
 # The panel of the help in which the options of a dataclass are shown.
-PANEL_OF: dict[type, str] = {
-    Guarantee: "Guarantee",
-    Columns: "Columns of the table",
-    ContextOptions: "What the guarantee is about",
-    Reading: "Reading the table",
+PANEL_OF = {
+    "Guarantee": "Guarantee",
+    "Columns": "Columns of the table",
+    "ContextOptions": "What the guarantee is about",
+    "SignOff": "Fields to sign",
+    "Reading": "Reading the table",
 }
 OMITTED = ("connection",)  # fields that are not options
 _COLUMN = Field("COLUMN")
@@ -235,6 +236,7 @@ FIELDS: dict[str, Field] = {
     "master": Field("URL"),
     "memory_limit": Field("SIZE"),
     "threads": Field("NUMBER"),
+    "decision": Field("approve|conditions|reject"),
     "allow": Field(
         "NAME",
         parse_allowed,

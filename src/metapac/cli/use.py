@@ -21,6 +21,8 @@ from metapac.errors import InvalidInput
 from metapac.evaluation import describe_neglected
 from metapac.guarantee import percent
 from metapac.predictors import check_predictor, load
+from metapac.report import SignOff
+from metapac.report import report as write_report
 from metapac.sets import SetSummary
 from metapac.words import Words, describe_pool
 
@@ -200,6 +202,7 @@ def report(
     output: Path = Path("report.html"),
     monitor: Path | None = None,
     title: str | None = None,
+    sign_off: SignOff,
     examples: int = 0,
     false_alarm: float = 0.05,
     model: str | None = None,
@@ -214,31 +217,30 @@ def report(
 
         metapac report promise.json labelled.parquet -o report.html
 
-    The report is for people who are not statisticians: the guarantee in plain words, what it costs,
-    its assumptions (a checklist), its limits, the data behind it and, with labelled new tasks, the
-    verdict. It works offline and on a phone, and can be printed. Columns not given default to those
-    used in calibration.
+    It is for people who are not statisticians: two A4 pages with the guarantee, its cost, its
+    limits, its assumptions and a decision to sign, and an appendix with the data. Fields that no
+    option fills are lines to write on. It works offline and on a phone. Columns not given default
+    to those used in calibration.
 
     Parameters
     ----------
     labelled : LABELLED
         Table of labelled new tasks, as for 'metapac evaluate'. It adds the verdict, miss rates and
-        set sizes.
+        the cost.
     output
         HTML file to write. An earlier report there is replaced; another file is not.
     monitor : FILE
         State file of 'metapac monitor', to show its course.
-    title : TEXT
+    title
         Title. By default it names the model.
     examples : NUMBER
         Number of labelled examples to show with their sets.
     """
-    from metapac.report import report as write_report
-
     predictor = load(promise)
     inputs = [promise, *([] if monitor is None else [monitor])]
     artefact.check_not_input(output, inputs)
     given: Any = {"monitor": monitor, "output": output, "title": title, "examples": examples}
+    given["sign_off"] = sign_off
     given |= {"false_alarm": false_alarm, "model": model, "allow": allow}
     if labelled:
         with open_table(labelled, reading, output, inputs=inputs) as (table, progress):

@@ -1,5 +1,5 @@
-"""Reports for people who are responsible for a model: one HTML file, without external scripts."""
+"""Reports for people who sign for a model: one HTML file, without scripts."""
 
-from metapac.report.builder import report
+from metapac.report.builder import SignOff, report
 
-__all__ = ["report"]
+__all__ = ["SignOff", "report"]

@@ -1,117 +1,120 @@
-"""``report``: reads its inputs and writes the page."""
+"""``report``: checks its inputs, fills the templates and writes the page."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from metapac import artefact
-from metapac._common import PathLike, Progress, as_whole_number, brief, ignore_progress, require
+from metapac._common import (
+    PathLike,
+    Progress,
+    as_whole_number,
+    brief,
+    check_one_of,
+    ignore_progress,
+    require,
+)
+from metapac._text import visible
+from metapac._version import __version__
 from metapac.artefact import check_folder, check_not_input, replacing
 from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation, evaluate
 from metapac.grouping import Data, Row
+from metapac.guarantee import format_share, percent
 from metapac.monitoring import Monitor, Terms
 from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
-from metapac.report import wording
-from metapac.report.findings import Course, choose_tasks, find_findings, pick_examples, read_course
-from metapac.report.levels import EPSILONS, explain_why_not, try_epsilons
-from metapac.report.page import build_page, render
-from metapac.words import Words
+from metapac.report import facts
+from metapac.words import Words, round_down
 
-
-def open_promise(promise: Any) -> tuple[Any, list[wording.Fact]]:
-    """Return the calibrated predictor, and what is known about it."""
-    if isinstance(promise, Calibrated):
-        promise.check_calibrated()
-        facts = wording.describe_promise(promise)
-        return promise, [*facts, *wording.describe_software(None)]
-    if not isinstance(promise, str | os.PathLike):
-        raise InvalidInput(
-            f"promise must be a promise file or a calibrated predictor, got {brief(promise)}."
-        )
-    predictor = load(promise)
-    written_by = str(artefact.read(promise, FORMAT)["metapac"])
-    facts = wording.describe_files("Promise file", [promise])
-    facts += wording.describe_promise(predictor)
-    return predictor, [*facts, *wording.describe_software(written_by)]
-
-
-def check_data(name: str, given: Any, promise: Any) -> tuple[Data | None, list[wording.Fact]]:
-    """Return labelled scores, and the files that they come from."""
-    if given is None or isinstance(given, Evaluation):
-        return None, []
-    if not isinstance(promise, ThresholdSets):
-        raise InvalidInput(
-            f"{name} cannot be used with {type(promise).__name__}, which has no threshold shared "
-            "by all tasks. Leave it out.",
-            parameter=name,
-        )
-    if not isinstance(given, Data):
-        raise InvalidInput(
-            f"{name} must be what open_table returned, or Scored arrays, got {brief(given)}.",
-            parameter=name,
-        )
-    named = {"labelled": "Labelled data", "calibration": "Calibration data"}[name]
-    return given, wording.describe_files(named, _files_of(given))
-
-
-def _files_of(data: Any) -> tuple[Path, ...]:
-    return getattr(getattr(data, "source", None), "files", ())
-
-
-def open_monitor(
-    monitor: Any, promise: Any, words: Words
-) -> tuple[Course | None, list[wording.Fact]]:
-    """Return the course of the monitor of this promise, and what is known about its file."""
-    if monitor is None:
-        return None, []
-    if isinstance(monitor, str | os.PathLike):
-        facts = wording.describe_files("Monitor", [monitor])
-        return read_course(Monitor.load(monitor, promise), words), facts
-    if not isinstance(monitor, Monitor):
-        raise InvalidInput(
-            f"monitor must be a Monitor or its file, got {brief(monitor)}.", parameter="monitor"
-        )
-    _check_watched(monitor.terms, promise)
-    return read_course(monitor, words), []
-
-
-def _check_watched(terms: Terms, promise: Any) -> None:
-    """Raise InvalidInput if a monitor watches another promise."""
-    if Terms.from_promise(promise, terms.false_alarm, 0).checksum != terms.checksum:
-        raise InvalidInput(
-            f"monitor must watch this promise, and watches another one: {terms.promise}",
-            parameter="monitor",
-        )
-
-
-MARK = b'<meta name="generator" content="metapac '
+_MARK = b'<meta name="generator" content="metapac '
 _START = 4096  # bytes at the start of a file in which a report has its mark
+_LONGEST, _END = 60, 20  # characters of a name, and how many of them are its last ones
+DECISIONS = ("approve", "conditions", "reject")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignOff:
+    """What people add to a report before they sign it. What is left out is a line to write on.
+
+    Parameters
+    ----------
+    purpose : str, optional
+        What the model is for, and who uses it.
+    owner : str, optional
+        Who is responsible for the model, and how to reach them.
+    population : str, optional
+        Whom the data are about, such as "adults in 43 US states".
+    dates : str, optional
+        When the data were collected.
+    decision : {"approve", "conditions", "reject"}, optional
+        The decision: use the model, use it with conditions, or do not use it.
+    conditions : str, optional
+        The conditions; not with another decision.
+    valid_until : str, optional
+        Last day of the approval.
+    next_review : str, optional
+        Day of the next review.
+
+    Raises
+    ------
+    InvalidInput
+        If a field is not a non-empty string, or the decision is none of these.
+
+    Examples
+    --------
+    >>> from metapac.report import SignOff
+    >>> SignOff(purpose="Triage by nurses", decision="approve").decision
+    'approve'
+    """
+
+    purpose: str | None = None
+    owner: str | None = None
+    population: str | None = None
+    dates: str | None = None
+    decision: str | None = None
+    conditions: str | None = None
+    valid_until: str | None = None
+    next_review: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not (isinstance(value, str) and value.strip()):
+                message = f"{field.name} must be a non-empty string, got {brief(value)}."
+                raise InvalidInput(message, parameter=field.name)
+        if self.decision is not None:
+            check_one_of("decision", self.decision, DECISIONS)
+        if self.conditions is not None and self.decision not in (None, "conditions"):
+            message = f"conditions must not be given with the decision {self.decision!r}."
+            raise InvalidInput(message, parameter="conditions")
 
 
 def report(
     promise: Any,
     labelled: Any = None,
     *,
-    calibration: Any = None,
     monitor: Any = None,
     output: PathLike | None = None,
     title: str | None = None,
-    epsilons: Sequence[float] = EPSILONS,
-    examples: int = 9,
+    sign_off: SignOff | None = None,
+    examples: int = 0,
     false_alarm: float = 0.05,
     model: str | None = None,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> str:
-    """Return a report for people who are not statisticians: one HTML file that works offline.
+    """Return a report to sign, for people who are not statisticians: one HTML file.
 
-    It says what is guaranteed and what is not, lists the assumptions to sign, and shows the data
-    behind it. Labelled new tasks add the verdict, errors and set sizes; calibration scores add a
-    slider that shows the results at other miss rates.
+    Two pages say what is guaranteed, what it costs, what is not guaranteed and what is assumed,
+    with room for a decision and a signature. An appendix shows the data. Labelled new tasks add
+    the verdict, the miss rates and the cost.
 
     Parameters
     ----------
@@ -119,18 +122,16 @@ def report(
         Promise file, or calibrated predictor.
     labelled : Table, Scored or Evaluation, optional
         Labelled new tasks: a table from ``open_table``, arrays, or already evaluated.
-    calibration : Table or Scored, optional
-        The scores that the promise was calibrated on.
     monitor : path or Monitor, optional
         Monitor of the same promise, or its file.
     output : path, optional
         HTML file to write. An earlier report there is replaced atomically; another file is not.
     title : str, optional
         Title of the report; by default it names the model.
-    epsilons : sequence of float, default (0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3)
-        Miss rates on the slider, in addition to that of the promise.
-    examples : int, default 9
-        Number of labelled examples to show with their sets; 0 shows none.
+    sign_off : SignOff, optional
+        Purpose, owner, data, decision and dates; fields left out are lines to write on.
+    examples : int, default 0
+        Number of labelled examples to show with their sets.
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
     model : str, optional
@@ -158,50 +159,125 @@ def report(
     --------
     >>> import numpy as np
     >>> from metapac import Context, MetaPS
-    >>> from metapac.report import report
+    >>> from metapac.report import SignOff, report
     >>> scores, hospitals = np.linspace(0, 1, 6000), np.tile(np.arange(120), 50)
     >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
     >>> promise = method.calibrate(scores, hospitals, context=Context(unit="hospital"))
-    >>> html = report(promise)
+    >>> html = report(promise, sign_off=SignOff(owner="Clinical safety board"))
     >>> "at least 90% of new hospitals of the same kind" in html
     True
     """
-    _require_extra()
-    _check_output(output, promise, labelled, calibration, monitor)
+    for module in ("jinja2", "matplotlib"):  # fail fast: before the work
+        require(module, extra="report", purpose="a report")
+    if not isinstance(sign_off, SignOff | None):
+        raise InvalidInput(f"sign_off must be a SignOff, got {brief(sign_off)}.")
+    _check_output(output, promise, labelled, monitor)
     tell = progress or ignore_progress
-    predictor, facts = open_promise(promise)
-    words = Words.from_context(predictor.context_)
+    predictor, origin, files = _open_promise(promise)
     number = as_whole_number("examples", examples, minimum=0)
     predictor.context_.check_model(model)
-    course, facts_of_monitor = open_monitor(monitor, predictor, words)
-    data, files = check_data("labelled", labelled, predictor)
-    scores, more = check_data("calibration", calibration, predictor)
+    watched, more_files = _open_monitor(monitor, predictor)
+    data = _check_data(labelled, predictor)
+    files += facts.describe_files("labelled", _files_of(data)) + more_files
     tell("evaluating the sets of each task", 0, None)
     evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
-    why_not = explain_why_not(predictor, scores)
-    trials = []
-    if why_not is None and scores is not None:
-        options: Any = {"false_alarm": false_alarm, "allow": allow, "progress": tell}
-        trials = try_epsilons(predictor, scores, data, epsilons, **options)
     tell("drawing", 0, None)
-    page = build_page(
-        predictor,
+    guarantee = facts.describe_guarantee(predictor)
+    results = None if evaluation is None else facts.describe_results(evaluation, shown)
+    course = None if watched is None else facts.describe_monitor(watched)
+    html = _render(
         title=title,
-        date=wording.find_date(),
-        findings=None if evaluation is None else find_findings(evaluation, words, shown),
-        evaluation=evaluation,
-        trials=trials,
-        why_not=why_not,
-        course=course,
-        provenance=[*facts, *files, *more, *facts_of_monitor],
+        date=facts.find_date(),
+        words=Words.from_context(predictor.context_),
+        guarantee=guarantee,
+        results=results,
+        monitor=course,
+        signals=facts.find_signals(results, course, is_weak=bool(guarantee["remarks"])),
+        sign_off=sign_off or SignOff(),
+        origin=origin,
+        files=files,
     )
-    return _write(render(page), output)
+    if output is not None:
+        with replacing(output) as file:
+            file.write(html)
+    return html
 
 
-def _require_extra() -> None:
-    """Fail fast: check the optional dependencies first."""
-    for module in ("jinja2", "vl_convert"):
-        require(module, extra="report", purpose="a report")
+def _open_promise(promise: Any) -> tuple[Any, dict[str, Any], list[dict[str, Any]]]:
+    """Return the calibrated predictor, what it says of itself, and its file."""
+    if isinstance(promise, Calibrated):
+        promise.check_calibrated()
+        return promise, facts.describe_origin(promise, None), []
+    if not isinstance(promise, str | os.PathLike):
+        raise InvalidInput(
+            f"promise must be a promise file or a calibrated predictor, got {brief(promise)}."
+        )
+    predictor = load(promise)
+    written_by = str(artefact.read(promise, FORMAT)["metapac"])
+    files = facts.describe_files("promise", [promise])
+    return predictor, facts.describe_origin(predictor, written_by), files
+
+
+def _check_data(labelled: Any, predictor: Any) -> Data | None:
+    """Return labelled scores that are still to be evaluated."""
+    if labelled is None or isinstance(labelled, Evaluation):
+        return None
+    if not isinstance(predictor, ThresholdSets):
+        raise InvalidInput(
+            f"labelled cannot be used with {type(predictor).__name__}, which has no threshold "
+            "shared by all tasks. Leave it out.",
+            parameter="labelled",
+        )
+    if not isinstance(labelled, Data):
+        raise InvalidInput(
+            f"labelled must be what open_table returned, or Scored arrays, got {brief(labelled)}.",
+            parameter="labelled",
+        )
+    return labelled
+
+
+def _files_of(data: Any) -> tuple[Path, ...]:
+    return getattr(getattr(data, "source", None), "files", ())
+
+
+def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[dict[str, Any]]]:
+    """Return the monitor of this promise, and its file."""
+    if monitor is None:
+        return None, []
+    if isinstance(monitor, str | os.PathLike):
+        return Monitor.load(monitor, predictor), facts.describe_files("monitor", [monitor])
+    if not isinstance(monitor, Monitor):
+        raise InvalidInput(
+            f"monitor must be a Monitor or its file, got {brief(monitor)}.", parameter="monitor"
+        )
+    terms = monitor.terms
+    if Terms.from_promise(predictor, terms.false_alarm, 0).checksum != terms.checksum:
+        raise InvalidInput(
+            f"monitor must watch this promise, and watches another one: {terms.promise}",
+            parameter="monitor",
+        )
+    return monitor, []
+
+
+def _evaluate(
+    predictor: Any,
+    labelled: Any,
+    data: Data | None,
+    number: int,
+    false_alarm: float,
+    allow: Iterable[str],
+) -> tuple[Evaluation | None, list[Row]]:
+    """Return the evaluation on labelled new tasks, and some examples of them."""
+    if isinstance(labelled, Evaluation):
+        return labelled, []
+    if data is None:
+        return None, []
+    evaluation = evaluate(predictor, data, false_alarm=false_alarm, allow=allow)
+    if not number:
+        return evaluation, []
+    tasks = facts.choose_tasks(evaluation)
+    rows = data.resolve(predictor).rows(predictor, tasks)
+    return evaluation, facts.pick_examples(rows, tasks, number)
 
 
 def _check_output(output: PathLike | None, *inputs: Any) -> None:
@@ -229,33 +305,54 @@ def _may_replace(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         start = file.read(_START)
-    return not start or MARK in start
+    return not start or _MARK in start
 
 
-def _write(html: str, output: PathLike | None) -> str:
-    """Return a report, written to a file if there is one."""
-    if output is not None:
-        with replacing(output) as file:
-            file.write(html)
+def _render(**page: Any) -> str:
+    """Return the report as HTML.
+
+    The template engine escapes text, and control characters that change its direction are made
+    visible. The Content-Security-Policy forbids every request, every script and every other style.
+    """
+    jinja = require("jinja2", extra="report", purpose="a report")
+    markup = require("markupsafe", extra="report", purpose="a report").Markup
+    environment = jinja.Environment(
+        loader=jinja.PackageLoader("metapac.report"),
+        autoescape=True,
+        finalize=_make_visible,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": percent,
+        "share": format_share,
+        "number": "{:,}".format,
+        "round_down": round_down,
+        "name": lambda text: _isolate(markup, str(text), _LONGEST),
+        "whole": lambda text: _isolate(markup, str(text), None),
+    }
+    templates = resources.files("metapac.report").joinpath("templates")
+    style = templates.joinpath("report.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    html: str = environment.get_template("report.html.j2").render(
+        page, style=markup(style), policy=policy, version=__version__
+    )
     return html
 
 
-def _evaluate(
-    promise: Any,
-    labelled: Any,
-    data: Data | None,
-    number: int,
-    false_alarm: float,
-    allow: Iterable[str],
-) -> tuple[Evaluation | None, list[Row]]:
-    """Return the evaluation on labelled new tasks, and some examples of them."""
-    if isinstance(labelled, Evaluation):
-        return labelled, []
-    if data is None:
-        return None, []
-    evaluation = evaluate(promise, data, false_alarm=false_alarm, allow=allow)
-    if not number:
-        return evaluation, []
-    tasks = choose_tasks(evaluation)
-    rows = data.resolve(promise).rows(promise, tasks)
-    return evaluation, pick_examples(rows, tasks, number)
+def _make_visible(value: Any) -> Any:
+    """Make invisible characters of text visible; leave what is HTML already."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return visible(value)
+    return value
+
+
+def _isolate(markup: Any, name: str, longest: int | None) -> Any:
+    """Return a name as HTML that keeps its own direction; of a long one, both its ends."""
+    text = visible(name)
+    if longest is None or len(text) <= longest:
+        return markup("<bdi>{}</bdi>").format(text)
+    short = f"{text[: longest - _END - 1]}…{text[-_END:]}"
+    return markup('<bdi title="{}">{}</bdi>').format(text, short)

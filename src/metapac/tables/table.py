@@ -157,14 +157,6 @@ class Table(Data):
             _ = new.by_class
         return new
 
-    def as_calibrated(self, predictor: Any) -> Self:
-        new = self._resolve(predictor)
-        _check_cluster(new.columns, predictor)
-        unused = {} if predictor.clusters_ is not None else {"cluster": None}
-        if new.columns.score is not None and predictor.classes_ is None:
-            unused |= {"label": None, "classes": None}
-        return new.with_columns(**unused)
-
     def _resolve(self, predictor: Any) -> Self:
         columns = self.columns.resolve(predictor.columns_ or {}, predictor.classes_)
         return replace(self, columns=columns)

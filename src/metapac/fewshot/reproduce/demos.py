@@ -28,7 +28,7 @@ from metapac.guarantee import Guarantee
 from metapac.heart_sites import LABELS, read_sample
 from metapac.plots import INK, LIMIT, create_figure, save
 from metapac.predictors import MetaPS
-from metapac.report.builder import report
+from metapac.report.builder import SignOff, report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,7 +163,6 @@ class SitesDemo:
     frequency: float
     plain: Attempt
     per_class: Attempt
-    calibration: Scored
     test: Scored
 
 
@@ -188,7 +187,7 @@ def compare_guarantees(rng: int) -> SitesDemo:
         _attempt(name, calibration, test, train.tolist()) for name in (_PLAIN, _PER_CLASS)
     )
     frequency = float(np.mean(calibration.labels == "yes"))
-    return SitesDemo(train, known, new, frequency, plain, per_class, calibration, test)
+    return SitesDemo(train, known, new, frequency, plain, per_class, test)
 
 
 def _attempt(name: str, calibration: Scored, test: Scored, train: list[str]) -> Attempt:
@@ -238,19 +237,16 @@ def save_promises(demo: SitesDemo, folder: PathLike) -> list[Path]:
     return paths
 
 
+_DATA = SignOff(population="Adults in US states and territories (CDC)", dates="2021")
+
+
 def write_reports(demo: SitesDemo, folder: PathLike) -> list[Path]:
     """Write a report on each of the two promise files."""
     paths = [Path(folder) / "plain.html", Path(folder) / "per_class.html"]
     question = "Who has had a heart attack?"
     titles = (question, f"{question} A guarantee for each answer")
     for path, title in zip(paths, titles, strict=True):
-        report(
-            path.with_suffix(".json"),
-            demo.test,
-            calibration=demo.calibration,
-            output=path,
-            title=title,
-        )
+        report(path.with_suffix(".json"), demo.test, output=path, title=title, sign_off=_DATA)
     return paths
 
 

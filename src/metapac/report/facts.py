@@ -1,0 +1,361 @@
+"""What the templates of a report show: numbers and names; the sentences are in the templates."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metapac._common import PathLike
+from metapac._text import name_score
+from metapac._version import __version__
+from metapac.betting import Step
+from metapac.context import Context
+from metapac.evaluation import Evaluation
+from metapac.evidence import UNKNOWN, Outcome, Part
+from metapac.grouping import Row
+from metapac.guarantee import Guarantee
+from metapac.inputs import match_names
+from metapac.monitoring import Monitor
+from metapac.planning import Plan, plan
+from metapac.predictors import PS, MetaPS
+from metapac.report import charts
+from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
+
+_PANELS = 4  # classes with charts of their own
+_WORST = 10  # tasks in the table of the worst
+_LISTED = 500  # tasks in the table that can be opened
+_BATCHES = 24  # the latest ones are listed
+_FILES = 20  # listed one by one
+_KINDS = ("missed", "empty", "single", "several", "full", "hit")
+
+
+def find_date() -> str:
+    """Return the date of the report: today, or what ``SOURCE_DATE_EPOCH`` says."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    date = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdigit() else datetime.now(UTC)
+    return f"{date.day} {date:%B %Y}"
+
+
+def describe_guarantee(predictor: Any) -> dict[str, Any]:
+    """Return what is guaranteed, what it rests on, and what is on record about its assumptions."""
+    about, columns = predictor.context_, getattr(predictor, "columns_", None) or {}
+    tasks = [] if isinstance(predictor, PS) else predictor.tasks_.tolist()
+    basis, claim, confidence, conditions, limits, use = predictor.explain().split("\n\n")
+    epsilon = predictor.epsilon
+    rules = _describe_rules(predictor) if isinstance(predictor, MetaPS) else []
+    known = not tasks or np.min(predictor.task_sizes_) != UNKNOWN
+    return {
+        "kind": predictor._kind,
+        "model": about.model,
+        "epsilon": None if isinstance(epsilon, Mapping) else epsilon,
+        "alpha": getattr(predictor, "alpha", None),
+        "delta": predictor.delta,
+        "min_examples": getattr(predictor, "min_examples", 0),
+        "is_per_class": getattr(predictor, "per_class", False),
+        "is_interval": "prediction" in columns,
+        "is_scaled": "scale" in columns,
+        "tasks": len(tasks),
+        "examples": _count_examples(predictor) if known else None,
+        "clusters": predictor._cluster_words() if isinstance(predictor, MetaPS) else None,
+        "rules": rules,
+        "sentence": predictor.promise_,
+        "remarks": getattr(predictor, "remarks_", []),
+        "claim": claim,
+        "basis": basis,
+        "confidence": confidence,
+        "conditions": conditions,
+        "limits": limits.split("\n- ")[1:],
+        "use": use,
+        "training": about.training,
+        "trained_on": _compare_names(about.trained_on, tasks),
+        "pilot": _compare_names(about.pilot, tasks),
+    }
+
+
+def _count_examples(predictor: Any) -> int:
+    return int(predictor.n_examples_ if isinstance(predictor, PS) else predictor.task_sizes_.sum())
+
+
+def _compare_names(names: Sequence[Any] | None, tasks: Sequence[Any]) -> dict[str, Any] | None:
+    """Return how many tasks are on record as kept apart, and which are named like others."""
+    if names is None:
+        return None
+    return {"number": len(names), "near": match_names(names, tasks)[1][:3]}
+
+
+def _describe_rules(predictor: MetaPS) -> list[dict[str, Any]]:
+    """Return the threshold of each class, or of all together, and its data; the rarest first."""
+    parts = predictor._evidence.parts(predictor.guarantee_)
+    needs = {g: _find_need(g) for g in {part.guarantee for part in parts}}  # few differ
+    rules = [
+        _describe_rule(part, outcome, needs[part.guarantee])
+        for part, outcome in zip(parts, predictor._outcomes, strict=True)
+    ]
+    rules.sort(key=lambda rule: (rule["examples"] or 0, str(rule["label"])))
+    for index, rule in enumerate(rules[:_PANELS]):
+        if rule["rank"] is not None:
+            drawn = rule["thresholds"], rule["threshold"], rule["rank"]
+            rule["chart"] = charts.draw_thresholds(*drawn, f"thresholds-{index}")
+    return rules
+
+
+def _find_need(g: Guarantee) -> Plan:
+    levels: dict[str, Any] = {"epsilon": g.miss_rate, "alpha": g.alpha, "delta": g.delta}
+    return plan(**levels, split=g.split, allow=["levels"])
+
+
+def _describe_rule(part: Part, outcome: Outcome, need: Plan) -> dict[str, Any]:
+    g, sizes = part.guarantee, part.sizes[part.used]
+    is_known = len(sizes) > 0 and bool(np.all(sizes != UNKNOWN))
+    allowed = g.allowed_low_thresholds(len(sizes))[outcome.level] if len(sizes) else -1
+    thresholds = part.thresholds[part.used][:, outcome.level]
+    has_rank = math.isfinite(outcome.threshold) and allowed >= 0
+    return {
+        "label": part.label,
+        "epsilon": g.miss_rate,
+        "tasks": len(sizes),
+        "examples": int(sizes.sum()) if is_known else None,
+        "sizes": (int(sizes.min()), int(sizes.max())) if is_known else None,
+        "tasks_needed": need.tasks,
+        "examples_needed": need.examples_per_task,
+        "threshold": outcome.threshold,
+        "rank": allowed + 1 if has_rank else None,
+        "too_small": int(np.count_nonzero(thresholds == -np.inf)),
+        "thresholds": thresholds,
+        "chart": None,
+    }
+
+
+def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[str, Any]:
+    """Return ``Evaluation.to_dict`` with more rows, in the order of `evaluate`, and charts."""
+    assert evaluation.verdict is not None
+    parts: Mapping[Any, Evaluation] = evaluation.by_class or {None: evaluation}
+    present = {label: part for label, part in parts.items() if len(part.tasks)}
+    rarest = sorted(present, key=lambda label: (present[label].examples.sum(), str(label)))
+    each = max(1, 2 * _WORST // len(rarest)) if evaluation.by_class else _WORST
+    worst = [
+        {"class": label} | row
+        for label in rarest[: 2 * _WORST]
+        for row in present[label].worst(min(each, _WORST))
+    ]
+    found = evaluation.to_dict()
+    return found | {
+        "classes": _sort_classes(evaluation),
+        "neglected": found.get("neglected", []),
+        "trivial": evaluation.verdict.trivial,
+        "is_per_class": evaluation.by_class is not None,
+        "within_tasks": int(np.count_nonzero(evaluation.errors <= evaluation.epsilon))
+        if evaluation.by_class is None
+        else None,
+        "worst": _add_limits(worst, parts),
+        "worst_classes": len(rarest),
+        "any_above": any((part.errors > part.epsilon).any() for part in parts.values()),
+        "all": _add_limits(evaluation.worst(_LISTED), parts),
+        "rows": sum(len(part.tasks) for part in parts.values()),
+        "errors": [
+            _draw_errors(label, present[label], f"errors-{i}")
+            for i, label in enumerate(rarest[:_PANELS])
+        ],
+        "sizes": _draw_sizes(evaluation),
+        "examples_shown": [_describe_example(row) for row in examples],
+    }
+
+
+def _add_limits(
+    rows: list[dict[str, Any]], parts: Mapping[Any, Evaluation]
+) -> list[dict[str, Any]]:
+    return [row | {"limit": float(parts[row.get("class")].epsilon)} for row in rows]
+
+
+def _sort_classes(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return the classes that have examples and what is allowed, the most missed first."""
+    epsilon = evaluation.epsilon
+    present = [part for part in evaluation.classes or () if part.examples]
+    return [
+        part._asdict()
+        | {"error": part.error}
+        | {"limit": epsilon[part.label] if isinstance(epsilon, Mapping) else epsilon}
+        for part in sorted(present, key=lambda part: (-part.low, str(part.label)))
+    ]
+
+
+def _draw_errors(label: Any, part: Evaluation, name: str) -> dict[str, Any]:
+    kinds = np.bincount(charts.find_kinds(part), minlength=3).tolist()
+    counts = dict(zip(("within", "perhaps", "above"), kinds, strict=True))
+    chart, is_single = charts.draw_errors(part, name), len(part.tasks) <= charts.SINGLE
+    return {
+        "label": label,
+        "chart": chart,
+        "is_single": is_single,
+        "epsilon": part.epsilon,
+        **counts,
+    }
+
+
+def _draw_sizes(evaluation: Evaluation) -> dict[str, Any] | None:
+    values = evaluation.sizes if evaluation.widths is None else evaluation.widths
+    if values is None or not np.all(np.isfinite(values)):
+        return None
+    ends = {"low": float(values.min()), "high": float(values.max())}
+    return {"chart": charts.draw_values(values, "sizes"), **ends}
+
+
+def choose_tasks(evaluation: Evaluation, number: int = 3) -> list[Any]:
+    """Return tasks from the worst to the best, evenly spaced."""
+    rows = evaluation.worst(len(evaluation.tasks) * max(1, len(evaluation.by_class or ())))
+    tasks = [*dict.fromkeys(row["task"] for row in rows)]
+    places = np.linspace(0, len(tasks) - 1, min(number, len(tasks))).round().astype(int)
+    return [tasks[place] for place in places]
+
+
+def pick_examples(rows: Sequence[Row], tasks: Sequence[Any], number: int) -> list[Row]:
+    """Return a few examples of each task, with sets of as many kinds and classes as fit."""
+    chosen: list[Row] = []
+    seen: Counter[Any] = Counter()  # how often a kind, and a kind and class, was chosen
+    for index, task in enumerate(tasks):
+        share = (number - len(chosen)) // (len(tasks) - index)
+        own = [row for row in rows if str(row.task) == str(task)]
+        chosen += sorted(_pick(own, share, seen), key=lambda row: _KINDS.index(_kind_of_set(row)))
+    return chosen
+
+
+def _pick(rows: Sequence[Row], number: int, seen: Counter[Any]) -> list[Row]:
+    """Return a few examples, always of the kind, and then of the class, shown least so far."""
+    picked: list[Row] = []
+    here: Counter[str] = Counter()
+    left = [*rows]
+
+    def rank(row: Row) -> tuple[Any, ...]:
+        kind, truth = _kind_of_set(row), "" if row.interval else str(row.truth)
+        return here[kind], seen[kind], seen[kind, truth], _KINDS.index(kind), truth
+
+    while left and len(picked) < number:
+        row = min(left, key=rank)
+        left.remove(row)
+        picked.append(row)
+        kind = _kind_of_set(row)
+        here[kind] += 1
+        seen.update([kind, (kind, "" if row.interval else str(row.truth))])
+    return picked
+
+
+def is_missed(row: Row) -> bool:
+    """Return whether the set lacks the true label, or the interval the true number."""
+    if row.interval is not None:
+        return not row.interval[0] <= row.truth <= row.interval[1]
+    return str(row.truth) not in (row.labels or ())
+
+
+def _kind_of_set(row: Row) -> str:
+    """Return what a set is like, for choosing examples of every kind."""
+    if row.interval is not None:
+        return "missed" if is_missed(row) else "hit"
+    size = len(row.labels or ())
+    if size == 0 or is_missed(row):
+        return "missed" if size else "empty"
+    if row.full:
+        return "full"
+    return "single" if size == 1 else "several"
+
+
+def _describe_example(row: Row) -> dict[str, Any]:
+    return row._asdict() | {"is_missed": is_missed(row)}
+
+
+def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
+    """Return the course of a monitor, batch by batch; None if it has seen nothing."""
+    course, alarm = monitor.course, monitor.alarm
+    if not course:
+        return None
+    groups: dict[str | None, list[Step]] = {}
+    for step in course:
+        groups.setdefault(step.batch, []).append(step)
+    batches = [
+        {
+            "name": name,
+            "tasks": len(steps),
+            "missed": sum(step.missed for step in steps),
+            "examples": sum(step.examples for step in steps),
+            "above": sum(bool(step.violated) for step in steps),
+            "wealth": steps[-1].wealth,
+        }
+        for name, steps in groups.items()
+    ]
+    return {
+        "status": monitor.status,
+        "sentence": monitor.sentence(),
+        "tasks": len(course),
+        "alarm": None if alarm is None else {"batch": alarm.batch, "at": course.index(alarm) + 1},
+        "batches": batches[-_BATCHES:],
+        "left_out": max(0, len(batches) - _BATCHES),
+        "charts": charts.draw_course(monitor),
+    }
+
+
+def find_signals(
+    results: Mapping[str, Any] | None, monitor: Mapping[str, Any] | None, *, is_weak: bool
+) -> dict[str, Any]:
+    """Return the colours of card, verdict and monitor: nothing looks good beside bad news."""
+    status = None if results is None else results["verdict"]["status"]
+    watched = None if monitor is None else monitor["status"]
+    is_amber = status != HOLDS or (results and (results["trivial"] or results["neglected"]))
+    verdict = "bad" if status == VIOLATED else "caution" if is_amber else "good"
+    course = {VIOLATED: "bad", UNDECIDED: "quiet"}.get(watched or "", "good")
+    is_broken = VIOLATED in (status, watched)
+    is_split = is_broken and None not in (status, watched) and status != watched
+    if is_split:
+        verdict, course = ("bad" if each == "bad" else "caution" for each in (verdict, course))
+    card = verdict if results else "quiet"
+    card = "bad" if is_broken else "caution" if is_weak else card
+    signals = {"card": card, "verdict": verdict, "monitor": course}
+    return signals | {"is_split": is_split, "is_broken": is_broken}
+
+
+def describe_origin(predictor: Any, written_by: str | None) -> dict[str, Any]:
+    """Return what a promise says about its model, tasks and columns, and the versions."""
+    about, default = asdict(predictor.context_), asdict(Context())
+    given = {key: value for key, value in about.items() if value != default[key]}
+    return {
+        "context": {key: given[key] for key in given if key not in ("unit", "example")},
+        "columns": getattr(predictor, "columns_", None) or {},
+        "precision": predictor.precision_.name,
+        "written_by": written_by,
+        "version": __version__,
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in ("numpy", "scipy", "matplotlib")},
+    }
+
+
+def describe_files(kind: str, paths: Iterable[PathLike]) -> list[dict[str, Any]]:
+    """Return size, date and checksum of some files, and what Parquet files say of their scores."""
+    files = [path for path in map(Path, paths) if path.is_file()]
+    found: list[dict[str, Any]] = [_describe_file(kind, path) for path in files[:_FILES]]
+    more = len(files) - _FILES
+    return [*found, {"kind": kind, "more": more}] if more > 0 else found
+
+
+def _describe_file(kind: str, path: Path) -> dict[str, Any]:
+    status = path.stat()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    scores: dict[str, Any] = {}
+    if path.suffix.lower() in (".parquet", ".pq"):
+        from metapac.provenance import read_provenance
+
+        if (found := read_provenance(path)) is not None:
+            scores = {"model": found.model, "score function": name_score(found.score)}
+            scores |= {key.replace("_", " "): value for key, value in found.details.items()}
+    date = datetime.fromtimestamp(status.st_mtime, UTC)
+    size = {"bytes": status.st_size, "changed": f"{date:%Y-%m-%d}", "sha256": digest}
+    return {"kind": kind, "more": 0, "name": path.name, "scores": scores} | size
