@@ -289,7 +289,7 @@ def _lines(path: Path) -> list[str]:
 
 def _distinct(path: str, task: str | None) -> list[Any]:
     """Return the distinct tasks of a table; of a table with one column, its values."""
-    from metapac.tables.columns import get_id_column
+    from metapac.tables.scores import get_id_column
     from metapac.tables.sources import open_source
 
     with open_source(path) as source:

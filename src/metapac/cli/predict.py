@@ -32,8 +32,7 @@ from metapac.predictors import check_predictor, load
 from metapac.sets import SetSummary
 
 if TYPE_CHECKING:
-    from metapac.tables.prediction import Sets
-    from metapac.tables.sets import IntervalSummary
+    from metapac.tables.sets import IntervalSummary, Sets
 
 _SHOWN = 6  # of many classes, the most and the least frequent
 

@@ -15,13 +15,14 @@ from metapac import data_checks as checks
 from metapac._common import Counts, Floats
 from metapac.columns import Columns
 from metapac.data_checks import MAX_ROWS, Facts, Repeats, Sample
-from metapac.tables.columns import as_written, count_rows, get_id_column
-from metapac.tables.expressions import add_up, upload
+from metapac.tables.engines import add_up, upload
 from metapac.tables.scores import (
     ClassScores,
     Rows,
+    as_written,
     count_equal,
     count_values,
+    get_id_column,
     is_usable,
     match_columns,
 )
@@ -67,7 +68,7 @@ def find_facts(
 
 def judge_sums(source: Source, of_classes: ClassScores) -> checks.Finding | None:
     """Object to rows that sum to 1 beside rows that sum to 100."""
-    return checks.judge_percentages(*count_rows(source, **_near_sums(of_classes)))
+    return checks.judge_percentages(*source.count(**_near_sums(of_classes)))
 
 
 def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def _survey(rows: Rows) -> dict[str, Any]:
     by_class = [] if of_classes.lists is not None else of_classes.scores
     bad = {f"bad{i}": has_true & ~is_usable(source, one) for i, one in enumerate(by_class)}
     conditions = _near_sums(of_classes) | {"affected": is_affected} | bad
-    _all, fractions, percentages, affected, *counts = count_rows(source, **conditions)
+    _all, fractions, percentages, affected, *counts = source.count(**conditions)
     if affected:
         source.check_text(rows.score_columns, rows.columns.task)
     missing = dict(zip(of_classes.names, counts, strict=False))  # of lists, none
@@ -228,7 +229,7 @@ def _count_copies(rows: Rows, tasks: list[Any], sizes: Counts) -> Repeats:
         chosen = [name for name, fits in zip(tasks, fitting, strict=True) if fits]
         if not chosen:
             return {}
-        used = used.semi_join(upload(used.task.type(), task=np.array(chosen, object)), "task")
+        used = used.semi_join(upload(used.task.type(), chosen), "task")
     equal = used.group_by(used.columns).agg(repeats=used.count())
     by_task = equal.group_by("task", "repeats").agg(rows=_.count())
     result = rows.source.run(by_task).to_pydict()

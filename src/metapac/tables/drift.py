@@ -12,10 +12,8 @@ from metapac.columns import Columns
 from metapac.drift import Drift, Pool, compare_pools
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets, check_predictor
-from metapac.tables import errors
-from metapac.tables.columns import get_id_column
-from metapac.tables.expressions import exact
-from metapac.tables.scores import find_class_scores, find_residuals
+from metapac.tables.engines import exact
+from metapac.tables.scores import find_class_scores, find_residuals, get_id_column
 from metapac.tables.sets import check_class_scores
 from metapac.tables.sources import Source
 from metapac.tables.table import Table
@@ -106,8 +104,7 @@ def _find_ends(source: Source, value: Any) -> tuple[float, float]:
     table = source.table.select(value=value)
     found = source.run(table.agg(low=table.value.min(), high=table.value.max()))
     low, high = (column[0].as_py() for column in found.columns)
-    if low is None:
-        raise errors.no_rows(source.name)
+    source.check_not_empty(low is not None)
     if not np.isfinite([low, high]).all():
         raise InvalidInput(f"{source.name} must hold finite scores to be compared with, got inf.")
     return low, high if high > low else low + 1.0
@@ -122,9 +119,8 @@ def _count(source: Source, columns: Columns, value: Any, low: float, high: float
     task = get_id_column(source, columns.task or "", "tasks")
     table = source.table.select(task=task, bin=bins)
     counts = source.run(table.group_by(["task", "bin"]).agg(rows=_.count()))
-    if not len(counts):
-        raise errors.no_rows(source.name)
+    source.check_not_empty(len(counts))
     tasks, rows = counts["task"].to_pylist(), counts["rows"].to_numpy().astype(np.int64)
     missing = int(rows[[name is None for name in tasks]].sum())
-    errors.check_no_missing_tasks(source.name, columns.task, missing)
+    source.check_no_missing(columns.task, "tasks", missing)
     return Pool.collect(tasks, counts["bin"].to_numpy(), rows)

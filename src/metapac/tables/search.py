@@ -23,13 +23,13 @@ from metapac._common import Array, Counts, Progress, Table, listed
 from metapac.data_checks import Repeats
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_names
-from metapac.tables import errors
-from metapac.tables.engines import Traits
-from metapac.tables.expressions import (
+from metapac.tables.engines import (
+    Traits,
     exact,
     float_to_ordinal,
     next_float,
     ordinal_to_float,
+    pluralize,
     previous_float,
     upload,
 )
@@ -56,8 +56,7 @@ def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
     Averages only guide the search.
     """
     result = rows.source.run(_query(rows, bounds)).sort_by("task")
-    if not len(result):
-        raise errors.no_rows(rows.source.name)
+    rows.source.check_not_empty(len(result))
     sizes = result["size"].to_numpy()
     low, high = _column(result, "low"), _column(result, "high")
     is_filled = np.array_equal(result["filled"].to_numpy(), sizes)
@@ -72,9 +71,7 @@ def name_tasks(rows: Rows, result: Any, *, is_complete: bool) -> Array:
     missing = result["task"].is_null().to_numpy()
     if missing.any() or not is_complete:
         rows.check_faults()
-        errors.check_no_missing_tasks(
-            rows.source.name, rows.columns.task, int(sizes[missing].sum())
-        )
+        rows.source.check_no_missing(rows.columns.task, "tasks", int(sizes[missing].sum()))
         raise _missing_scores(rows, int(sizes.sum()))
     return as_task_names(result["task"].to_pylist())
 
@@ -125,7 +122,7 @@ def _missing_scores(rows: Rows, count: int) -> InvalidInput:
     by_task = sorted((rows.describe(row["task"]), row["all"]) for row in found.to_pylist())
     name = rows.source.name
     null = "NaN or null" if name == "the pandas frame" else "null"  # the same to pandas
-    problems = [errors.pluralize(both - nans, null)] if both > nans else []
+    problems = [pluralize(both - nans, null)] if both > nans else []
     problems += [f"{nans} NaN"] if nans else []
     return InvalidInput(
         f"{name}: the scores hold {' and '.join(problems)} out of {count} values (by task, "
@@ -597,7 +594,7 @@ class _Search:
         scores, names = self.rows.table, self.census.names
         table = upload(
             scores.schema()["task"],
-            task=names[spans.task],
+            names[spans.task].tolist(),
             span=np.arange(len(ceiling), dtype=np.int32),
             low=spans.low,
             ceiling=ceiling,
@@ -639,8 +636,7 @@ def _fetch(rows: Rows) -> tuple[Census, Slivers]:
     """Fetch all scores, and sort them task by task."""
     query = rows.table.group_by("task").agg(size=_.count(), scores=_.score.collect())
     result = rows.source.run(query).sort_by("task")
-    if not len(result):
-        raise errors.no_rows(rows.source.name)
+    rows.source.check_not_empty(len(result))
     lists = result["scores"].combine_chunks()
     sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     scores = np.array(lists.flatten(), dtype=rows.precision)

@@ -28,22 +28,25 @@ from metapac.grouping import (
     check_one_cluster,
 )
 from metapac.inputs import as_task_names
+from metapac.provenance import Provenance
 from metapac.sets import SetSummary
-from metapac.tables import data_checks, errors, sources
-from metapac.tables.columns import get_id_column
+from metapac.tables import data_checks, sources
 from metapac.tables.output import check_output, output_kind, write
-from metapac.tables.prediction import Sets, add_intervals, add_sets
 from metapac.tables.scores import (
     Rows,
     check_guessed_classes,
     count_values,
     find_class_scores,
     find_residuals,
+    get_id_column,
     true_scores,
 )
 from metapac.tables.search import order_statistics, take_census, take_survey
 from metapac.tables.sets import (
     KeptLabels,
+    Sets,
+    add_intervals,
+    add_sets,
     count_sets,
     count_trials,
     find_ends,
@@ -151,7 +154,7 @@ class Table(Data):
         _check_cluster(new.columns, predictor)
         for name in (new.columns.label, new.columns.score, new.columns.y):
             if name is not None:
-                errors.get_column(self.source, name, _UNLABELLED)
+                self.source.column(name, _UNLABELLED)
         new.check_tasks()
         if predictor.classes_ is not None:
             _ = new.by_class
@@ -400,10 +403,43 @@ class Table(Data):
         return count_sets(self.source, new._kept(predictor))
 
     def add_origin(self, context: Context) -> Context:
-        return sources.add_origin(self.source, context)
+        origin = self._read_origin(context.model)
+        if origin is None:
+            return context
+        pool = origin.details.get("pool")
+        if pool in ("train", "validation"):
+            raise InvalidInput(
+                f"the scores are of tasks of the pool {pool!r}, which the learner has seen in "
+                "training: too good to calibrate on. Score tasks of the pool 'calibration'."
+            )
+        if context.score is not None:
+            context.check_score(origin.score)
+        trained_on = [*(context.trained_on or ()), *(origin.details.get("trained_on") or ())]
+        return replace(
+            context,
+            model=origin.model,
+            score=origin.score,
+            trained_on=trained_on or context.trained_on,
+            training=context.training or origin.details.get("training"),
+            drawn_from=context.drawn_from or origin.details.get("drawn_from"),
+        )
 
     def check_origin(self, context: Context, model: str | None) -> None:
-        sources.check_origin(self.source, context, model)
+        origin = self._read_origin(model)
+        context.check_model(model if origin is None else origin.model)
+        if origin is not None and context.score is not None:
+            context.check_score(origin.score)
+
+    def _read_origin(self, model: str | None) -> Provenance | None:
+        """Return where the scores come from; raise if the user names another model."""
+        origin = sources.read_origin(self.source)
+        if origin is not None and model not in (None, origin.model):
+            raise InvalidInput(
+                f"model must be {origin.model!r}, which {self.name} names as the model that scored "
+                f"it, got {model!r}. Leave it out.",
+                parameter="model",
+            )
+        return origin
 
 
 def _check_no_classes(**form: bool) -> None:
