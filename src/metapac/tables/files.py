@@ -450,7 +450,9 @@ def read_header(path: Path, reading: Reading) -> list[str]:
 
 def name_columns(title: str, columns: Sequence[str]) -> list[str]:
     """Return the names of columns, such as "Unnamed: 0" for one without a name, as pandas does."""
-    names = [name or f"Unnamed: {i}" for i, name in enumerate(columns)]
+    unnamed = (f"Unnamed: {i}" for i in range(len(columns)))
+    pairs = zip(columns, unnamed, strict=True)
+    names = [name or new + "_" * (new in columns) for name, new in pairs]
     check_case_collisions(title, names)
     return names
 
