@@ -17,7 +17,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from metapac._common import Array, Counts, Table, as_whole_number, check_one_of, require
+from metapac._common import Array, Table, as_whole_number, check_one_of, require
 from metapac._text import scrub_line
 from metapac.artefact import private_folder
 from metapac.errors import EngineError, InvalidInput, keyword
@@ -315,21 +315,6 @@ def previous_float(values: Array) -> Array:
 def next_float(values: Array) -> Array:
     """Return the smallest number of the same precision above each value."""
     return -previous_float(-values)
-
-
-def float_to_ordinal(values: Array) -> Counts:
-    """Return integers in the order of the values: neighbours differ by 1, and both zeros are 0."""
-    width = np.dtype(f"i{values.dtype.itemsize}")
-    bits = np.ascontiguousarray(values).view(width).astype(np.int64)
-    magnitude = bits & np.int64(np.iinfo(width).max)
-    return np.where(bits < 0, -magnitude, magnitude)
-
-
-def ordinal_to_float(ordinals: Counts, dtype: np.dtype[Any]) -> Array:
-    """Return the numbers that ``float_to_ordinal`` maps to some ordinals."""
-    width = np.dtype(f"i{dtype.itemsize}")
-    magnitude = np.abs(ordinals).astype(width).view(dtype)
-    return np.where(ordinals < 0, -magnitude, magnitude)
 
 
 def exact(value: float) -> Any:

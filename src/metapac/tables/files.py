@@ -294,8 +294,6 @@ def read(connection: Any, kind: str, paths: list[Path], reading: Reading) -> Tab
     """Return files of one kind as one table; the columns of CSV files are text."""
     for path in paths:
         check_unpacked(path)
-        if kind == "json":
-            _check_json_lines(path)
     if kind == "excel":
         return ibis.memtable(read_sheet(paths[0], reading.table))
     if kind == "arrow":
@@ -376,14 +374,6 @@ def _load_extension(connection: Any, address: str) -> None:
             "file."
         )
     connection.raw_sql(f"LOAD {extension}")
-
-
-def _check_json_lines(path: Path) -> None:
-    """Raise InvalidInput if a file is empty or does not hold JSON lines."""
-    with open_text(path, PLAIN) as file:
-        first = next((line.strip() for line in file if line.strip()), "")
-    if first[:1] + first[-1:] != "{}":
-        raise InvalidInput(f"{path} must hold JSON lines, one object per line.")
 
 
 def separator_of(path: Path, reading: Reading) -> str:

@@ -42,6 +42,8 @@ def get_id_column(source: Source, name: str, meaning: str) -> Any:
     """
     column = source.column(name)
     kind = column.type()
+    if kind.is_string() and source.traits.has_collations:
+        return column + ""  # which compares with regard to case
     if kind.is_string() or kind.is_integer():
         return column
     if kind.is_boolean():
@@ -56,11 +58,6 @@ def get_id_column(source: Source, name: str, meaning: str) -> Any:
         f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
         f"{kind}. Convert it to strings, or pass another column."
     )
-
-
-def as_written(source: Source, names: Any) -> Any:
-    """Return names that are compared with regard to case."""
-    return names + "" if source.traits.has_collations and names.type().is_string() else names
 
 
 def _local_time(zone: str, moment: Any) -> Any:
@@ -128,11 +125,6 @@ class Keys(NamedTuple):
         return names, place.astype(np.int64), np.array(labels, dtype=np.int64)
 
 
-def is_usable(source: Source, score: Any) -> Any:
-    """Return whether a score is neither null nor NaN."""
-    return score.notnull() & ~score.isnan() if source.traits.has_nan else score.notnull()
-
-
 def any_of(conditions: Sequence[Any]) -> Any:
     """Return whether one of some conditions holds, however many there are."""
     return add_up([as_int(condition) for condition in conditions]) > 0
@@ -166,8 +158,8 @@ class ClassScores:
     def lacks_scores(self, source: Source) -> Any:
         """Return whether a score of the row is null or NaN."""
         if self.lists is not None:
-            return self.lists.filter(lambda score: ~is_usable(source, score)).length() > 0
-        return any_of([~is_usable(source, score) for score in self.scores])
+            return self.lists.filter(lambda score: ~source.is_usable(score)).length() > 0
+        return any_of([~source.is_usable(score) for score in self.scores])
 
     def score_of(self, labels: Any) -> Any:
         """Return the score of a label in each row; null if the label is not a class."""
@@ -245,16 +237,13 @@ def match_columns(source: Source, pattern: str) -> dict[str, str]:
 
 def _match_classes(source: Source, columns: Columns, pattern: str) -> dict[str, str]:
     """Return the column of each class that the pattern matches, without that of true scores."""
-    matches = {
-        name: column
-        for name, column in match_columns(source, pattern).items()
-        if column not in columns.not_classes
-    }
+    found, ignored = match_columns(source, pattern), columns.not_classes
+    matches = {name: column for name, column in found.items() if column not in ignored}
     if columns.classes is None:
-        suspects = {name: c for name, c in matches.items() if c in columns.score_columns}
-        matches = {name: c for name, c in matches.items() if name not in suspects}
-        for name, column in suspects.items():
-            _check_true_score(source, name, column, [*matches.values()])
+        suspects = [name for name, column in matches.items() if column in columns.score_columns]
+        others = [column for name, column in matches.items() if name not in suspects]
+        for name in suspects:
+            _check_true_score(source, name, matches.pop(name), others)
     if not matches:
         known = listed(source.table.columns, shown=30)
         text = f"{source.name} has no column like {pattern!r}, for the scores of classes; it has: "
@@ -405,19 +394,15 @@ def _read_row_names(source: Source, column: str, names_column: str) -> Any:
         text = "classes_column must name a column of lists of strings or integers"
         text = f"{text}, got {names_column!r}, which is {kind}."
         raise InvalidInput(text, parameter="classes_column")
-    fits = {
-        "no list, or no class": (lists.length() > 0) & (names.length() > 0),
-        "lists of different lengths": lists.length() == names.length(),
-        "a class without a name": names.filter(lambda name: name.isnull()).length() == 0,
-        "a class twice": names.unique().length() == names.length(),
-    }
-    bad = {problem: ~fit.fill_null(False) for problem, fit in fits.items()}
-    for problem, rows in zip(bad, source.count(**bad)[1:], strict=True):
-        if rows:
-            raise InvalidInput(
-                f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a "
-                f"name for each class of a row, got {problem} in {pluralize(rows, 'row')}."
-            )
+    fits = (names.length() > 0) & (names.length() == lists.length())
+    fits &= names.filter(lambda name: name.isnull()).length() == 0
+    fits &= names.unique().length() == names.length()
+    _all, bad = source.count(bad=~fits.fill_null(False))
+    if bad:
+        raise InvalidInput(
+            f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a name "
+            f"for each class of a row, each name once, and do not in {pluralize(bad, 'row')}."
+        )
     return names
 
 
@@ -482,7 +467,12 @@ class Rows:
     @cached_property
     def table(self) -> Table:
         """A table with the columns task and score."""
-        return self.source.table.select(task=self.task, score=self.score)
+        return self.source.table.select(task=self.group, score=self.score)
+
+    @property
+    def group(self) -> Any:
+        """The task of each row or, by class, the key of both."""
+        return self.task if self.keys is None else self.keys.build(self.task, self.labels)
 
     def describe(self, task: Any) -> str:
         """Return the name of a task, or of a class in it, for messages."""
@@ -502,14 +492,13 @@ def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Row
     _check_score_or_label(columns, by_class)
     tasks, labels, of_classes, names, keys = ibis.literal("all"), None, None, None, None
     if columns.task is not None:
-        tasks = as_written(source, get_id_column(source, columns.task, "tasks"))
+        tasks = get_id_column(source, columns.task, "tasks")
     if columns.prediction is not None:
         found = find_residuals(source, columns, needs_y=True)
         double: Precision = np.dtype(np.float64)
         return Rows(source, columns, tasks, found.score(), double, found.columns, residuals=found)
     if columns.label is not None:
-        labels = get_id_column(source, columns.label, "labels")
-        labels = as_written(source, labels.cast("string"))
+        labels = get_id_column(source, columns.label, "labels").cast("string")
     if columns.score is not None:
         used: tuple[str, ...] = (columns.score,)
         (score,), precision = as_floats(source, used)
@@ -522,18 +511,17 @@ def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Row
         score = of_classes.score_of(labels)
     if by_class and names is not None:
         keys = Keys(tuple(names), integer_tasks=tasks.type().is_integer())
-        tasks = keys.build(tasks, labels)
     return Rows(source, columns, tasks, score, precision, used, of_classes, labels, names, keys)
 
 
 def _check_score_or_label(columns: Columns, by_class: bool) -> None:
-    if columns.prediction is not None:
-        if by_class:
-            raise InvalidInput("prediction is for numbers. Leave out per_class=True.")
-    elif by_class and columns.label is None:
+    if by_class and columns.prediction is not None:
+        raise InvalidInput("prediction is for numbers. Leave out per_class=True.")
+    if by_class and columns.label is None:
         text = "label must name the column with the true label: each class has its own guarantee."
         raise InvalidInput(text, parameter="label")
-    elif (columns.score is None) == (columns.label is None) and not by_class:
+    is_one = (columns.score is None) != (columns.label is None)
+    if not (is_one or by_class or columns.prediction is not None):
         raise InvalidInput(
             "pass either score, the column with the score of the true label, or label, the column "
             "with the true label beside a score for each class; for regression, prediction and y.",
@@ -551,7 +539,7 @@ def _find_classes(source: Source, label: str, classes: Sequence[Any] | None) -> 
     """Return the classes that were passed, or the distinct labels in ascending order."""
     if classes is not None:
         return as_class_names(classes)
-    column = as_written(source, get_id_column(source, label, "labels"))
+    column = get_id_column(source, label, "labels")
     with source.reading():
         distinct = source.table.select(label=column).distinct().limit(_MAX_CLASSES + 2)
         labels = source.run(distinct)["label"].to_pylist()
@@ -622,10 +610,7 @@ def _check_candidates(rows: Rows, candidates: Any) -> None:
 
 def count_values(source: Source, **columns: str) -> dict[tuple[Any, ...], int]:
     """Return how often values occur together, in columns given as tasks, labels or clusters."""
-    values = {
-        meaning: as_written(source, get_id_column(source, name, meaning))
-        for meaning, name in columns.items()
-    }
+    values = {meaning: get_id_column(source, name, meaning) for meaning, name in columns.items()}
     rows, task = source.table.select(**values), columns.get("tasks")
     with source.reading((), task):
         counts = source.run(rows.group_by(*values).agg(size=_.count())).to_pydict()

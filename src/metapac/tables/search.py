@@ -29,11 +29,10 @@ from metapac.tables.engines import (
     Traits,
     exact,
     next_float,
-    pluralize,
     previous_float,
     upload,
 )
-from metapac.tables.scores import Rows, is_usable
+from metapac.tables.scores import Rows
 from metapac.tables.sources import Source
 
 Bounds = tuple[float, float]
@@ -81,7 +80,7 @@ def _query(rows: Rows, bounds: Bounds | None) -> Table:
     if rows.source.traits.nan_is_largest:  # NaN then shows in the maximum
         filled = table.score.count()
     else:
-        filled = table.count(where=is_usable(rows.source, table.score))
+        filled = table.count(where=rows.source.is_usable(table.score))
     columns = {"size": table.count(), "filled": filled}
     columns |= {"low": table.score.min(), "high": table.score.max()}
     if bounds is not None:
@@ -115,19 +114,14 @@ def _column(result: Any, name: str) -> Array:
 
 
 def _missing_scores(rows: Rows, count: int) -> InvalidInput:
-    """Count nulls and NaN and name the first tasks that hold them."""
-    bad = rows.table.filter(~is_usable(rows.source, rows.table.score))
-    found = rows.source.run(bad.group_by("task").agg(nans=_.score.count(), all=_.count()))
-    nans, both = (sum(found[name].to_pylist()) for name in ("nans", "all"))
-    by_task = sorted((rows.describe(row["task"]), row["all"]) for row in found.to_pylist())
-    name = rows.source.name
-    null = "NaN or null" if name == "the pandas frame" else "null"  # the same to pandas
-    problems = [pluralize(both - nans, null)] if both > nans else []
-    problems += [f"{nans} NaN"] if nans else []
+    """Count nulls and NaN, and name the first tasks that hold them."""
+    bad = rows.table.filter(~rows.source.is_usable(rows.table.score))
+    found = rows.source.run(bad.group_by("task").agg(bad=_.count())).to_pylist()
+    by_task = sorted(f"{rows.describe(row['task'])}: {row['bad']}" for row in found)
+    total = sum(row["bad"] for row in found)
     return InvalidInput(
-        f"{name}: the scores hold {' and '.join(problems)} out of {count} values (by task, "
-        f"{listed([f'{task}: {bad}' for task, bad in by_task])}); a score that cannot be compared "
-        "cannot be certified. Drop those rows."
+        f"{rows.source.name}: the scores hold {total} null or NaN out of {count} values (by task, "
+        f"{listed(by_task)}); a score that cannot be compared cannot be certified. Drop those rows."
     )
 
 

@@ -27,8 +27,7 @@ from metapac.tables.engines import (
     constant_floats,
     constant_list,
     exact,
-    float_to_ordinal,
-    ordinal_to_float,
+    next_float,
     pick,
     previous_float,
     upload,
@@ -41,7 +40,6 @@ from metapac.tables.scores import (
     Residuals,
     Rows,
     find_residuals,
-    is_usable,
 )
 from metapac.tables.sources import Source
 
@@ -61,22 +59,19 @@ def smallest_kept_scores(thresholds: Array, calibrated: Precision, precision: Pr
     """Return for each threshold the smallest score that ``predict_set`` keeps.
 
     Sets are decided in the coarser of two precisions. Rounding preserves order, so that all finer
-    numbers from some number on are kept. Bisection finds that number.
+    numbers from some number on are kept: from the middle between two coarse numbers, or above it.
     """
     coarse = min(precision, calibrated, key=lambda dtype: dtype.itemsize)
     with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
         rounded = thresholds.astype(coarse)
     if coarse == precision:
         return rounded.astype(np.float64)
-    kept, dropped = (
-        float_to_ordinal(x.astype(precision)) for x in (rounded, previous_float(rounded))
-    )
-    while (kept - dropped > 1).any():
-        middle = dropped + (kept - dropped) // 2
-        with np.errstate(over="ignore"):
-            keeps = ordinal_to_float(middle, precision).astype(coarse) >= rounded
-        kept, dropped = np.where(keeps, middle, kept), np.where(keeps, dropped, middle)
-    return ordinal_to_float(kept, precision).astype(np.float64)
+    edge = np.ldexp(precision.type(1), np.finfo(coarse).maxexp)  # where coarse numbers overflow
+    ends = [x.astype(precision).clip(-edge, edge) for x in (previous_float(rounded), rounded)]
+    middle = (ends[0] + ends[1]) / 2  # between one that is dropped and one that is kept: exact
+    with np.errstate(over="ignore"):
+        kept = np.where(middle.astype(coarse) >= rounded, middle, next_float(middle))
+    return np.where(rounded == -np.inf, -np.inf, kept).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -287,7 +282,7 @@ def _count_some(
 ) -> dict[str, Any]:
     """Count examples, misses, and the labels, widths and kinds of sets, for some trials."""
     source, of_classes = rows.source, rows.class_scores
-    by = {"task": rows.task} | ({} if rows.names is None else {"label": rows.labels})
+    by = {"task": rows.group} | ({} if rows.names is None else {"label": rows.labels})
     table, score, labels, chosen = source.table, rows.score, rows.labels, cuts[:, 0].tolist()
     if tasks is not None:
         assert of_classes is not None
@@ -332,13 +327,11 @@ def _join_cuts(
     return table, joined, [[table[name] for name in row] for row in names]
 
 
-def check_class_scores(source: Source, of_classes: ClassScores) -> int:
-    """Return the number of rows, or raise InvalidInput if a score of a class is null or NaN."""
+def check_class_scores(source: Source, of_classes: ClassScores) -> None:
+    """Raise InvalidInput if a score of a class is null or NaN."""
     with source.reading(of_classes.columns):
         rows, bad = source.count(bad=of_classes.lacks_scores(source))
-        if bad:
-            raise _unusable(source, of_classes, bad, rows)
-    return rows
+        _check_usable(source, of_classes, bad, rows)
 
 
 def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
@@ -360,8 +353,7 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
         sums[name] = table[name].min() if name.startswith("low") else table[name].max()
     with source.reading(of_classes.columns):
         found = source.run(table.agg(**sums)).to_pylist()[0]
-        if found["bad"]:
-            raise _unusable(source, of_classes, found["bad"], found["rows"])
+        _check_usable(source, of_classes, found["bad"], found["rows"])
         counts = [found[name] or 0 for name in each] if is_wide else _count_positions(source, kept)
     rows = found["rows"]
     lows, highs = (
@@ -401,15 +393,17 @@ def _count_positions(source: Source, kept: KeptLabels) -> list[int]:
     return [counts.get(position, 0) for position in range(len(kept.of_classes.names))]
 
 
-def _unusable(source: Source, of_classes: ClassScores, bad: int, rows: int) -> InvalidInput:
-    """Return the error for nulls and NaN, which names the classes that have them."""
+def _check_usable(source: Source, of_classes: ClassScores, bad: int, rows: int) -> None:
+    """Raise InvalidInput for nulls and NaN, and name the classes that have them."""
+    if not bad:
+        return
     source.check_text(of_classes.columns)
     by = ""
     if 0 < len(of_classes.names) <= _SHOWN:
-        each = {f"bad{i}": ~is_usable(source, score) for i, score in enumerate(of_classes.scores)}
+        each = {f"bad{i}": ~source.is_usable(score) for i, score in enumerate(of_classes.scores)}
         counts = zip(of_classes.names, source.count(**each)[1:], strict=True)
         by = f" (by class, {listed([f'{name!r}: {count}' for name, count in counts if count])})"
-    return InvalidInput(
+    raise InvalidInput(
         f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows} rows{by}; "
         "a score that cannot be compared decides no set. Give a label without a score inf, so "
         "that it is kept."

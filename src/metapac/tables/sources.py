@@ -17,7 +17,7 @@ import ibis
 from metapac._common import Table, listed
 from metapac._text import mask, scrub_line
 from metapac.columns import Reading
-from metapac.errors import EngineError, InvalidInput, keyword
+from metapac.errors import EngineError, InvalidInput
 from metapac.provenance import Provenance, read_common_provenance
 from metapac.tables import files
 from metapac.tables.engines import (
@@ -66,6 +66,10 @@ class Source:
     def run(self, table: Table) -> Any:
         """Return the result of a query, which must be small."""
         return self.connection.to_pyarrow(table)
+
+    def is_usable(self, score: Any) -> Any:
+        """Return whether a score is neither null nor NaN."""
+        return score.notnull() & ~score.isnan() if self.traits.has_nan else score.notnull()
 
     def count(self, **conditions: Any) -> tuple[int, ...]:
         """Return the number of rows, and of those in which each condition is true, by one query."""
@@ -143,6 +147,7 @@ def _open(
     *,
     is_file: bool = False,
     address: str = "",
+    has_tables: bool = True,
 ) -> Source:
     """Read with an engine that is started for it, or with the given one, or with a new DuckDB.
 
@@ -153,7 +158,7 @@ def _open(
         engine = start() if start is not None else how.connection or connect()
         try:
             source = replace(read(engine), owns_connection=is_owned, options=how)
-            _check_open(source)
+            _check_open(source, has_tables)
             return source
         except BaseException:
             if is_owned:
@@ -161,13 +166,15 @@ def _open(
             raise
 
 
-def _check_open(source: Source) -> None:
+def _check_open(source: Source, has_tables: bool) -> None:
     """Raise InvalidInput for names that engines confuse, and for options that do not apply."""
     if source.traits.ignores_case:
         check_case_collisions(source.name, source.table.columns)
-    for option in ("separator", "decimal", "encoding"):
-        if not source.is_text and getattr(source.options, option) != getattr(PLAIN, option):
-            text = f"{option} applies only to CSV files, and {source.name} is none."
+    unused = [] if source.is_text else ["separator", "decimal", "encoding"]
+    for option in unused if has_tables else ["table", *unused]:
+        if getattr(source.options, option) != getattr(PLAIN, option):
+            kind = "databases and workbooks" if option == "table" else "CSV files"
+            text = f"{option} applies only to {kind}, and {source.name} is none."
             raise InvalidInput(text, parameter=option)
 
 
@@ -179,8 +186,6 @@ def _open_paths(paths: list[str], how: Reading) -> Source:
         if kind in ("duckdb", "sqlite"):
             catalog = _attach(engine, path) if kind == "duckdb" else None
             return _pick(engine, str(path), how, path, catalog)
-        if kind != "excel":
-            _check_no_table(how, name)
         table, origins = files.read(engine, kind, found, how), tuple(paths)
         return Source(table, name, engine, tuple(found), is_text=kind == "csv", origins=origins)
 
@@ -188,7 +193,9 @@ def _open_paths(paths: list[str], how: Reading) -> Source:
         address = f"{path.absolute().as_uri()}?mode=ro"
         return ibis.sqlite.from_connection(sqlite3.connect(address, uri=True))
 
-    return _open(name, how, read, start if kind == "sqlite" else None, is_file=True)
+    has_tables = kind in ("duckdb", "excel", "sqlite")
+    own = start if kind == "sqlite" else None
+    return _open(name, how, read, own, is_file=True, has_tables=has_tables)
 
 
 def _attach(engine: Any, path: Path) -> str:
@@ -213,21 +220,14 @@ def _pick(
     return Source(rows, f"{name}, table {rows.get_name()}", engine, () if path is None else (path,))
 
 
-def _check_no_table(how: Reading, name: str) -> None:
-    if how.table is not None:
-        rule = f"{keyword('table', how.table)} applies only to databases and workbooks"
-        raise InvalidInput(f"{rule}, and {name} is neither.")
-
-
 def _open_remote(address: str, how: Reading) -> Source:
     name = mask(address)
-    _check_no_table(how, name)
 
     def read(engine: Any) -> Source:
         kind, rows = files.read_remote(engine, address, how)
         return Source(rows, name, engine, is_text=kind == "csv", origins=(address,))
 
-    return _open(name, how, read, is_file=True, address=address)
+    return _open(name, how, read, is_file=True, address=address, has_tables=False)
 
 
 def _open_address(address: str, how: Reading) -> Source:
