@@ -18,7 +18,6 @@ from tests.helpers.tables import (
     calibrate_table,
     compare,
     evaluate_table,
-    explore_table,
     monitor_table,
     open_scores,
     predict_table,
@@ -105,11 +104,11 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({}, SCORE | {"score": "y"}, "column 'y' must hold numbers, got string"),
     ({}, SCORE | {"task": "l"}, "column 'l' must hold strings or integers .* got array"),
     ({"g": [0.5, 1.5, 1.0]}, SCORE, "'g' must hold strings or integers .* in 2 rows"),
-    ({"g": pa.nulls(3)}, SCORE, "'g' must hold .*without values"),
-    ({"true": pa.nulls(3)}, SCORE, "'true' must hold .*without values"),
+    ({"g": pa.nulls(3)}, SCORE, "'g' must hold .*null"),
+    ({"true": pa.nulls(3)}, SCORE, "'true' must hold .*null"),
     # rows
-    ({"g": ["u", None, "v"]}, SCORE, "'g' is missing in 1 row"),
-    ({"true": [1.0, None, math.nan]}, SCORE, "1 null and 1 NaN out of 3 values .*'u': 1, 'v': 1"),
+    ({"g": ["u", None, "v"]}, SCORE, "'g'.* missing in 1 row"),
+    ({"true": [1.0, None, math.nan]}, SCORE, "2 .* out of 3 values .*'u': 1, 'v': 1"),
     ({"true": [1.0, None, math.nan]}, EACH | {"score": "true"}, "'u', class 'b': 1, 'v', class"),
     ({"h": ["x", None, "z"]}, SCORE | {"cluster": "h"}, "'h', .*missing in 1 row"),
     ({"h": ["x", "y", "z"]}, SCORE | {"cluster": "h"}, "'u' is in the clusters 'x' and 'y'"),
@@ -122,7 +121,7 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({"y": pa.array([None] * 3, TEXT)}, EACH | {"score": "true"}, "'y' holds no labels"),
     ({"y": ["a", "a", "a"]}, LABEL, ("classes",)),
     ({"p_true": [1.0, 1.0, 1.0]}, LABEL, ("classes",)),
-    ({}, {"task": "y", "label": "g"}, r"'u' in 2 rows.* swapped"),
+    ({}, {"task": "y", "label": "g"}, "'u' in 2 rows"),
     ({"h": ["a", "b", "c"]}, {"task": "h", "label": "g"}, r"classes=\['u', 'v'\]"),
     ({"y": ["1", "0", "1"]}, LABEL | {"columns": ["p_a", "p_b"]}, r"classes=\['0', '1'\]"),
     ({}, EACH | {"label": None}, ("label",)),
@@ -136,7 +135,7 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({}, LABEL | {"columns": ["p_a", "p_c"]}, "no column 'p_c'"),
     ({}, LABEL | {"columns": ["p_a", "g"]}, ("columns",)),
     ({}, LABEL | {"columns": ["p_a", "y"]}, ("columns",)),
-    ({}, LABEL | {"columns": ["p_a"]}, "'p_a' gives scores of one class only"),
+    ({}, LABEL | {"columns": ["p_a"]}, "one class only"),
     ({}, LABEL | {"columns": ["p_a", "p_b"], "classes": ["a"]}, ("classes",)),
     ({}, LABEL | {"classes": "ab"}, ("classes",)),
     ({}, LABEL | {"classes": ["a", "a"]}, ("classes",)),
@@ -157,12 +156,12 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
         for value in values
     ),
     # lists
-    ({"l": [[1.0, 2.0], None, [1.0, 2.0]]}, IN_LISTS, "'l' .*no list .* in 1 row"),
+    ({"l": [[1.0, 2.0], None, [1.0, 2.0]]}, IN_LISTS, "'l' .*missing in 1 row"),
     ({"l": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, IN_LISTS, "at least two scores, got 1"),
     ({"l": [[1.0], [1.0], [1.0]]}, IN_LISTS, "one class only"),
-    ({"l": pa.array([[]] * 3, LISTS)}, IN_LISTS, "0 classes, got length 0"),
+    ({"l": pa.array([[]] * 3, LISTS)}, IN_LISTS, "got 0 to 0 scores"),
     ({"l": [[0.1, 0.9, 0.3], [0.3, 0.1], [0.5, 0.5]]}, IN_LISTS | {"per_class": True}, "length"),
-    ({}, IN_LISTS | {"classes": ["a", "b", "c"]}, "3 classes, got length 2"),
+    ({}, IN_LISTS | {"classes": ["a", "b", "c"]}, "got 2 to 2 scores"),
     ({"y": [0, 2, 1]}, IN_LISTS, r"classes '0', '1', got '2' in 1 row"),
     ({"l": [[0.1, 0.9, 0.3], [0.3, 0.1], [0.5, 0.5]], "y": [0, 2, 1]}, IN_LISTS,
      ("classes_column",)),
@@ -176,11 +175,8 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({"y": ["a", "c", "a"]}, NAMED, "'y' must hold .*'k' .* in 1 row"),
     ({"y": ["a", None, "a"]}, NAMED, "'y' must hold .*'k' .* in 1 row"),
     *(
-        ({"k": [["a", "b"], value, ["a", "b"]]}, NAMED, f"{word}.* in 1 row")
-        for value, word in (
-            (["a"], "different lengths"), (["a", "a"], "twice"), (["a", None], "without a name"),
-            (None, "no list"), ([], "no list"),
-        )
+        ({"k": [["a", "b"], value, ["a", "b"]]}, NAMED, "'l' and 'k' .* in 1 row")
+        for value in (["a"], ["a", "a"], ["a", None], None, [])
     ),
 ]  # fmt: skip
 
@@ -215,7 +211,7 @@ def promise(**changes: Any) -> MetaPS:
          r"1 of 3 rows \(by class, 'b': 1\)"),
         ({"l": [[None, 0.2], [0.1, 0.2, 1.0], [0.1, 0.1]]}, {"columns": "l"}, "1 of 3 rows;"),
         ({}, {"columns": "l", "classes_column": "k", "booleans": True}, "booleans=True"),
-        ({}, {"columns": "l", "classes": ["a", "b", "c"]}, "3 classes, got length 2"),
+        ({}, {"columns": "l", "classes": ["a", "b", "c"]}, "got 2 to 2 scores"),
         ({}, {"output": "x.txt", "columns": "q_*"}, ("output",)),  # before the table is read
         ({}, {"prediction": "guess", "booleans": True}, ("prediction",)),
         ({}, {"prediction": "guess", "answer": True}, ("prediction",)),
@@ -249,23 +245,17 @@ def test_predict_with_the_wrong_promise() -> None:
     check(call, "intervals, not sets")
 
 
-@pytest.mark.parametrize("table", [{"l": [[0.5]]}, {"p_0": [0.5] * 3}])
-def test_summarise_sets(table: dict[str, Any]) -> None:
-    columns = "l" if "l" in table else "p_*"
-    check(lambda: summarise_table(promise(), pa.table(table), columns=columns), "one class only")
-
-
 NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [
     ({}, {"score": "true"}, ("task",)),
     ({}, {"task": "g"}, ("score", "prediction", "y")),
     ({}, {"task": "nowhere", "score": "true"}, "no column 'nowhere'"),
     ({}, LABEL | {"label": "z"}, "no column 'z'"),
-    ({"g": ["u", None, "v"]}, LABEL, "'g' is missing in 1 row"),
+    ({"g": ["u", None, "v"]}, LABEL, "'g'.* missing in 1 row"),
     ({"y": ["a", "fox", "b"]}, LABEL, "got 'fox' in 1"),
     ({"y": ["a", None, "b"]}, LABEL, "got no label in 1 row"),
     ({"y": [0.5, 1.5, 1.0]}, LABEL, "to name labels, got double|to name labels, got float"),
     ({"p_b": [0.5, None, 0.5]}, LABEL, "nulls or NaN|NaN"),
-    ({"true": [0.5, None, 0.5]}, SCORE, "1 null out of 3"),
+    ({"true": [0.5, None, 0.5]}, SCORE, "1 .* out of 3"),
 ]
 
 
@@ -315,41 +305,6 @@ def test_sizes_of_rows_without_names(tmp_path: Path) -> None:
     check(lambda: sizes(tmp_path / "a.csv"), "a.csv, line 3: column 'g' is empty")
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"epsilon": []}, ("epsilon",)),
-        ({"alpha": ".1"}, ("alpha",)),
-        ({"epsilon": [1.5]}, ("epsilon",)),
-        ({"epsilon": None}, ("epsilon",)),
-        ({"alpha": ["a"]}, ("alpha",)),
-        ({"epsilon": [0.1, 0.95]}, "epsilon=0.05"),
-        ({"alpha": [0.1, 0.9]}, "alpha=0.1"),
-        ({"delta": 0.95}, "delta=0.05"),
-        ({"allow": ["dupes"]}, "'dupes'"),
-        ({"id": "y"}, "id occurs twice"),
-        ({"min_examples": -1}, ("min_examples",)),
-        ({"min_examples": 61}, "61 examples"),
-        ({"n_tasks": 0}, ("n_tasks",)),
-        ({"label": "z"}, "no column 'z'"),
-        ({"task": "z"}, "no column 'z'"),
-        ({"columns": "q_*"}, ("columns",)),
-        ({"columns": "l", "classes_column": "k"}, "labels"),
-        ({"label": None, "score": "true"}, "labels"),
-    ],
-    ids=str,
-)
-def test_explore(options: dict[str, Any], expected: Any) -> None:
-    rows = {name: column * 20 for name, column in TABLE.items()} | {"g": np.repeat([*"uvw"], 20)}
-    more = {name: shift(rows[name]) for name in ("p_a", "p_b")}
-    check(lambda: explore_table(pa.table(rows | more), **LABEL | options), expected)
-
-
-def shift(values: list[float]) -> Any:
-    """Return values that are hardly changed, and all different."""
-    return (np.array(values) + 1e-6 * np.arange(len(values))).tolist()
-
-
 @pytest.mark.parametrize("name", ["", "  ", None, 7])
 def test_site(name: Any) -> None:
     levels = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
@@ -376,7 +331,7 @@ def test_compare_tables() -> None:
     known = known.assign(p_b=1 - known.p_a)
     new = known[:40].assign(g="new")
     for changed, reference, expected in (
-        (new.assign(g=new.g.where(new.index > 3, None)), known, "'g' is missing in 4 rows"),
+        (new.assign(g=new.g.where(new.index > 3, None)), known, "'g'.* missing in 4 rows"),
         (new.assign(p_a=new.p_a.where(new.index > 3)), known, "4 of 40 rows"),
         (new[:0], known, "no rows"),
         (new, known[:0], "no rows"),

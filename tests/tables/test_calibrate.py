@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -15,29 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from metapac import InfeasibleGuarantee, MetaPS, load
+from metapac import MetaPS
 from metapac.binomial import allowed_errors_in_task
 from metapac.fewshot.synthetic import NormalFamily
-from tests.helpers.engines import ENGINES, as_if_large, connection, put
+from tests.helpers.engines import as_if_large, connection, put
 from tests.helpers.tables import calibrate_table, predict_table
+from tests.tables.test_engines_agree import CLASSES, EACH, KNOWN
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
-NASTY = [
-    "plain",
-    "it's",
-    'say "x"',
-    "a,b;c\td",
-    "line\nbreak",
-    "\N{DOG}\N{ZERO WIDTH JOINER}",
-    "é",
-    "%_*?[",
-    "\\",
-    " ",
-    "NULL",
-    "007",
-    "70",
-    "7:30",
-]
 
 
 def assert_same(result: MetaPS, expected: MetaPS) -> None:
@@ -130,19 +114,6 @@ def test_every_split_and_precision(split: Any, kind: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_single_precision_on_every_engine(engine: str) -> None:
-    scores, tasks = family(10, 50)
-    scores = scores.astype(np.float32)
-    frame = pd.DataFrame({"task": tasks, "score": scores})
-    promise = LOOSE | {"on_infeasible": "trivial"}
-    result = calibrate_table(put(engine, frame), task="task", score="score", **promise)
-    expected = MetaPS(**promise).calibrate(scores, tasks)
-    assert result.threshold_ == expected.threshold_
-    # SQLite has one kind of number only.
-    assert result.precision_ == (np.float64 if engine == "sqlite" else np.float32)
-
-
 def test_frames_of_every_library() -> None:
     scores, tasks = family(5, 20)
     frame = pd.DataFrame({"task": tasks, "score": scores})
@@ -166,30 +137,6 @@ def test_one_task_of_ten_million_rows() -> None:
     ranks = [allowed_errors_in_task(10_000_000, 0.1, level) for level in levels]
     assert result._evidence.thresholds.tolist() == [[ranks]]
     assert result._evidence.lowest.tolist() == [0]
-
-
-def test_fifty_thousand_tasks_of_one_row() -> None:
-    frame = pa.table({"task": np.arange(50_000), "score": np.linspace(0, 1, 50_000)})
-    levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.1}
-    levels |= {"allow": ("task-column",)}
-    with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
-        calibrate_table(frame, task="task", score="score", **levels)
-    trivial = calibrate_table(frame, task="task", score="score", **levels, on_infeasible="trivial")
-    assert len(trivial.tasks_) == 50_000
-    assert trivial.threshold_ == -math.inf
-
-
-def test_the_predictor_can_be_saved_and_extended(tmp_path: Any) -> None:
-    scores, tasks = family(5, 40)
-    promise = LOOSE | {"on_infeasible": "trivial"}
-    result = calibrate_table(
-        pd.DataFrame({"task": tasks, "score": scores}), task="task", score="score", **promise
-    )
-    result.save(tmp_path / "promise.json")
-    more = np.random.default_rng(3).normal(size=50)
-    again = load(tmp_path / "promise.json").add(more, ["new"] * 50)
-    direct = MetaPS(**promise).calibrate(np.append(scores, more), [*tasks, *["new"] * 50])
-    assert again.threshold_ == direct.threshold_
 
 
 def test_a_table_that_changes_between_passes_is_noticed() -> None:
@@ -238,44 +185,11 @@ def test_the_classes_of_the_table_are_stored() -> None:
         predict_table(result, pa.table(columns))
 
 
-def with_classes(count: int = 30, examples: int = 80) -> pd.DataFrame:
-    """Tasks with a class of 2 %, one that half of the tasks lack, ties and infinities."""
-    rng = np.random.default_rng(0)
-    names = [*NASTY, *(f"site {i}" for i in range(count))][:count]
-    task = np.repeat(np.array(names, dtype=object), examples)
-    rows = len(task)
-    rare, odd = rng.random(rows) < 0.02, rng.random(rows) < 0.3
-    odd &= np.repeat(rng.random(count) < 0.5, examples)
-    label = np.select([rare, odd], ["ill", "a:b"], "well")
-    scores = rng.normal(size=(rows, 3))
-    scores[::7] = np.round(scores[::7])
-    scores[::41, 0], scores[5::43, 1] = -np.inf, np.inf
-    order = rng.permutation(rows)
-    frame = {
-        "task": task,
-        "y": label,
-        **dict(zip(("p_ill", "p_a:b", "p_well"), scores.T, strict=True)),
-    }
-    frame["true"] = np.select(
-        [label == "ill", label == "a:b"], [scores[:, 0], scores[:, 1]], scores[:, 2]
-    )
-    return pd.DataFrame(frame).iloc[order].reset_index(drop=True)
-
-
-PER_CLASS: dict[str, Any] = {
-    "epsilon": {"ill": 0.4, "a:b": 0.3, "well": 0.1},
-    "alpha": 0.3,
-    "delta": 0.4,
-    "per_class": True,
-    "on_infeasible": "trivial",
-}
-
-
 def by_arrays(frame: pd.DataFrame, **promise: Any) -> MetaPS:
-    labels = frame.y.to_numpy() if promise.get("per_class") else None
-    return MetaPS(**promise).calibrate(frame.true.to_numpy(), frame.task.to_numpy(), labels)
+    return MetaPS(**promise).calibrate(frame.true.to_numpy(), frame.task.to_numpy(), frame.y)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the data are odd on purpose
 @pytest.mark.parametrize(
     "changes",
     [
@@ -288,45 +202,31 @@ def by_arrays(frame: pd.DataFrame, **promise: Any) -> MetaPS:
     ids=str,
 )
 def test_each_class_with_every_parameter(changes: dict[str, Any]) -> None:
-    frame = with_classes()
-    promise = PER_CLASS | changes
-    expected = by_arrays(frame, **promise)
-    result = calibrate_table(frame, task="task", label="y", score="true", **promise)
+    frame = KNOWN.assign(task=pd.factorize(KNOWN.task)[0] * 10 - 50)
+    expected = by_arrays(frame, **EACH | changes)
+    result = calibrate_table(frame, task="task", label="y", score="true", **EACH | changes)
     assert_same(result, expected)
+    assert result.tasks_.dtype == np.int64
     assert np.array_equal(result.left_out_, expected.left_out_)
     assert result.promise_ == expected.promise_
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_tasks_that_are_numbers_stay_numbers(engine: str) -> None:
-    frame = with_classes()
-    frame["task"] = pd.factorize(frame.task)[0] * 10 - 50
-    result = calibrate_table(put(engine, frame), task="task", label="y", score="true", **PER_CLASS)
-    assert_same(result, by_arrays(frame, **PER_CLASS))
-    assert result.tasks_.dtype == np.int64
-    assert result.tasks_.tolist() == sorted(set(frame.task))
-
-
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_labels_that_are_numbers_and_columns_of_lists() -> None:
-    frame = with_classes()
-    names = ["a:b", "ill", "well"]
-    frame["y"] = [names.index(label) for label in frame.y]
-    frame["probs"] = list(frame[[f"p_{name}" for name in names]].to_numpy())
-    numbered = {0: 0.3, 1: 0.4, 2: 0.1}
-    expected = by_arrays(frame, **PER_CLASS | {"epsilon": numbered})
-    assert expected.classes_ == (0, 1, 2)
+    frame = KNOWN.assign(y=[CLASSES.index(label) for label in KNOWN.y])
+    frame["probs"] = list(frame[[f"p_{name}" for name in CLASSES]].to_numpy())
+    numbered = {i: EACH["epsilon"][name] for i, name in enumerate(CLASSES)}
+    expected = by_arrays(frame, **EACH | {"epsilon": numbered})
     for epsilon in (numbered, {str(label): value for label, value in numbered.items()}):
-        promise = PER_CLASS | {"epsilon": epsilon}
+        promise = EACH | {"epsilon": epsilon}
         for how in ({"score": "true"}, {"columns": "probs"}):
             result = calibrate_table(frame, task="task", label="y", **promise | how)
             assert_same(result, expected)
             assert result.classes_ == (0, 1, 2)
             assert result.epsilon == numbered
-    frame["y"] = [names[i] for i in frame.y]
-    result = calibrate_table(
-        frame, task="task", label="y", columns="probs", classes=names, **PER_CLASS
-    )
-    assert result.classes_ == tuple(names)
+    named: dict[str, Any] = {"columns": "probs", "classes": CLASSES}
+    result = calibrate_table(frame.assign(y=KNOWN.y), task="task", label="y", **named, **EACH)
+    assert result.classes_ == tuple(CLASSES)
     assert result.thresholds_.tolist() == expected.thresholds_.tolist()
 
 
@@ -349,65 +249,3 @@ def test_any_scores_of_classes_give_what_arrays_give(data: st.DataObject) -> Non
             frame, task="task", label="y", score="score", connection=connection("duckdb"), **promise
         )
     assert_same(result, expected)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    "changes", [{"delta": None}, {"min_examples": 70}, {"min_examples": 70, "split": "tight"}]
-)
-def test_in_expectation_and_large_tasks_only(engine: str, changes: dict[str, Any]) -> None:
-    scores, tasks = family(40, 80)
-    keep = np.random.default_rng(0).random(len(scores)) < np.where(tasks < "site 2", 0.5, 1)
-    scores, tasks = scores[keep], tasks[keep]
-    promise: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1} | changes
-    expected = MetaPS(**promise).calibrate(scores, tasks)
-    table = put(engine, pd.DataFrame({"task": tasks, "score": scores}))
-    result = calibrate_table(table, task="task", score="score", **promise)
-    assert_same(result, expected)
-    assert result.left_out_ == expected.left_out_
-    assert (result.left_out_ > 0) == ("min_examples" in changes)
-
-
-def test_an_uninformative_guarantee_is_reported() -> None:
-    rng = np.random.default_rng(0)
-    scores = np.where(rng.random(3000) < 0.4, 0, rng.random(3000)).astype(np.float32)
-    frame = pd.DataFrame({"task": np.repeat(np.arange(60), 50), "score": scores, "y": "a"})
-    promise: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
-    with as_if_large(), pytest.warns(UserWarning, match="every label is kept whatever its score"):
-        result = calibrate_table(frame, task="task", score="score", **promise)
-    assert result.remarks_[0].endswith("more true labels score that low than may be missed.")
-    with pytest.warns(UserWarning, match="class 'a' is kept whatever its score, and the guarantee"):
-        calibrate_table(frame, task="task", score="score", label="y", per_class=True, **promise)
-
-
-def test_the_lowest_score_is_computed_in_tables_of_any_size() -> None:
-    """If the first pass computes no ranges, the engine is asked for the range of all scores."""
-    scores, tasks = family(20, 100)
-    labels = np.random.default_rng(0).choice(["a", "b"], len(scores))
-    scores[7] = scores.min() - 0.01
-    frame = pd.DataFrame({"task": tasks, "score": scores, "y": labels})
-    promise = LOOSE | {"per_class": True, "on_infeasible": "trivial"}
-    with as_if_large():
-        both(frame, scores, tasks)
-        result = calibrate_table(frame, task="task", score="score", label="y", **promise)
-    assert_same(result, MetaPS(**promise).calibrate(scores, tasks, labels))
-
-
-def test_an_infeasible_class_is_named() -> None:
-    frame = with_classes()
-    promise = PER_CLASS | {"on_infeasible": "raise", "delta": 0.05}
-    with pytest.raises(InfeasibleGuarantee, match="of 3 classes: .*class 'ill'"):
-        calibrate_table(frame, task="task", label="y", **promise)
-
-
-def test_columns_of_a_guarantee_per_class_are_stored(tmp_path: Any) -> None:
-    frame = with_classes()
-    result = calibrate_table(frame, task="task", label="y", score="true", **PER_CLASS)
-    result.save(tmp_path / "p.json")
-    again = load(tmp_path / "p.json")
-    assert again.columns_ == {"task": "task", "label": "y", "score": "true"}
-    assert again.classes_ == ("a:b", "ill", "well")
-    assert again.epsilon == PER_CLASS["epsilon"]
-    sets = predict_table(again, frame).to_pandas()
-    kept = again.predict_set(frame[["p_a:b", "p_ill", "p_well"]].to_numpy())
-    assert sets["set_size"].sum() == kept.sum()

@@ -1,34 +1,375 @@
-"""Scores, labels and classes of a table: what is accepted, and what is not."""
+"""Which columns hold tasks, labels and scores, and what they are called."""
 
 from __future__ import annotations
 
+import datetime
+import json
+import pickle
 import sqlite3
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
-from tests.helpers.tables import calibrate_table, evaluate_table
+from metapac import Columns, InvalidInput, MetaPS, Reading, inputs, load, open_table
+from metapac.tables.scores import find_class_scores, get_id_column
+from tests.helpers import engines
+from tests.helpers.engines import ENGINES, connection
+from tests.helpers.tables import (
+    calibrate_table,
+    evaluate_table,
+    open_source,
+    predict_table,
+    site_table,
+)
 
-LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
-PROMISE: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+INSTANTS = pd.to_datetime(
+    ["2024-01-31", "2024-01-31 10:20:30", "2024-02-01 23:59:59.12", "0987-05-06",
+     "2024-12-31 00:01"], format="ISO8601",
+)  # fmt: skip
+NAMES = ["2024-01-31", "2024-01-31T10:20:30", "2024-02-01T23:59:59.12", "0987-05-06",
+         "2024-12-31T00:01:00"]  # fmt: skip
 
 
-def test_tasks_are_case_sensitive_even_if_a_column_of_sqlite_is_not(tmp_path: Path) -> None:
-    there = sqlite3.connect(tmp_path / "data.sqlite")
-    there.execute(
-        "CREATE TABLE t (g TEXT COLLATE NOCASE, y TEXT COLLATE NOCASE, p_a REAL, p_A2 REAL)"
-    )
+def read_names(engine: str, values: Any) -> list[Any]:
+    """Return the names that a column of an engine gives."""
+    with open_source(engines.put(engine, pd.DataFrame({"id": values}))) as source:
+        column = get_id_column(source, "id", "tasks")
+        return list(source.run(source.table.select(id=column))["id"].to_pylist())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_names_are_those_of_arrays(engine: str) -> None:
+    days = [datetime.date(2024, 1, 31), datetime.date(987, 5, 6)]
+    assert inputs.as_task_ids(INSTANTS).tolist() == NAMES
+    for values in (INSTANTS, days, [True, False, True]):
+        assert sorted(read_names(engine, values)) == sorted(inputs.as_task_ids(values).tolist())
+    whole = read_names(engine, [3.0, -2.0, None, 0.0])
+    assert sorted(whole, key=lambda x: (x is None, x)) == [-2, 0, 3, None]
+    assert {type(x) for x in whole} == {int, type(None)}
+    for bad in (1.5, 1e300, -(2.0**54)):
+        with pytest.raises(InvalidInput, match="'id' .* in 2 rows"):
+            read_names(engine, [1.0, bad, bad])
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"])
+def test_a_time_zone_is_named_in_utc_whatever_the_session_is_in(engine: str) -> None:
+    there = pd.Series(INSTANTS[[0, 1, 2]].tz_localize("Europe/Berlin"))
+    names = ["2024-01-30T23:00:00", "2024-01-31T09:20:30", "2024-02-01T22:59:59.12"]
+    assert inputs.as_task_ids(there).tolist() == names
+    try:
+        for zone in ("UTC", "Asia/Tokyo"):
+            engines.run(engine, f"SET TimeZone = '{zone}'")
+            assert sorted(read_names(engine, there)) == names
+    finally:
+        engines.run(engine, "SET TimeZone = 'UTC'")
+
+
+def test_names_are_case_sensitive_even_if_a_column_of_sqlite_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "data.sqlite"
+    there = sqlite3.connect(path)
+    there.execute("CREATE TABLE t (g TEXT COLLATE NOCASE, y TEXT COLLATE NOCASE, p_a, p_A2)")
     there.executemany("INSERT INTO t VALUES (?, ?, 0.25, 0.5)", [("Ohio", "a"), ("ohio", "a2")])
+    there.execute("CREATE TABLE u AS SELECT g AS task, 1 AS score FROM t")
+    there.execute("INSERT INTO u VALUES ('a', 'high'), ('b', 2.5)")
     there.commit()
     there.close()
-    path = tmp_path / "data.sqlite"
-    allow = ("score-column", "task-names", "overlap")
-    result = calibrate_table(
-        path, task="g", score="p_a", **PROMISE, on_infeasible="trivial", allow=allow
-    )
+    used: dict[str, Any] = {"task": "g", "table": "t", **LEVELS, "on_infeasible": "trivial"}
+    used["allow"] = ("score-column", "task-names", "overlap")
+    result = calibrate_table(path, score="p_a", **used)
     assert result.tasks_.tolist() == ["Ohio", "ohio"]
-    evaluation = evaluate_table(result, path, allow=allow)
-    assert evaluation.tasks.tolist() == ["Ohio", "ohio"]
-    with pytest.raises(ValueError, match="one of the classes 'a', 'A2', got 'a2' in 1 row"):
-        calibrate_table(path, task="g", label="y", **PROMISE, allow=allow)
+    again = evaluate_table(result, path, allow=used["allow"], table="t")
+    assert again.tasks.tolist() == ["Ohio", "ohio"]
+    with pytest.raises(InvalidInput, match="classes 'a', 'A2', got 'a2' in 1 row"):
+        calibrate_table(path, label="y", **used)
+    with pytest.raises(InvalidInput, match=r"1 .* out of 4 values \(by task, 'a': 1\)"):
+        calibrate_table(path, task="task", score="score", **LEVELS, table="u")
+
+
+def find(table: Any, **columns: Any) -> Any:
+    source = open_source(table, connection=connection("duckdb"))
+    return find_class_scores(source, Columns(**columns))
+
+
+def test_columns_that_match_are_classes_in_their_order() -> None:
+    table = pa.table({name: [0.5] for name in ("p_b", "q", "p_a", "p_", "p_y")})
+    result = find(table, label="p_y")
+    assert (result.names, result.columns) == (["b", "a"], ("p_b", "p_a"))
+    assert find(table, classes=["a", "b"]).columns == ("p_a", "p_b")
+    assert find(pa.table({"a_score": [1], "b_score": [2]}), columns="*_score").names == ["a", "b"]
+    lists = pa.table({"l": [[0.1, 0.2], [0.3, 0.4]]})
+    assert find(lists, columns="l").names == [0, 1]
+    assert find(lists, columns="l", classes=["no", "yes"]).names == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [(["float32"] * 2, "float32"), (["float32", "float64"], "float64"),
+     (["float32", "int8"], "float64"), (["float32"] * 60, "float32"), (["int64"] * 60, "float64")],
+    ids=["singles", "both", "with integers", "many singles", "many integers"],
+)  # fmt: skip
+def test_scores_have_one_precision(kinds: list[str], expected: str) -> None:
+    result = find(pa.table({f"p_{i}": pa.array([1], kind) for i, kind in enumerate(kinds)}))
+    assert result.precision == np.dtype(expected)
+    assert {str(score.type()) for score in result.scores} == {expected}
+    lists = pa.table({"l": pa.array([[1, 2]], pa.list_(pa.type_for_alias(kinds[-1])))})
+    wanted = np.dtype("float32" if kinds[-1] == "float32" else "float64")
+    assert find(lists, columns="l").precision == wanted
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    label = rng.integers(2, size=12 * 20)
+    scores = rng.dirichlet([1, 1], size=len(label))
+    columns = {"site": np.repeat([f"K\xf6ln {i:02}" for i in range(12)], 20)}
+    columns |= {"p_truth": np.where(label == 0, "cat", "dog")}
+    columns |= {"p_cat": scores[:, 0], "p_dog": scores[:, 1]}
+    return pd.DataFrame(columns | {"p_true": scores[np.arange(len(label)), label]})
+
+
+def test_columns_are_stored_and_saved(frame: pd.DataFrame, tmp_path: Path) -> None:
+    promise = calibrate_table(frame, task="site", score="p_true", **LEVELS)
+    promise.save(tmp_path / "promise.json")
+    missed = (frame.p_true < promise.threshold_).groupby(frame.site).mean()
+    for again in (promise, load(tmp_path / "promise.json"), pickle.loads(pickle.dumps(promise))):
+        assert again.columns_ == {"task": "site", "score": "p_true"}
+        errors = evaluate_table(again, frame, allow=("overlap",)).errors
+        np.testing.assert_array_equal(errors, missed)
+    # The score of the true label is no class, although its name looks like one.
+    kept = promise.predict_set(frame[["p_cat", "p_dog"]].to_numpy()).sum(axis=1)
+    sizes = evaluate_table(promise, frame, label="p_truth", allow=("overlap",)).sizes
+    assert sizes is not None
+    np.testing.assert_allclose(sizes, kept.reshape(12, 20).mean(axis=1))
+    result = predict_table(promise, frame.drop(columns="p_truth")).to_pandas()
+    np.testing.assert_array_equal(result["set_size"], kept)
+
+
+def test_columns_can_be_listed_and_named(frame: pd.DataFrame, tmp_path: Path) -> None:
+    used: dict[str, Any] = {"task": "site", "label": "p_truth", "classes": ["cat", "dog"]}
+    by_pattern = calibrate_table(frame, **used, **LEVELS)
+    other = frame.rename(columns={"p_cat": "a", "p_dog": "b"}).drop(columns="p_true")
+    calibrate_table(other, **used, columns=["a", "b"], **LEVELS).save(tmp_path / "promise.json")
+    again = load(tmp_path / "promise.json")
+    assert again.threshold_ == by_pattern.threshold_
+    assert again.columns_ == used | {"columns": ["a", "b"]}
+    sets = predict_table(again, other).to_pandas()["set"].map(set).tolist()
+    swapped = predict_table(again, other, columns=["b", "a"]).to_pandas()["set"].map(set).tolist()
+    assert sets == swapped  # a class follows its column
+    assert sets == predict_table(by_pattern, frame).to_pandas()["set"].map(set).tolist()
+    with pytest.raises(InvalidInput, match="b, a"):
+        again.predict_set(other[["b", "a"]])
+
+
+STORED = {"task": "site", "label": "y", "columns": "q_*", "classes": ["a"]}
+NUMBERS = {"task": "site", "prediction": "m", "y": "t", "scale": "s"}
+LISTED = {"label": "y", "columns": ["u", "v"], "classes": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("passed", "stored", "classes", "expected"),
+    [
+        ({}, STORED, None, STORED),
+        ({"task": "t", "score": "s"}, STORED, None,
+         {"task": "t", "score": "s", "columns": "q_*", "classes": ["a"]}),
+        ({"columns": "r_*"}, STORED, None, STORED | {"columns": "r_*"}),
+        ({"classes": ["b"]}, STORED, None, STORED | {"classes": ["b"]}),
+        ({"cluster": "c"}, {"task": "g", "cluster": "k"}, None, {"task": "g", "cluster": "c"}),
+        ({}, {}, ("cat", "dog"), {"classes": ("cat", "dog")}),
+        ({"score": "t"}, {"score": "s", "label": "y"}, ("a",),
+         {"score": "t", "label": "y", "classes": ("a",)}),
+        ({"label": "z"}, {"score": "s", "label": "y"}, ("a",), {"label": "z", "classes": ("a",)}),
+        ({"columns": ["v", "u"]}, LISTED, None, LISTED | {"columns": ("v", "u"),
+                                                          "classes": ["b", "a"]}),
+        ({"columns": ["v", "w"]}, LISTED, None, {"label": "y", "columns": ("v", "w")}),
+        ({}, NUMBERS, None, NUMBERS),
+        ({"prediction": "n"}, NUMBERS, None, NUMBERS | {"prediction": "n"}),
+        ({"score": "r"}, NUMBERS, None, {"task": "site", "score": "r"}),
+        ({"prediction": "n"}, STORED, None, {"task": "site", "prediction": "n", "columns": "q_*"}),
+        ({}, {"columns": "l", "classes_column": "k"}, None, {"columns": "l",
+                                                             "classes_column": "k"}),
+    ],
+)  # fmt: skip
+def test_columns_left_out_are_those_of_calibration(
+    passed: dict[str, Any], stored: dict[str, Any], classes: Any, expected: dict[str, Any]
+) -> None:
+    found = Columns(**passed).resolve(stored, classes)
+    names = [field.name for field in fields(Columns)]
+    got = {name: getattr(found, name) for name in names if getattr(found, name) is not None}
+    wanted = Columns(**expected)
+    assert got == {name: getattr(wanted, name) for name in got}
+    assert {*got} == {*expected}
+    assert found.not_classes >= {stored[name] for name in ("task", "label") if name in stored}
+    assert {stored.get("score")} - {None} <= found.score_columns
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes", "expected"),
+    [
+        ({"task": "t", "score": "s", "id": "i"}, None, {"task": "t", "score": "s"}),
+        ({"label": "y"}, ["a", 1], {"label": "y", "columns": "p_*", "classes": ["a", 1]}),
+        ({"label": "y", "columns": ["u"]}, ("a",),
+         {"label": "y", "columns": ["u"], "classes": ["a"]}),
+        ({"label": "y", "columns": "l"}, [], {"label": "y", "columns": "l"}),
+        ({"label": "y", "columns": "l", "classes_column": "k"}, [],
+         {"label": "y", "columns": "l", "classes_column": "k"}),
+        ({"prediction": "m", "y": "t", "cluster": "c"}, None,
+         {"prediction": "m", "y": "t", "cluster": "c"}),
+    ],
+)  # fmt: skip
+def test_a_promise_file_names_what_was_used(
+    columns: dict[str, Any], classes: Any, expected: dict[str, Any]
+) -> None:
+    assert Columns(**columns).to_json(classes) == expected
+
+
+def test_every_function_takes_an_open_table(frame: pd.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    frame.drop(columns="p_true").to_csv(path, sep=";", decimal=",", encoding="latin-1", index=False)
+    used: dict[str, Any] = {"task": "site", "label": "p_truth"}
+    plain = frame.drop(columns="p_true")
+    reading = Reading(separator=";", decimal=",", encoding="latin-1")
+    with open_table(path, reading=reading) as foreign:
+        promise = calibrate_table(foreign, **used, **LEVELS)
+        same = calibrate_table(plain, **used, **LEVELS)
+        assert promise.threshold_ == same.threshold_ > 0
+        assert promise.tasks_.tolist() == same.tasks_.tolist()
+        sets = predict_table(promise, foreign, booleans=True).to_pandas()
+        expected = predict_table(promise, plain, booleans=True).to_pandas()
+        assert sets.in_cat.tolist() == expected.in_cat.tolist()
+        evaluation = evaluate_table(promise, foreign, allow=("overlap",))
+        assert evaluation.within == evaluate_table(promise, plain, allow=("overlap",)).within
+        site = site_table(foreign, name="all", label="p_truth", split="tight", **LEVELS)
+        assert site == site_table(plain, name="all", label="p_truth", split="tight", **LEVELS)
+    with pytest.raises(Exception, match="closed"):
+        foreign.with_columns(task="site").sizes()
+
+
+BY_LABEL: dict[str, Any] = {"task": "task", "label": "label", "columns": "scores"}
+
+
+def make_tasks(first: int = 0, tasks: int = 40) -> pd.DataFrame:
+    """Return few-shot tasks with 3 to 8 classes each, as ``metapac score`` writes them."""
+    rng = np.random.default_rng([2, first])
+    rows = []
+    for task in range(first, first + tasks):
+        ways = int(rng.integers(3, 9))
+        for label in rng.integers(ways, size=25).tolist():
+            weights = np.exp(rng.normal(size=ways) + 2 * (np.arange(ways) == label))
+            scores = (weights / weights.sum()).tolist()
+            rows.append((f"task {task}", label, scores[label], scores))
+    return pd.DataFrame(rows, columns=["task", "label", "score", "scores"])
+
+
+def padded(frame: pd.DataFrame) -> pa.Table:
+    """Return the same table with nulls after the scores of each row."""
+    lists = [[*row, *[None] * (10 - len(row))] for row in frame.scores]
+    table = pa.Table.from_pandas(frame.drop(columns="scores"))
+    return table.append_column("scores", pa.array(lists, pa.list_(pa.float64())))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres", "spark"])
+def test_lists_that_differ_in_length(engine: str, tmp_path: Path) -> None:
+    frame, new = make_tasks(), make_tasks(100, tasks=10)
+    new["row"] = range(len(new))
+    calibrate_table(engines.put(engine, frame), **BY_LABEL, **LEVELS).save(tmp_path / "p.json")
+    promise: Any = load(tmp_path / "p.json")
+    assert promise.threshold_ == MetaPS(**LEVELS).calibrate(frame.score, frame.task).threshold_
+    assert promise.columns_ == BY_LABEL
+    kept = [[i for i, score in enumerate(row) if score >= promise.threshold_] for row in new.scores]
+    table = engines.put(engine, new)
+    result = predict_table(promise, table).to_pandas().sort_values("row")
+    assert [list(one) for one in result["set"]] == kept
+    evaluation = evaluate_table(promise, table)
+    missed = [label not in one for label, one in zip(new.label, kept, strict=True)]
+    by_task = pd.Series(missed).groupby(new.task).sum()
+    assert dict(zip(evaluation.tasks, evaluation.missed, strict=True)) == by_task.to_dict()
+    full = [len(one) == len(row) for one, row in zip(kept, new.scores, strict=True)]
+    assert evaluation.set_shares is not None
+    assert evaluation.set_shares["full"] == np.mean(full)
+    if engine == "duckdb":
+        assert calibrate_table(padded(frame), **BY_LABEL, **LEVELS).threshold_ == promise.threshold_
+        sets = predict_table(promise, padded(new)).to_pandas().sort_values("row")["set"]
+        assert [list(one) for one in sets] == kept
+        equal = new[new.scores.map(len) == 5]
+        sets = predict_table(promise, equal).to_pandas()["set"]
+        assert [list(one) for one in sets] == [kept[i] for i in equal.index]
+
+
+def test_a_null_before_a_score_is_missing_and_so_is_nan() -> None:
+    promise = calibrate_table(make_tasks(), **BY_LABEL, **LEVELS)
+    for bad in (None, float("nan")):
+        for other in ([0.5, 0.5], [0.5, 0.5, None]):
+            table = pa.table({"scores": [[0.2, bad, 0.8], other]})
+            with pytest.raises(InvalidInput, match="1 of 2 rows"):
+                predict_table(promise, table)
+
+
+def test_a_position_is_not_a_rare_class() -> None:
+    frame = make_tasks()
+    table = open_table(frame, Columns(**BY_LABEL))
+    table.check_rare_classes(None, 0.15, ())  # positions 4 to 7 differ from row to row
+    short = frame.assign(scores=[row[:3] for row in frame.scores])
+    rare = short.assign(label=np.where(np.arange(len(short)) % 40 == 0, 1, 0))
+    with pytest.warns(UserWarning, match="'1' is 2.5%"):
+        open_table(rare, Columns(**BY_LABEL)).check_rare_classes([0, 1, 2], 0.15, ())
+    open_table(rare, Columns(**BY_LABEL)).check_rare_classes([0, 1, 2], 0.15, ("rare-class",))
+
+
+def make_sites(sites: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Return predictions, scales and true values, of very different magnitudes."""
+    rng, n = np.random.default_rng(seed), sites * 30
+    guess = rng.normal(size=n) * 10.0 ** rng.integers(-8, 9, n)
+    sd = np.exp(rng.normal(size=n)) * 10.0 ** rng.integers(-3, 4, n)
+    site = np.repeat(np.arange(sites) + 1000 * seed, 30)
+    return pd.DataFrame({"site": site, "guess": guess, "sd": sd, "truth": guess + sd})
+
+
+REGRESSION: dict[str, Any] = {"prediction": "guess", "y": "truth", "scale": "sd"}
+
+
+def test_csv_and_the_promise_file_keep_every_bit(tmp_path: Path) -> None:
+    frame = make_sites()
+    frame["truth"] = frame.guess + frame.sd * np.random.default_rng(1).normal(size=len(frame))
+    frame.to_csv(tmp_path / "sites.csv", index=False)
+    promise = calibrate_table(tmp_path / "sites.csv", task="site", **REGRESSION, **LEVELS)
+    promise.save(tmp_path / "promise.json")
+    restored: Any = load(tmp_path / "promise.json")
+    assert restored.columns_ == {"task": "site", **REGRESSION}
+    scores = -np.abs(frame.truth - frame.guess) / frame.sd
+    assert restored.threshold_ == MetaPS(**LEVELS).calibrate(scores, frame.site).threshold_
+    assert json.loads((tmp_path / "promise.json").read_text())["columns"]["task"] == "site"
+    new = make_sites(seed=1)
+    widths = evaluate_table(restored, new).widths
+    low, high = restored.predict_interval(new.guess, new.sd).T
+    expected = pd.Series(high - low).groupby(new.site.to_numpy()).mean()
+    assert widths is not None
+    np.testing.assert_allclose(widths, expected, rtol=1e-12)
+    scored = new.assign(score=-1.0)[["site", "score"]]  # an explicit score takes precedence
+    assert evaluate_table(restored, scored, score="score").widths is None
+    unlabelled = frame[["guess", "sd"]].rename(columns={"guess": "mu"})
+    result = predict_table(restored, unlabelled, prediction="mu").to_pandas()
+    assert list(result) == ["mu", "sd", "lower", "upper"]
+    frame["guess"] = frame.guess.astype(object)
+    frame.loc[3, "guess"] = "high"
+    frame.to_csv(tmp_path / "bad.csv", index=False)
+    with pytest.raises(InvalidInput, match="bad.csv, line 5: column 'guess' holds 'high'"):
+        calibrate_table(tmp_path / "bad.csv", task="site", **REGRESSION, **LEVELS)
+
+
+def test_small_types_are_computed_as_doubles() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"site": np.repeat(np.arange(30), 30)})
+    frame["guess"] = rng.normal(size=900).astype(np.float32)
+    frame["sd"] = rng.random(900).astype(np.float32) + np.float32(0.5)
+    frame["truth"] = rng.integers(-2, 3, 900).astype(np.int8)
+    promise = calibrate_table(frame, task="site", **REGRESSION, **LEVELS)
+    double = frame.astype(float)
+    scores = -np.abs(double.truth - double.guess) / double.sd
+    assert promise.threshold_ == MetaPS(**LEVELS).calibrate(scores, frame.site).threshold_
+    assert promise.precision_ == np.float64

@@ -279,7 +279,7 @@ def read_task_names(text: str, task: str | None = None) -> list[Any]:
             raise InvalidInput(f"{path} must hold a task name in each line, in UTF-8.") from None
         names = [name.strip() for name in names]
     else:
-        from metapac.tables.columns import read_task_column
+        from metapac.tables.table import read_task_column
 
         names = read_task_column(text, task)
     names = [name for name in names if name != ""]

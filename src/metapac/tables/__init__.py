@@ -3,9 +3,8 @@
 from metapac import _common
 
 try:
-    from metapac.tables.drift import compare_tables
     from metapac.tables.engines import connect
-    from metapac.tables.table import Table
+    from metapac.tables.table import Table, compare_tables
 except ModuleNotFoundError as error:
     raise _common.missing(error, extra="tables", purpose="reading tables") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import ibis
@@ -15,14 +14,12 @@ from metapac import data_checks as checks
 from metapac._common import Counts, Floats
 from metapac.columns import Columns
 from metapac.data_checks import MAX_ROWS, Facts, Repeats, Sample
-from metapac.tables.columns import as_written, count_rows, get_id_column
-from metapac.tables.expressions import add_up, upload
+from metapac.tables.engines import add_up, upload
 from metapac.tables.scores import (
     ClassScores,
     Rows,
     count_equal,
-    count_values,
-    is_usable,
+    get_id_column,
     match_columns,
 )
 from metapac.tables.search import MAX_GROUPED
@@ -43,13 +40,9 @@ def find_facts(
     """
     source, columns, total = rows.source, rows.columns, int(sizes.sum())
     found: dict[str, Any] = {"columns": rows.score_columns}
+    is_clean = repeats is not None and checks.judge_duplicates(repeats) is None
     search = columns.id is None and "duplicates" not in skipped
-    if (
-        columns.score is not None
-        and repeats is not None
-        and checks.judge_duplicates(repeats) is None
-    ):
-        search = False
+    search &= columns.score is None or not is_clean
     with source.reading(rows.score_columns, columns.task):
         if "score-column" not in skipped:
             found |= _compare_score_column(source, columns)
@@ -67,7 +60,7 @@ def find_facts(
 
 def judge_sums(source: Source, of_classes: ClassScores) -> checks.Finding | None:
     """Object to rows that sum to 1 beside rows that sum to 100."""
-    return checks.judge_percentages(*count_rows(source, **_near_sums(of_classes)))
+    return checks.judge_percentages(*source.count(**_near_sums(of_classes)))
 
 
 def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
@@ -77,17 +70,6 @@ def _near_sums(of_classes: ClassScores) -> dict[str, Any]:
     else:
         total = add_up([score.cast("float64") for score in of_classes.scores])
     return {f"near{number}": checks.sums_to(total, number) for number in (1, 100)}
-
-
-def check_rare_classes(
-    source: Source, label: str, names: Sequence[Any], epsilon: float, allow: Iterable[str]
-) -> None:
-    """Warn of classes that are rarer than the miss rate of one guarantee for all classes."""
-    if "rare-class" in allow:
-        return
-    found = {str(name): count for (name,), count in count_values(source, labels=label).items()}
-    known = dict(sorted(found.items())) | {n: 0 for n in map(str, names) if n not in found}
-    checks.report([checks.judge_rare_classes(known, epsilon)], where=source.name)
 
 
 def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
@@ -105,13 +87,6 @@ def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
     if score not in alike or not others:
         return {}
     return {"score_column": (score, others, *count_equal(source, score, others))}
-
-
-def _task(rows: Rows) -> Any:
-    """Return the task of each row, also with a guarantee per class."""
-    if rows.columns.task is None:
-        return ibis.literal("all")
-    return as_written(rows.source, get_id_column(rows.source, rows.columns.task, "tasks"))
 
 
 def _is_small(rows: Rows, count: int) -> bool:
@@ -139,12 +114,12 @@ def _survey(rows: Rows) -> dict[str, Any]:
     source, of_classes = rows.source, rows.class_scores
     if of_classes is None:
         return {}
-    has_true = is_usable(source, rows.score)  # otherwise reported by the census
+    has_true = source.is_usable(rows.score)  # otherwise reported by the census
     is_affected = has_true & of_classes.lacks_scores(source)
     by_class = [] if of_classes.lists is not None else of_classes.scores
-    bad = {f"bad{i}": has_true & ~is_usable(source, one) for i, one in enumerate(by_class)}
+    bad = {f"bad{i}": has_true & ~source.is_usable(one) for i, one in enumerate(by_class)}
     conditions = _near_sums(of_classes) | {"affected": is_affected} | bad
-    _all, fractions, percentages, affected, *counts = count_rows(source, **conditions)
+    _all, fractions, percentages, affected, *counts = source.count(**conditions)
     if affected:
         source.check_text(rows.score_columns, rows.columns.task)
     missing = dict(zip(of_classes.names, counts, strict=False))  # of lists, none
@@ -161,14 +136,13 @@ def _sample(rows: Rows, count: int) -> Sample:
         scores = {f"score{i}": score for i, score in enumerate(of_classes.scores)}
     else:
         scores = {"scores": of_classes.lists}
-    classes = [str(name) for name in of_classes.names]
     wanted = _wanted(of_classes.names)
-    table = _draw(rows, wanted / count).select(task=_task(rows), label=rows.labels, **scores)
+    table = _draw(rows, wanted / count).select(task=rows.task, label=rows.labels, **scores)
     result = rows.source.run(table)
-    index = {name: i for i, name in enumerate(classes)}
+    index = {str(name): i for i, name in enumerate(of_classes.names)}
     labels = np.array([index.get(name, -1) for name in result["label"].to_pylist()], np.int64)
     matrix = np.stack([_as_floats(result[name]) for name in scores], axis=1)
-    matrix = matrix.reshape(len(labels), len(classes))
+    matrix = matrix.reshape(len(labels), len(index))
     is_known = labels >= 0
     tasks = checks.number_tasks(result["task"].to_pylist())
     some = tasks[is_known], labels[is_known], matrix[is_known]
@@ -188,7 +162,7 @@ def _draw(rows: Rows, share: float) -> Any:
 def _sample_lists(rows: Rows, count: int, of_classes: ClassScores) -> Sample:
     """Return the same where classes differ from row to row: a column is a class within a task."""
     table = _draw(rows, MAX_ROWS / count).select(
-        task=_task(rows), label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
+        task=rows.task, label=rows.labels, scores=of_classes.lists, names=of_classes.row_names
     )
     result = rows.source.run(table).to_pydict()
     tasks = checks.number_tasks(result["task"])
@@ -222,13 +196,13 @@ def _count_copies(rows: Rows, tasks: list[Any], sizes: Counts) -> Repeats:
     table, label = rows.source.table, rows.columns.label
     names = [*dict.fromkeys([*rows.score_columns, *([] if label is None else [label])])]
     columns = {f"column{i}": table[name] for i, name in enumerate(names)}
-    used = table.select(task=_task(rows), **columns)
+    used = table.select(task=rows.task, **columns)
     if sizes.sum() > MAX_GROUPED:
         fitting = np.cumsum(sizes) <= MAX_GROUPED
         chosen = [name for name, fits in zip(tasks, fitting, strict=True) if fits]
         if not chosen:
             return {}
-        used = used.semi_join(upload(used.task.type(), task=np.array(chosen, object)), "task")
+        used = used.semi_join(upload(used.task.type(), chosen), "task")
     equal = used.group_by(used.columns).agg(repeats=used.count())
     by_task = equal.group_by("task", "repeats").agg(rows=_.count())
     result = rows.source.run(by_task).to_pydict()
@@ -242,8 +216,8 @@ def _count_copies(rows: Rows, tasks: list[Any], sizes: Counts) -> Repeats:
 def _count_ids(rows: Rows, id: str) -> tuple[int, int, list[str]]:
     """Return the number of rows and of distinct ids, and the first ids that occur twice."""
     source = rows.source
-    column = as_written(source, get_id_column(source, id, "examples"))
-    table = source.table.select(task=_task(rows), id=column)
+    column = get_id_column(source, id, "examples")
+    table = source.table.select(task=rows.task, id=column)
     pairs = table.group_by("task", "id").agg(repeats=table.count())
     counts = source.run(pairs.agg(rows=pairs.repeats.sum(), distinct=pairs.count()))
     count, distinct = (column[0].as_py() for column in counts.columns)

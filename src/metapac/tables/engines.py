@@ -1,19 +1,26 @@
-"""Engines: how tables are read, connections, databases, and what each engine can do."""
+"""Engines: connections and databases, what each can do, its errors, exact arithmetic in all."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import warnings
 import weakref
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import ibis
+import numpy as np
+import pyarrow as pa
 
-from metapac._common import Table, as_whole_number, check_one_of, require
+from metapac._common import Array, Table, as_whole_number, check_one_of, require
+from metapac._text import scrub_line
 from metapac.artefact import private_folder
-from metapac.errors import InvalidInput, keyword
-from metapac.tables.errors import pick_name, reason
+from metapac.errors import EngineError, InvalidInput, keyword
 
 DUCKDB, SPARK = "duckdb", "pyspark"  # the names that Ibis gives them
 
@@ -228,3 +235,139 @@ def _list_tables(connection: Any, catalog: str | None) -> dict[str, tuple[Any, s
         for place, schema, name, is_computed in rows
         if place in catalogs and not (place == "temp" and name.startswith("ibis_"))
     }
+
+
+# Exceptions from these packages report a problem with a file or a server, not a bug in metapac.
+_PACKAGES = r"_?duckdb|ibis|psycopg|py4j|pyarrow|pyspark|python_calamine|sqlite3|xml"
+
+
+@contextmanager
+def reporting(
+    name: str, verb: str = "read", *, is_file: bool = False, address: str = ""
+) -> Iterator[None]:
+    """Turn an error of an engine into an ``EngineError`` that names the table.
+
+    Of an address, neither the message nor a traceback shows more than ``mask`` does.
+    """
+    try:
+        with warnings.catch_warnings():  # Ibis 12 calls what DuckDB 2 deprecates
+            warnings.filterwarnings("ignore", "fetch_arrow_table", DeprecationWarning)
+            yield
+    except Exception as error:
+        if not re.match(rf"(?:{_PACKAGES})\b", type(error).__module__):
+            raise
+        why, cause = reason(error, address), None if address else error
+        if "OutOfMemory" in type(error).__name__:
+            text = f"{name}: {why}. Raise memory_limit."
+            raise EngineError(text, parameter="memory_limit") from cause
+        hint = " Is it truncated, or of another type than its name says?" if is_file else ""
+        raise EngineError(f"{name} cannot be {verb} ({why}).{hint}") from cause
+
+
+def reason(error: BaseException, address: str = "") -> str:
+    """Return an engine's error message in one line; of a Java error, the root cause."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    message = str(error if cause is None else cause.getMessage())
+    inside = re.search(r'"exception_message":("(?:[^"\\]|\\.)*")', message)  # of DuckDB 2
+    message = json.loads(inside[1]) if inside else message
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return scrub_line(lines[0], address) if lines else type(error).__name__
+
+
+def pick_name(title: str, wanted: str | None, names: Sequence[str], noun: str) -> str:
+    """Return the table or sheet that is wanted, or the only one."""
+    if wanted in names:
+        return str(wanted)
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if not names:
+        raise InvalidInput(f"{title} holds no {noun}. Pass a file with one.")
+    problem = f"holds several {noun}s" if wanted is None else f"has no {noun} {wanted!r}"
+    text = f"{title} {problem}; it has: {', '.join(names)}. Pass one of them as table."
+    raise InvalidInput(text, parameter="table")
+
+
+def check_case_collisions(name: str, columns: Sequence[str]) -> None:
+    """Raise InvalidInput for equal names; engines may also confuse those that differ in case."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        if column.lower() in seen:
+            both = f"{seen[column.lower()]!r} and {column!r}"
+            raise InvalidInput(
+                f"{name} has columns {both}, which differ at most in case. Rename one."
+            )
+        seen[column.lower()] = column
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 row" or "2 rows"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def previous_float(values: Array) -> Array:
+    """Return the largest number of the same precision below each value."""
+    with np.errstate(over="ignore", under="ignore"):  # to infinity, and to subnormal numbers
+        return np.asarray(np.nextafter(values, values.dtype.type(-np.inf)))
+
+
+def next_float(values: Array) -> Array:
+    """Return the smallest number of the same precision above each value."""
+    return -previous_float(-values)
+
+
+def exact(value: float) -> Any:
+    """Return a finite number as an expression of integers and powers of two.
+
+    An engine may round a decimal fraction in a query, but not these.
+    """
+    fraction, exponent = math.frexp(value)
+    expression, power = ibis.literal(int(fraction * 2**53)).cast("float64"), exponent - 53
+    while power:
+        step = max(-60, min(power, 60))  # so that 2**step fits into an integer of 64 bits
+        factor = ibis.literal(2 ** abs(step)).cast("float64")
+        expression = expression * factor if step > 0 else expression / factor
+        power -= step
+    return expression
+
+
+def upload(task_type: Any, tasks: Sequence[Any], **columns: Array) -> Table:
+    """Return a small table to join to a large one by ``task``.
+
+    A number in a query may be rounded, a number in a table is not.
+    """
+    arrays = {name: pa.array(column) for name, column in columns.items()}
+    arrays["task"] = pa.array(tasks, type=task_type.to_pyarrow())
+    return ibis.memtable(pa.table(arrays))
+
+
+def as_int(condition: Any) -> Any:
+    """Return 1 or 0; not every engine converts booleans to numbers."""
+    return condition.ifelse(1, 0)
+
+
+def add_up(terms: list[Any]) -> Any:
+    """Return the sum of expressions, nested as little as possible."""
+    while len(terms) > 1:
+        terms = [reduce(lambda a, b: a + b, terms[i : i + 8]) for i in range(0, len(terms), 8)]
+    return terms[0]
+
+
+def constant_list(texts: Sequence[str]) -> Any:
+    """Return a list of texts as one constant, however long it is."""
+    used = {*"".join(texts)}
+    separator = next(mark for mark in map(chr, range(0x1F, 0, -1)) if mark not in used)
+    return ibis.literal(separator.join(texts)).split(separator)
+
+
+def constant_floats(values: Sequence[float]) -> Any:
+    """Return a list of numbers as one constant; text is converted without rounding."""
+    texts = [repr(float(value)).replace("inf", "Infinity") for value in values]
+    return constant_list(texts).map(lambda text: text.cast("float64"))
+
+
+def pick(lists: Any, position: Any) -> Any:
+    """Return the entry of a list at a position; null if the position is null or negative."""
+    # Spark takes positions of 32 bits only.
+    return (position >= 0).ifelse(lists[position.cast("int32")], ibis.null())

@@ -1,33 +1,38 @@
-"""Files of every kind that tables are read from: CSV, Parquet, Arrow, JSON, Excel."""
+"""Files of every kind that tables are read from: CSV as text, Parquet, Arrow, JSON, Excel."""
 
 from __future__ import annotations
 
+import csv
 import datetime
 import errno
-import fnmatch
 import glob
+import gzip
+import math
 import os
 import re
+import shutil
 import string
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache, reduce
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote
 from xml.parsers import expat
 
 import ibis
+import pyarrow as pa
 from ibis.backends.sql.datatypes import DuckDBType
+from pyarrow import feather
 
-from metapac._common import Table, require, warn
+from metapac._common import Table, listed, require, warn
 from metapac._text import mask
-from metapac.artefact import check_unpacked, read_unpacked
+from metapac.artefact import check_unpacked, private_folder, read_unpacked
 from metapac.columns import Reading
-from metapac.errors import InvalidInput
-from metapac.tables import csv_text
-from metapac.tables.engines import DUCKDB, SPARK
-from metapac.tables.errors import pick_name
+from metapac.errors import InvalidInput, keyword
+from metapac.tables.engines import DUCKDB, SPARK, check_case_collisions, pick_name
 
 _SUFFIXES = {
     "parquet": ".parquet .pq",
@@ -36,6 +41,7 @@ _SUFFIXES = {
     "arrow": ".feather .arrow .ipc",
     "excel": ".xlsx .xlsm .xlsb .xls .ods",
 }
+PLAIN = Reading()
 _KINDS = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 _DATABASES = {
     "duckdb": (".duckdb", ".ddb", ".db"),
@@ -50,10 +56,6 @@ _MAGIC = {
     "zip": (0, b"PK\x03\x04"),
     "ole": (0, b"\xd0\xcf\x11\xe0"),
 }
-_FOREIGN = re.compile(
-    r"(?i)\.(pkl|pickle|rds|rda|rdata|sav|zsav|por|dta|sas7bdat|xpt|h5|hdf|hdf5|npy|npz|mdb|accdb|"
-    r"zip|7z|tar|bz2|xz|zst)"
-)
 
 
 def kind_of(path: Path) -> str:
@@ -68,23 +70,15 @@ def kind_of(path: Path) -> str:
         start = file.read(16)
     magic = (kind for kind, (place, mark) in _MAGIC.items() if start[place:].startswith(mark))
     content, expected, suffix = next(magic, None), suffix_kind(path), path.suffix.lower()
-    if content in _DATABASES:
-        if suffix not in _DATABASES[content]:
-            remedy = f"If you trust it, rename it to end in {_DATABASES[content][0]}."
-            raise InvalidInput(
-                f"{path} is a {content} file, but its name does not say so. {remedy}"
-            )
-        return content
-    if content in ("zip", "ole") and expected == "excel":
-        return expected
-    if content in ("zip", "ole") or expected == "excel" or _FOREIGN.fullmatch(suffix):
-        raise InvalidInput(
-            f"{path} cannot be read. Pass a CSV, JSON lines, Parquet, Arrow, Excel, DuckDB or "
-            "SQLite file whose name says so, or a frame."
-        )
+    if content in _DATABASES and suffix not in _DATABASES[content]:
+        ending = _DATABASES[content][0]
+        raise InvalidInput(f"{path} is a {content} file. If you trust it, let it end in {ending}.")
+    if (content in ("zip", "ole")) != (expected == "excel"):
+        kinds = "a CSV, JSON lines, Parquet, Arrow, Excel, DuckDB or SQLite file"
+        raise InvalidInput(f"{path} cannot be read. Pass {kinds} whose name says so, or a frame.")
     if content == "gzip" and suffix != ".gz":
         raise InvalidInput(f"{path} is compressed with gzip. Rename it to end in {path.suffix}.gz.")
-    if content in (None, "gzip"):
+    if content in (None, "gzip", "zip", "ole"):
         return expected or "csv"
     if expected not in (None, content):
         warn(f"{path} is a {content} file, not {expected}, and is read as such.")
@@ -103,8 +97,6 @@ Cell = Any  # str, float, bool, date, time or timedelta; "" if empty
 
 def read_sheet(path: Path, sheet: str | None) -> Any:
     """Return a sheet of a workbook, whose first row holds the column names."""
-    import pyarrow as pa
-
     calamine = require("python_calamine", extra="excel", purpose=f"{path}: reading a workbook")
     _check_extent(path)
     with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
@@ -113,15 +105,13 @@ def read_sheet(path: Path, sheet: str | None) -> Any:
     title = f"{path}, sheet {name}"
     if not rows:
         raise InvalidInput(f"{title} is empty. Write the column names in its first row.")
-    names = csv_text.name_columns(title, [_as_text(cell) or "" for cell in rows[0]])
+    names = name_columns(title, [_as_text(cell) or "" for cell in rows[0]])
     columns = [[row[i] for row in rows[1:]] for i in range(len(names))]
     return pa.Table.from_arrays([_as_array(cells) for cells in columns], names=names)
 
 
 def make_table(frame: Any) -> Table:
     """Return a frame as a table; half precision, which DuckDB does not read, as float32."""
-    import pyarrow as pa
-
     half = [name for name, kind in ibis.memtable(frame).schema().items() if kind.is_float16()]
     if half and isinstance(frame, pa.Table | pa.RecordBatch):
         kinds = {field.name: field.type for field in frame.schema}
@@ -133,9 +123,6 @@ def make_table(frame: Any) -> Table:
 
 def read_arrow(paths: Sequence[Path]) -> Any:
     """Return Arrow files, also called Feather files, as one table."""
-    import pyarrow as pa
-    from pyarrow import feather
-
     # Without notes of pandas, which engines would take for an index.
     tables = [feather.read_table(path).replace_schema_metadata(None) for path in paths]
     for table in tables:
@@ -200,8 +187,6 @@ def _column_number(letters: str) -> int:
 
 def _as_array(cells: Sequence[Cell]) -> Any:
     """Return a column as numbers or booleans if all cells are, and as text otherwise."""
-    import pyarrow as pa
-
     values = [None if cell == "" else cell for cell in cells]
     filled = [value for value in values if value is not None]
     kinds = {type(value) for value in filled}
@@ -270,24 +255,6 @@ def display_name(paths: Sequence[str]) -> str:
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def would_match(origin: str, path: Path) -> bool:
-    """Return whether a glob or folder would include a file written to ``path``."""
-    if Path(origin).is_dir():
-        return path.resolve().is_relative_to(Path(origin).resolve())
-    if Path(origin).exists():
-        return False
-    return _matches(path.absolute().parts, Path(origin).absolute().parts)
-
-
-def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
-    is_match = bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0])
-    return is_match and _matches(parts[1:], pattern[1:])
-
-
 def _expand(path: str) -> list[Path]:
     """Return the files that a path, glob or folder stands for."""
     target = local_path(path)
@@ -326,16 +293,14 @@ def read(connection: Any, kind: str, paths: list[Path], reading: Reading) -> Tab
     """Return files of one kind as one table; the columns of CSV files are text."""
     for path in paths:
         check_unpacked(path)
-        if kind == "json":
-            _check_json_lines(path)
     if kind == "excel":
         return ibis.memtable(read_sheet(paths[0], reading.table))
     if kind == "arrow":
         return make_table(read_arrow(paths))
-    columns = csv_text.read_common_header(paths, reading) if kind == "csv" else []
-    separator = csv_text.separator_of(paths[0], reading)
+    columns = read_common_header(paths, reading) if kind == "csv" else []
+    separator = separator_of(paths[0], reading)
     if kind == "csv" and reading.encoding != "utf-8":
-        paths = csv_text.recode(paths, reading, connection)
+        paths = recode(paths, reading, connection)
     names = [str(path.absolute()) for path in paths]
     if connection.name != SPARK:
         return _load(connection, kind, [*map(glob.escape, names)], separator, columns)
@@ -355,7 +320,7 @@ def read_remote(connection: Any, address: str, reading: Reading) -> tuple[str, T
         raise InvalidInput(f"{mask(address)} must be downloaded first, and passed as a file.")
     if connection.name == DUCKDB and scheme(address) != "hdfs":
         _load_extension(connection, address)
-    return kind, _load(connection, kind, [address], csv_text.separator_of(path, reading))
+    return kind, _load(connection, kind, [address], separator_of(path, reading))
 
 
 def _load(
@@ -393,7 +358,7 @@ def _load(
 
 def _partition_options(paths: Sequence[Path]) -> dict[str, Any]:
     """Return the options that turn folders such as site=ohio into columns, if all files agree."""
-    (root, columns), *others = {csv_text.partition_root(path) for path in paths}
+    (root, columns), *others = {partition_root(path) for path in paths}
     return {"recursiveFileLookup": True} if others or not columns else {"basePath": str(root)}
 
 
@@ -410,9 +375,126 @@ def _load_extension(connection: Any, address: str) -> None:
     connection.raw_sql(f"LOAD {extension}")
 
 
-def _check_json_lines(path: Path) -> None:
-    """Raise InvalidInput if a file is empty or does not hold JSON lines."""
-    with csv_text.open_text(path, csv_text.PLAIN) as file:
-        first = next((line.strip() for line in file if line.strip()), "")
-    if first[:1] + first[-1:] != "{}":
-        raise InvalidInput(f"{path} must hold JSON lines, one object per line.")
+def separator_of(path: Path, reading: Reading) -> str:
+    """Return the character between the columns of a file."""
+    by_name = "\t" if re.search(r"(?i)\.tsv(\.gz)?$", path.name) else ","
+    return by_name if reading.separator is None else reading.separator
+
+
+@contextmanager
+def open_text(path: Path, reading: Reading) -> Iterator[IO[str]]:
+    """Open a file as text."""
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    encoding = "utf-8-sig" if reading.encoding == "utf-8" else reading.encoding
+    try:
+        with opener(path, "rt", encoding=encoding, newline="") as file:
+            yield file
+    except UnicodeError as error:
+        likely = keyword("encoding", "windows-1252")
+        remedy = f"Read it with its encoding, such as {likely}, if it is CSV."
+        raise InvalidInput(f"{path} is not {reading.encoding} text. {remedy}") from error
+    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+        raise InvalidInput(f"{path} is not readable ({error}).") from error
+
+
+def recode(paths: Sequence[Path], reading: Reading, owner: Any) -> list[Path]:
+    """Copy files as UTF-8 to a private folder, which is removed with its owner.
+
+    DuckDB itself reads few encodings, and takes a file that is not UTF-16 for an empty one.
+    """
+    scratch, copies = ExitStack(), []
+    folder = scratch.enter_context(private_folder("metapac-csv"))
+    weakref.finalize(owner, scratch.close)
+    for i, path in enumerate(paths):
+        parts = path.absolute().parent.relative_to(partition_root(path)[0])
+        copy = folder / parts / f"{i}-{path.name.removesuffix(path.suffix)}.csv"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with open_text(path, reading) as text, copy.open("w", encoding="utf-8", newline="") as file:
+            shutil.copyfileobj(text, file, 1 << 20)
+        copies.append(copy)
+    return copies
+
+
+def partition_root(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return the folder above the folders like site=ohio, and the names of these columns."""
+    folder, columns = path.absolute().parent, []
+    while "=" in folder.name:
+        columns.append(folder.name.partition("=")[0])
+        folder = folder.parent
+    return folder, tuple(columns)
+
+
+def read_header(path: Path, reading: Reading) -> list[str]:
+    """Return the column names of a file."""
+    with open_text(path, reading) as file:
+        columns = next(csv.reader(file, delimiter=separator_of(path, reading)), [])
+    if not columns:
+        raise InvalidInput(f"{path} is empty; it needs a header line with the column names.")
+    likely = next((mark for mark in ";\t|," if mark in columns[0]), None)
+    if len(columns) == 1 and reading.separator is None and likely is not None:
+        remedy = f"which looks like several. Read it with {keyword('separator', likely)}."
+        raise InvalidInput(f"{path} has only the column {columns[0]!r}, {remedy}")
+    return name_columns(str(path), columns)
+
+
+def name_columns(title: str, columns: Sequence[str]) -> list[str]:
+    """Return the names of columns, such as "Unnamed: 0" for one without a name, as pandas does."""
+    unnamed = (f"Unnamed: {i}" for i in range(len(columns)))
+    pairs = zip(columns, unnamed, strict=True)
+    names = [name or new + "_" * (new in columns) for name, new in pairs]
+    check_case_collisions(title, names)
+    return names
+
+
+def read_common_header(paths: Sequence[Path], reading: Reading) -> list[str]:
+    """Return the column names that all files share, in one order."""
+    headers = ((path, separator_of(path, reading), read_header(path, reading)) for path in paths)
+    first, separator, columns = next(headers)
+    for path, other, header in headers:
+        if (other, header) != (separator, columns):
+            raise InvalidInput(
+                f"{path} has other columns or another separator than {first}: {listed(header)} "
+                f"instead of {listed(columns)}."
+            )
+    return columns
+
+
+def check_rows(
+    paths: Sequence[Path], numbers: Sequence[str], task: str | None, reading: Reading
+) -> None:
+    """Raise InvalidInput for the first row with a wrong number of fields, no task or no score."""
+    for path in paths:
+        places = {name: i for i, name in enumerate(read_header(path, reading))}
+        with open_text(path, reading) as file:
+            reader = csv.reader(file, delimiter=separator_of(path, reading))
+            next(reader)
+            for row in filter(None, reader):
+                fault = _find_fault(row, places, numbers, task, reading.decimal)
+                if fault:
+                    raise InvalidInput(f"{path}, line {reader.line_num}: {fault}")
+
+
+def _find_fault(
+    row: list[str], places: dict[str, int], numbers: Sequence[str], task: str | None, decimal: str
+) -> str:
+    if len(row) != len(places):
+        count = f"{len(row)} fields where the header has {len(places)}"
+        return f"{count}. Quote fields that contain a separator."
+    if task in places and not row[places[task]]:
+        return f"column {task!r} is empty; an example must belong to a task."
+    cells = [(name, row[places[name]]) for name in numbers if name in places]  # or in a folder
+    for name, text in cells:
+        if not _is_number(text, decimal):
+            fault = f"column {name!r} holds {text!r}, which is not a number like 0{decimal}25"
+            is_comma = decimal == "." and re.search(r"\d,\d", text)
+            return f"{fault}. {keyword('decimal', ',') + ' reads commas.' if is_comma else ''}"
+    return ""
+
+
+def _is_number(text: str, decimal: str) -> bool:
+    if "_" in text or (decimal == "," and "." in text):
+        return False
+    try:
+        return not math.isnan(float(text.replace(decimal, ".")))
+    except ValueError:
+        return False

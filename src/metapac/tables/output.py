@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import errno
+import fnmatch
 import os
 import shutil
 from collections.abc import Iterable
@@ -15,8 +16,8 @@ from metapac import artefact
 from metapac._common import PathLike, Table
 from metapac._text import mask
 from metapac.errors import InvalidInput
-from metapac.tables import errors, files
-from metapac.tables.engines import DUCKDB, SPARK
+from metapac.tables import files
+from metapac.tables.engines import DUCKDB, SPARK, reporting
 from metapac.tables.sources import Source
 
 _KINDS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
@@ -52,8 +53,18 @@ def check_path(source: Source, path: PathLike, inputs: Iterable[PathLike] = ()) 
         artefact.check_folder(local.absolute().parent)
         artefact.check_not_input(local, [*source.files, *inputs])
     for origin in source.origins:
-        if origin == name or (local is not None and files.would_match(origin, local)):
+        if origin == name or (local is not None and _would_match(origin, local)):
             raise InvalidInput(f"{mask(name)} would be part of the input. Write it elsewhere.")
+
+
+def _would_match(origin: str, path: Path) -> bool:
+    """Return whether a glob or folder would include a file; with ``**``, rather once too often."""
+    place = Path(origin).absolute()
+    if place.exists():
+        return place.is_dir() and path.resolve().is_relative_to(place.resolve())
+    if "**" in origin:
+        return fnmatch.fnmatchcase(str(path.absolute()), str(place).replace("**/", "*"))
+    return path.absolute().match(str(place))
 
 
 def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
@@ -63,13 +74,13 @@ def write(connection: Any, table: Table, output: PathLike | IO[str]) -> None:
     engine itself, not atomically.
     """
     if not isinstance(output, str | os.PathLike):
-        with errors.reporting("the table", "written"):
+        with reporting("the table", "written"):
             _stream(connection, table, "csv", output)
         return
     kind, name = output_kind(output), os.fspath(output)
     local = files.local_path(name)
     full = str(local and local.resolve())  # Ibis quotes it as Python does, which SQL may not accept
-    with errors.reporting(mask(name), "written", address=name if local is None else ""):
+    with reporting(mask(name), "written", address=name if local is None else ""):
         if local is None:
             _save(connection, table, kind, name)
         elif connection.name == SPARK:

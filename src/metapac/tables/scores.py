@@ -1,4 +1,7 @@
-"""Scores in tables: by column, as lists, or as residuals."""
+"""What is the score: tasks, labels and scores of the rows, as expressions of one engine.
+
+Scores of classes stand in columns or in lists; those of numbers are residuals.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import ibis
+import ibis.expr.datatypes as dt
 import numpy as np
 from ibis import _
 
-from metapac._common import Table, listed
+from metapac._common import Array, Counts, Table, listed
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
-from metapac.inputs import advise_on_labels
-from metapac.tables import errors
-from metapac.tables.columns import Keys, as_written, count_rows, get_id_column
-from metapac.tables.expressions import add_up, as_int, constant_list, exact, pick
+from metapac.inputs import advise_on_labels, as_task_names
+from metapac.tables.engines import add_up, as_int, constant_list, exact, pick, pluralize
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
@@ -28,11 +30,99 @@ _MAX_CLASSES = 20_000
 # The texts that Python parses as numbers, apart from NaN.
 _NUMBER = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*$"
 LARGEST = float(np.finfo(np.float64).max)
+_WHOLE = 2**53  # beyond it, a float may stand for several integers
 
 
-def is_usable(source: Source, score: Any) -> Any:
-    """Return whether a score is neither null nor NaN."""
-    return score.notnull() & ~score.isnan() if source.traits.has_nan else score.notnull()
+def get_id_column(source: Source, name: str, meaning: str) -> Any:
+    """Return a column of tasks or labels as strings or integers, named as in the array route.
+
+    Booleans become "True" and "False". Dates and timestamps become ISO text, at midnight without
+    the time; those with a time zone are in UTC. Floats become integers if all are whole numbers,
+    as in a pandas column of integers that had missing values.
+    """
+    column = source.column(name)
+    kind = column.type()
+    if kind.is_string() and source.traits.has_collations:
+        return column + ""  # which compares with regard to case
+    if kind.is_string() or kind.is_integer():
+        return column
+    if kind.is_boolean():
+        return ibis.cases((column, "True"), (~column, "False"))
+    if kind.is_date():
+        return column.cast("string")
+    if kind.is_timestamp() and (kind.timezone is None or source.traits.has_timezone_function):
+        return _as_iso_text(source, column)
+    if kind.is_floating() or kind.is_decimal():
+        return _as_whole_numbers(source, name, column, meaning)
+    raise InvalidInput(
+        f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
+        f"{kind}. Convert it to strings, or pass another column."
+    )
+
+
+def _local_time(zone: str, moment: Any) -> Any:
+    """Stand for the engine's function ``timezone``."""
+
+
+def _as_iso_text(source: Source, column: Any) -> Any:
+    """Return timestamps as ``inputs`` writes them."""
+    if column.type().timezone is not None:
+        signature = ((dt.string, column.type()), dt.Timestamp())
+        timezone = ibis.udf.scalar.builtin(_local_time, name="timezone", signature=signature)
+        column = timezone("UTC", column)
+    text = column.cast("string").replace(" ", "T")
+    if source.traits.mixes_types:  # the text is stored as it was written, perhaps with zeros
+        text = text.re_replace(r"(\.[0-9]*[1-9])0+$", r"\1").re_replace(r"\.0+$", "")
+    midnight = "T00:00:00"
+    return text.endswith(midnight).ifelse(text.left(text.length() - len(midnight)), text)
+
+
+def _as_whole_numbers(source: Source, name: str, column: Any, meaning: str) -> Any:
+    is_number = column.notnull()
+    if column.type().is_floating() and source.traits.has_nan:
+        is_number &= ~column.isnan()
+    if source.traits.mixes_types:
+        is_number &= column.typeof().isin(["real", "integer"])
+    value = is_number.ifelse(column.cast("float64"), ibis.null("float64"))
+    bounded = value.between(-_WHOLE, _WHOLE).ifelse(value, ibis.null("float64"))
+    whole = (bounded.floor() == bounded).ifelse(bounded, ibis.null("float64"))
+    with source.reading((), name):
+        _rows, bad = source.count(bad=value.notnull() & whole.isnull())
+    if bad:
+        raise InvalidInput(
+            f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
+            f"{column.type()} with fractions or very large numbers in "
+            f"{pluralize(bad, 'row')}. Round it, or pass another column."
+        )
+    return whole.cast("int64")
+
+
+class Keys(NamedTuple):
+    """Keys such as "1:ohio": the index of the class, and the task."""
+
+    classes: tuple[Any, ...]
+    integer_tasks: bool
+
+    def build(self, tasks: Any, labels: Any) -> Any:
+        """Return the key of each row; null if the label is not a class."""
+        prefixes = ((labels == str(name), f"{i}:") for i, name in enumerate(self.classes))
+        return ibis.cases(*prefixes) + tasks.cast("string")
+
+    def split(self, key: str) -> tuple[int | str, int]:
+        """Return the task of a key, and the index of its class."""
+        index, _, task = key.partition(":")
+        return int(task) if self.integer_tasks else task, int(index)
+
+    def describe(self, key: str) -> str:
+        """Return the name of a group for messages."""
+        task, index = self.split(key)
+        return f"{task!r}, class {self.classes[index]!r}"
+
+    def groups(self, keys: Array) -> tuple[Array, Counts, Counts]:
+        """Return the tasks in ascending order, and the task and the class of each key."""
+        tasks, labels = zip(*map(self.split, keys.tolist()), strict=True)
+        names, place = np.unique(as_task_names([*tasks]), return_inverse=True)
+        return names, place.astype(np.int64), np.array(labels, dtype=np.int64)
 
 
 def any_of(conditions: Sequence[Any]) -> Any:
@@ -68,8 +158,8 @@ class ClassScores:
     def lacks_scores(self, source: Source) -> Any:
         """Return whether a score of the row is null or NaN."""
         if self.lists is not None:
-            return self.lists.filter(lambda score: ~is_usable(source, score)).length() > 0
-        return any_of([~is_usable(source, score) for score in self.scores])
+            return self.lists.filter(lambda score: ~source.is_usable(score)).length() > 0
+        return any_of([~source.is_usable(score) for score in self.scores])
 
     def score_of(self, labels: Any) -> Any:
         """Return the score of a label in each row; null if the label is not a class."""
@@ -95,23 +185,23 @@ def find_class_scores(source: Source, columns: Columns, by_class: bool = False) 
         found = _read_lists(source, columns, pattern, by_class)
         return found if use_lists else replace(found, each=found.scores, lists=None)
     names, wanted = _choose_columns(source, columns)
-    if len(names) > FEW_CLASSES and use_lists:
-        return _gather(source, names, wanted)
     scores, precision = as_floats(source, wanted)
-    _check_several(source, pattern if isinstance(pattern, str) else ", ".join(pattern), names)
+    _check_several(source, str(pattern), names)
+    if len(names) > FEW_CLASSES and use_lists:
+        return ClassScores(names, tuple(wanted), precision, lists=ibis.array(scores))
     return ClassScores(names, tuple(wanted), precision, scores)
 
 
 def _choose_columns(source: Source, columns: Columns) -> tuple[list[Any], list[str]]:
     """Return the classes, and the column with the scores of each: those listed, or that match."""
     pattern, classes = columns.pattern, columns.classes
-    named = None if classes is None else errors.class_names(classes)
+    named = None if classes is None else as_class_names(classes)
     if isinstance(pattern, str):
         matches = _match_classes(source, columns, pattern)
         names = [*matches] if named is None else named
         return names, [matches.get(str(x), pattern.replace("*", str(x))) for x in names]
     for name in pattern:
-        errors.get_column(source, name)
+        source.column(name)
         if name in columns.not_classes:
             text = f"columns must name scores, got {name!r}, which names tasks or true labels."
             raise InvalidInput(text, parameter="columns")
@@ -120,6 +210,16 @@ def _choose_columns(source: Source, columns: Columns) -> tuple[list[Any], list[s
         text = f"classes must name the class of each of {shown}, got {len(named)} names."
         raise InvalidInput(text, parameter="classes")
     return [*pattern] if named is None else named, [*pattern]
+
+
+def as_class_names(classes: Sequence[Any]) -> list[Any]:
+    """Return distinct class names: integers as they are, everything else as strings."""
+    names = [str(name) for name in classes]
+    if isinstance(classes, str) or not names or len({*names}) < len(names):
+        text = f"classes must be a list that names each class once, got {classes!r}."
+        raise InvalidInput(text, parameter="classes")
+    whole = [isinstance(c, int | np.integer) and not isinstance(c, bool) for c in classes]
+    return [int(c) if is_whole else str(c) for c, is_whole in zip(classes, whole, strict=True)]
 
 
 def match_columns(source: Source, pattern: str) -> dict[str, str]:
@@ -137,21 +237,17 @@ def match_columns(source: Source, pattern: str) -> dict[str, str]:
 
 def _match_classes(source: Source, columns: Columns, pattern: str) -> dict[str, str]:
     """Return the column of each class that the pattern matches, without that of true scores."""
-    matches = {
-        name: column
-        for name, column in match_columns(source, pattern).items()
-        if column not in columns.not_classes
-    }
+    found, ignored = match_columns(source, pattern), columns.not_classes
+    matches = {name: column for name, column in found.items() if column not in ignored}
     if columns.classes is None:
-        suspects = {name: c for name, c in matches.items() if c in columns.score_columns}
-        matches = {name: c for name, c in matches.items() if name not in suspects}
-        for name, column in suspects.items():
-            _check_true_score(source, name, column, [*matches.values()])
+        suspects = [name for name, column in matches.items() if column in columns.score_columns]
+        others = [column for name, column in matches.items() if name not in suspects]
+        for name in suspects:
+            _check_true_score(source, name, matches.pop(name), others)
     if not matches:
-        text = (
-            f"{source.name} has no column like {pattern!r}; it has: {errors.list_columns(source)}."
-        )
-        raise InvalidInput(f"{text} Pass columns, with a star for the class.", parameter="columns")
+        known = listed(source.table.columns, shown=30)
+        text = f"{source.name} has no column like {pattern!r}, for the scores of classes; it has: "
+        raise InvalidInput(f"{text}{known}.", parameter="columns")
     return matches
 
 
@@ -173,7 +269,7 @@ def _check_true_score(source: Source, name: str, column: str, others: list[str])
 def count_equal(source: Source, column: str, others: list[str]) -> tuple[int, ...]:
     """Return the number of rows, and of those in which a column equals one of the others."""
     (score, *rest), _precision = as_floats(source, [column, *others])
-    return count_rows(source, equal=any_of([score == other for other in rest]))
+    return source.count(equal=any_of([score == other for other in rest]))
 
 
 def _check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
@@ -187,11 +283,11 @@ def _check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
 
 def _get_numbers(source: Source, names: Sequence[str]) -> list[Any]:
     """Return columns of numbers, or of text in CSV."""
-    columns = [errors.get_column(source, name) for name in names]
+    columns = [source.column(name) for name in names]
     for name, column in zip(names, columns, strict=True):
         kind = column.type()
         if not (source.is_text or kind.is_floating() or kind.is_integer() or kind.is_decimal()):
-            text = f"column {name!r} must hold numbers, got {errors.name_type(kind)}"
+            text = f"column {name!r} must hold numbers, got {kind}"
             raise InvalidInput(f"{source.name}: {text}.")
     return columns
 
@@ -219,78 +315,52 @@ def _parse(source: Source, text: Any) -> Any:
     return is_number.ifelse(text.try_cast("float64"), ibis.null())
 
 
-def _gather(source: Source, names: list[Any], columns: list[str]) -> ClassScores:
-    """Return the columns of many classes as one list, converted entry by entry."""
-    raw = _get_numbers(source, columns)
-    kinds = {column.type() for column in raw}
-    if len(kinds) > 1 and not all(kind.is_float32() for kind in kinds):
-        raw = [column.cast("float64") for column in raw]
-    lists = ibis.array(raw)
-    if source.is_text:
-        lists = lists.map(lambda text: _parse(source, text))
-    return ClassScores(names, tuple(columns), **_as_float_lists(lists))
-
-
-def _as_float_lists(lists: Any) -> dict[str, Any]:
-    """Return lists of numbers as lists of floats, and their precision."""
-    kind = lists.type().value_type
-    if not (kind.is_float32() or kind.is_float64()):
-        lists = lists.map(lambda score: score.cast("float64"))
-    return {"lists": lists, "precision": np.dtype("float32" if kind.is_float32() else "float64")}
-
-
 def _read_lists(source: Source, columns: Columns, column: str, by_class: bool) -> ClassScores:
     """Return a column of lists; their names are those of the row, of all rows, or positions."""
-    lists = errors.get_column(source, column)
+    lists, row_names = source.column(column), None
     kind = lists.type()
     if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
         text = "columns must contain one star, such as 'p_*', or name a column of lists of numbers"
         raise InvalidInput(f"{text}, got {column!r}, which is {kind}.", parameter="columns")
-    names = None if columns.classes is None else errors.class_names(columns.classes)
-    row_names = None
+    names = None if columns.classes is None else as_class_names(columns.classes)
     with source.reading():
         if columns.classes_column is not None:
-            names, row_names = [], _read_row_names(source, column, columns.classes_column)
+            row_names = _read_row_names(source, column, columns.classes_column)
         else:
             if names is None:
                 lists = _drop_padding(source, columns.task, lists, column)
-            lengths = _find_lengths(source, lists, column)
-            if names is None and lengths[0] == lengths[1]:
-                names = [*range(lengths[0])]
-            _check_lengths(source, column, names, lengths, by_class)
+            names = _name_positions(source, lists, column, names, by_class)
             if names is None:
-                names, row_names = [], ibis.range(0, lists.length().cast("int64"))
-    return ClassScores(names, (column,), **_as_float_lists(lists), row_names=row_names)
+                row_names = ibis.range(0, lists.length().cast("int64"))
+    precision: Precision = np.dtype("float32" if kind.value_type.is_float32() else "float64")
+    if not (kind.value_type.is_float32() or kind.value_type.is_float64()):
+        lists = lists.map(lambda score: score.cast("float64"))
+    return ClassScores(names or [], (column,), precision, lists=lists, row_names=row_names)
 
 
-def _find_lengths(source: Source, lists: Any, column: str) -> tuple[int, int]:
-    """Return the least and the largest length of a list; raise if a row has no list."""
+def _name_positions(
+    source: Source, lists: Any, column: str, names: list[Any] | None, by_class: bool
+) -> list[Any] | None:
+    """Return the classes of all lists, by default their positions; None if lengths differ."""
     table = source.table.select(size=lists.length())
     ends = {"low": table.size.min(), "high": table.size.max()}
     absent = table.count(where=table.size.isnull())
-    found = source.run(table.agg(**ends, absent=absent)).to_pylist()[0]
-    if found["absent"]:
-        rows = errors.pluralize(found["absent"], "row")
-        raise InvalidInput(f"{source.name}: column {column!r} holds no list of scores in {rows}.")
-    return found["low"] or 0, found["high"] or 0
-
-
-def _check_lengths(
-    source: Source, column: str, names: list[Any] | None, lengths: tuple[int, int], by_class: bool
-) -> None:
-    """Raise InvalidInput for lists that are too short or, if classes are known, too long."""
-    shortest, longest = lengths
-    lists = f"{source.name}: the lists of column {column!r}"
-    if names is None and by_class:
-        raise InvalidInput(f"{lists} differ in length, and per_class=True needs one length.")
-    if names is None and shortest < 2:
-        raise InvalidInput(f"{lists} must hold at least two scores, got {shortest}.")
-    if names is not None and not shortest == longest == len(names) > 0:
-        got = f"{shortest} to {longest}" if shortest < longest else longest
-        raise InvalidInput(
-            f"{lists} must have one score for each of {len(names)} classes, got length {got}."
-        )
-    _check_several(source, column, names or ())
+    *lengths, missing = source.run(table.agg(**ends, absent=absent)).to_pylist()[0].values()
+    shortest, longest = (length or 0 for length in lengths)
+    what = f"{source.name}: the lists of column {column!r}"
+    if missing:
+        raise InvalidInput(f"{what} are missing in {pluralize(missing, 'row')}.")
+    if names is None and shortest == longest:
+        names = [*range(shortest)]
+    if names is not None:
+        if not shortest == longest == len(names) > 0:
+            got = f"{shortest} to {longest} scores"
+            raise InvalidInput(f"{what} must have one score for each class of {names}, got {got}.")
+        _check_several(source, column, names)
+    elif by_class or shortest < 2:
+        rule = "have one length with per_class=True" if by_class else "hold at least two scores"
+        raise InvalidInput(f"{what} must {rule}, got {shortest} to {longest} scores.")
+    return names
 
 
 def _drop_padding(source: Source, task: str | None, lists: Any, column: str) -> Any:
@@ -301,7 +371,7 @@ def _drop_padding(source: Source, task: str | None, lists: Any, column: str) -> 
     used = lists.filter(lambda score: score.notnull())
     early = lists[: used.length()].filter(lambda score: score.isnull())
     padded = ((lists.length() > used.length()) & early.length().isin([0])).fill_null(False)
-    if not count_rows(source, padded=padded)[1]:
+    if not source.count(padded=padded)[1]:
         return lists
     if task in source.table.columns:
         table = source.table.select(task=source.table[task], size=used.length())
@@ -318,25 +388,21 @@ def _drop_padding(source: Source, task: str | None, lists: Any, column: str) -> 
 
 def _read_row_names(source: Source, column: str, names_column: str) -> Any:
     """Return the classes of each row; raise InvalidInput unless they fit its scores."""
-    names, lists = errors.get_column(source, names_column), source.table[column]
+    names, lists = source.column(names_column), source.table[column]
     kind = names.type()
     if not (kind.is_array() and (kind.value_type.is_string() or kind.value_type.is_integer())):
         text = "classes_column must name a column of lists of strings or integers"
         text = f"{text}, got {names_column!r}, which is {kind}."
         raise InvalidInput(text, parameter="classes_column")
-    fits = {
-        "no list, or no class": (lists.length() > 0) & (names.length() > 0),
-        "lists of different lengths": lists.length() == names.length(),
-        "a class without a name": names.filter(lambda name: name.isnull()).length() == 0,
-        "a class twice": names.unique().length() == names.length(),
-    }
-    bad = {problem: ~fit.fill_null(False) for problem, fit in fits.items()}
-    for problem, rows in zip(bad, count_rows(source, **bad)[1:], strict=True):
-        if rows:
-            raise InvalidInput(
-                f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a "
-                f"name for each class of a row, got {problem} in {errors.pluralize(rows, 'row')}."
-            )
+    fits = (names.length() > 0) & (names.length() == lists.length())
+    fits &= names.filter(lambda name: name.isnull()).length() == 0
+    fits &= names.unique().length() == names.length()
+    _all, bad = source.count(bad=~fits.fill_null(False))
+    if bad:
+        raise InvalidInput(
+            f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a name "
+            f"for each class of a row, each name once, and do not in {pluralize(bad, 'row')}."
+        )
     return names
 
 
@@ -369,7 +435,7 @@ def find_residuals(source: Source, columns: Columns, *, needs_y: bool) -> Residu
         usable["scale"] &= parts["scale"] > 0
     bad = {role: ~is_so.fill_null(False) for role, is_so in usable.items()}
     with source.reading(names, columns.task):
-        rows, *counts = count_rows(source, **bad)
+        rows, *counts = source.count(**bad)
         if any(counts):
             source.check_text(names, columns.task)
     for role, count in zip(used, counts, strict=True):
@@ -377,7 +443,7 @@ def find_residuals(source: Source, columns: Columns, *, needs_y: bool) -> Residu
             kind = "positive" if role == "scale" else "finite"
             raise InvalidInput(
                 f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in "
-                f"{count} of {errors.pluralize(rows, 'row')}. Drop or mend those rows."
+                f"{count} of {pluralize(rows, 'row')}. Drop or mend those rows."
             )
     return Residuals(parts["prediction"], parts.get("y"), parts.get("scale"), names)
 
@@ -401,7 +467,12 @@ class Rows:
     @cached_property
     def table(self) -> Table:
         """A table with the columns task and score."""
-        return self.source.table.select(task=self.task, score=self.score)
+        return self.source.table.select(task=self.group, score=self.score)
+
+    @property
+    def group(self) -> Any:
+        """The task of each row or, by class, the key of both."""
+        return self.task if self.keys is None else self.keys.build(self.task, self.labels)
 
     def describe(self, task: Any) -> str:
         """Return the name of a task, or of a class in it, for messages."""
@@ -413,7 +484,7 @@ class Rows:
         if self.names is not None:
             _check_labels(self)
         elif self.class_scores is not None and self.class_scores.row_names is not None:
-            _check_candidates(self.source, self.columns, self.labels, self.class_scores.row_names)
+            _check_candidates(self, self.class_scores.row_names)
 
 
 def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Rows:
@@ -421,14 +492,13 @@ def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Row
     _check_score_or_label(columns, by_class)
     tasks, labels, of_classes, names, keys = ibis.literal("all"), None, None, None, None
     if columns.task is not None:
-        tasks = as_written(source, get_id_column(source, columns.task, "tasks"))
+        tasks = get_id_column(source, columns.task, "tasks")
     if columns.prediction is not None:
         found = find_residuals(source, columns, needs_y=True)
         double: Precision = np.dtype(np.float64)
         return Rows(source, columns, tasks, found.score(), double, found.columns, residuals=found)
     if columns.label is not None:
-        labels = get_id_column(source, columns.label, "labels")
-        labels = as_written(source, labels.cast("string"))
+        labels = get_id_column(source, columns.label, "labels").cast("string")
     if columns.score is not None:
         used: tuple[str, ...] = (columns.score,)
         (score,), precision = as_floats(source, used)
@@ -441,18 +511,17 @@ def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Row
         score = of_classes.score_of(labels)
     if by_class and names is not None:
         keys = Keys(tuple(names), integer_tasks=tasks.type().is_integer())
-        tasks = keys.build(tasks, labels)
     return Rows(source, columns, tasks, score, precision, used, of_classes, labels, names, keys)
 
 
 def _check_score_or_label(columns: Columns, by_class: bool) -> None:
-    if columns.prediction is not None:
-        if by_class:
-            raise InvalidInput("prediction is for numbers. Leave out per_class=True.")
-    elif by_class and columns.label is None:
+    if by_class and columns.prediction is not None:
+        raise InvalidInput("prediction is for numbers. Leave out per_class=True.")
+    if by_class and columns.label is None:
         text = "label must name the column with the true label: each class has its own guarantee."
         raise InvalidInput(text, parameter="label")
-    elif (columns.score is None) == (columns.label is None) and not by_class:
+    is_one = (columns.score is None) != (columns.label is None)
+    if not (is_one or by_class or columns.prediction is not None):
         raise InvalidInput(
             "pass either score, the column with the score of the true label, or label, the column "
             "with the true label beside a score for each class; for regression, prediction and y.",
@@ -469,13 +538,12 @@ def _as_texts(lists: Any) -> Any:
 def _find_classes(source: Source, label: str, classes: Sequence[Any] | None) -> list[Any]:
     """Return the classes that were passed, or the distinct labels in ascending order."""
     if classes is not None:
-        return errors.class_names(classes)
-    column = as_written(source, get_id_column(source, label, "labels"))
+        return as_class_names(classes)
+    column = get_id_column(source, label, "labels")
     with source.reading():
         distinct = source.table.select(label=column).distinct().limit(_MAX_CLASSES + 2)
         labels = source.run(distinct)["label"].to_pylist()
-    if not labels:
-        raise errors.no_rows(source.name)
+    source.check_not_empty(len(labels))
     names = [name for name in labels if name is not None]
     if not 0 < len(names) <= _MAX_CLASSES:
         problem = f"more than {_MAX_CLASSES} different" if names else "no"
@@ -491,8 +559,7 @@ def check_guessed_classes(rows: Rows) -> None:
         return
     label = get_id_column(source, columns.label, "labels").cast("string")
     known = {*source.run(source.table.select(label=label).distinct())["label"].to_pylist()}
-    if not known:
-        raise errors.no_rows(source.name)
+    source.check_not_empty(len(known))
     classes = [str(name) for name in of_classes.names]
     absent = [repr(name) for name in classes if name not in known]
     if absent and known <= {*classes}:  # labels that are not classes are reported elsewhere
@@ -506,63 +573,44 @@ def check_guessed_classes(rows: Rows) -> None:
 
 def _check_labels(rows: Rows) -> None:
     """Raise InvalidInput for labels that are not classes, and for rows without a label."""
-    classes = [str(name) for name in rows.names or ()]
-    table = rows.source.table.select(label=rows.labels)
-    bad = table.filter(table.label.isnull() | table.label.notin(classes))
-    counts = rows.source.run(bad.group_by("label").agg(rows=bad.count())).to_pydict()
-    unknown = dict(zip(counts["label"], counts["rows"], strict=True))
-    if unknown:
-        found = [
-            f"{'no label' if name is None else repr(name)} in {errors.pluralize(count, 'row')}"
-            for name, count in sorted(unknown.items(), key=lambda pair: str(pair[0]))
-        ]
-        raise InvalidInput(
-            f"{rows.source.name}: column {rows.columns.label!r} must hold one of the classes "
-            f"{listed([*map(repr, classes)])}, got {listed(found)}. {_advise(rows, unknown)}"
-        )
-
-
-def _advise(rows: Rows, unknown: dict[str | None, int]) -> str:
-    """Return what to do about labels that are not classes, with the number of their rows."""
     source, columns, of_classes = rows.source, rows.columns, rows.class_scores
     classes = [str(name) for name in rows.names or ()]
-    if columns.task is not None:
-        task = get_id_column(source, columns.task, "tasks").cast("string")
-        distinct = source.table.select(task=task).distinct().limit(len(classes) + 1)
-        if {*source.run(distinct)["task"].to_pylist()} == {*classes}:
-            return "Were task and label swapped?"
-    used = None
-    if columns.classes is None and of_classes is not None:
-        total = source.run(source.table.agg(rows=source.table.count()))["rows"][0].as_py()
-        if len(of_classes.columns) == len(classes) and total == sum(unknown.values()):
-            used = of_classes.columns
-    named = sorted(name for name in unknown if name is not None)
-    advice = advise_on_labels(named, classes, used)
-    return advice or "Give labels and classes the same names, or drop those rows."
-
-
-def _check_candidates(source: Source, columns: Columns, labels: Any, candidates: Any) -> None:
-    """Raise InvalidInput for labels that are not among the classes of their row."""
-    is_known = _as_texts(candidates).contains(labels).fill_null(False)
-    _all, rows = count_rows(source, unknown=~is_known)
-    if not rows:
+    table = source.table.select(label=rows.labels)
+    counts = source.run(table.group_by("label").agg(rows=table.count())).to_pydict()
+    unknown = {x: n for x, n in zip(*counts.values(), strict=True) if x not in classes}
+    if not unknown:
         return
-    wanted, remedy = "a position in the list", "name the classes of each row as classes_column"
-    if columns.classes_column is not None:
-        wanted, remedy = f"a class in column {columns.classes_column!r}", "drop those rows"
+    named = sorted(name for name in unknown if name is not None)
+    found = [f"{name!r} in {pluralize(unknown[name], 'row')}" for name in named]
+    found += [f"no label in {pluralize(unknown[None], 'row')}"] if None in unknown else []
+    used = None
+    if columns.classes is None and of_classes is not None and len(unknown) == len(counts["label"]):
+        used = of_classes.columns if len(of_classes.columns) == len(classes) else None
+    advice = advise_on_labels(named, classes, used)
     raise InvalidInput(
-        f"{source.name}: column {columns.label!r} must hold {wanted} of the same row, and does not "
-        f"in {errors.pluralize(rows, 'row')}. Mend the labels, or {remedy}.",
-        parameter=() if columns.classes_column is not None else "classes_column",
+        f"{source.name}: column {columns.label!r} must hold one of the classes "
+        f"{listed([*map(repr, classes)])}, got {listed(found)}. "
+        f"{advice or 'Give labels and classes the same names, or drop those rows.'}"
     )
+
+
+def _check_candidates(rows: Rows, candidates: Any) -> None:
+    """Raise InvalidInput for labels that are not among the classes of their row."""
+    is_known = _as_texts(candidates).contains(rows.labels).fill_null(False)
+    _all, unknown = rows.source.count(unknown=~is_known)
+    column, given = rows.columns.label, rows.columns.classes_column
+    if unknown:
+        wanted = "a position in the list" if given is None else f"a class in column {given!r}"
+        raise InvalidInput(
+            f"{rows.source.name}: column {column!r} must hold {wanted} of the same row, and does "
+            f"not in {pluralize(unknown, 'row')}. Mend them, or name the classes of each row.",
+            parameter="classes_column" if given is None else (),
+        )
 
 
 def count_values(source: Source, **columns: str) -> dict[tuple[Any, ...], int]:
     """Return how often values occur together, in columns given as tasks, labels or clusters."""
-    values = {
-        meaning: as_written(source, get_id_column(source, name, meaning))
-        for meaning, name in columns.items()
-    }
+    values = {meaning: get_id_column(source, name, meaning) for meaning, name in columns.items()}
     rows, task = source.table.select(**values), columns.get("tasks")
     with source.reading((), task):
         counts = source.run(rows.group_by(*values).agg(size=_.count())).to_pydict()
@@ -571,8 +619,6 @@ def count_values(source: Source, **columns: str) -> dict[tuple[Any, ...], int]:
             missing = sum(size for key, size in zip(keys, sizes, strict=True) if key is None)
             if missing:
                 source.check_text((), task)
-                text = f"column {columns[meaning]!r}, which names {meaning}, is missing in"
-                raise InvalidInput(f"{source.name}: {text} {errors.pluralize(missing, 'row')}.")
-    if not sizes:
-        raise errors.no_rows(source.name)
+            source.check_no_missing(columns[meaning], meaning, missing)
+    source.check_not_empty(len(sizes))
     return dict(zip(zip(*counts.values(), strict=True), sizes, strict=True))

@@ -1,19 +1,21 @@
 """Exact order statistics per task inside an engine.
 
 A sample of the table suggests two values between which the ranks of a task lie. One query counts
-the scores below them and fetches the few in between, which are sorted here: a right guess gives the
-answer, and a wrong one still narrows the search. The ranks that remain are narrowed down by
-counting until few enough scores are left to fetch.
+the scores below them and fetches the few in between, which are sorted here: the counts prove a
+right guess, and a wrong one tells on which side the rank lies. That side is fetched by another
+query or, if it is too large, sorted by the engine.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import ibis
 import numpy as np
 import pyarrow as pa
 from ibis import _
@@ -23,17 +25,14 @@ from metapac._common import Array, Counts, Progress, Table, listed
 from metapac.data_checks import Repeats
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_names
-from metapac.tables import errors
-from metapac.tables.engines import Traits
-from metapac.tables.expressions import (
+from metapac.tables.engines import (
+    Traits,
     exact,
-    float_to_ordinal,
     next_float,
-    ordinal_to_float,
     previous_float,
     upload,
 )
-from metapac.tables.scores import Rows, is_usable
+from metapac.tables.scores import Rows
 from metapac.tables.sources import Source
 
 Bounds = tuple[float, float]
@@ -56,8 +55,7 @@ def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
     Averages only guide the search.
     """
     result = rows.source.run(_query(rows, bounds)).sort_by("task")
-    if not len(result):
-        raise errors.no_rows(rows.source.name)
+    rows.source.check_not_empty(len(result))
     sizes = result["size"].to_numpy()
     low, high = _column(result, "low"), _column(result, "high")
     is_filled = np.array_equal(result["filled"].to_numpy(), sizes)
@@ -72,9 +70,7 @@ def name_tasks(rows: Rows, result: Any, *, is_complete: bool) -> Array:
     missing = result["task"].is_null().to_numpy()
     if missing.any() or not is_complete:
         rows.check_faults()
-        errors.check_no_missing_tasks(
-            rows.source.name, rows.columns.task, int(sizes[missing].sum())
-        )
+        rows.source.check_no_missing(rows.columns.task, "tasks", int(sizes[missing].sum()))
         raise _missing_scores(rows, int(sizes.sum()))
     return as_task_names(result["task"].to_pylist())
 
@@ -84,7 +80,7 @@ def _query(rows: Rows, bounds: Bounds | None) -> Table:
     if rows.source.traits.nan_is_largest:  # NaN then shows in the maximum
         filled = table.score.count()
     else:
-        filled = table.count(where=is_usable(rows.source, table.score))
+        filled = table.count(where=rows.source.is_usable(table.score))
     columns = {"size": table.count(), "filled": filled}
     columns |= {"low": table.score.min(), "high": table.score.max()}
     if bounds is not None:
@@ -118,141 +114,29 @@ def _column(result: Any, name: str) -> Array:
 
 
 def _missing_scores(rows: Rows, count: int) -> InvalidInput:
-    """Count nulls and NaN and name the first tasks that hold them."""
-    bad = rows.table.filter(~is_usable(rows.source, rows.table.score))
-    found = rows.source.run(bad.group_by("task").agg(nans=_.score.count(), all=_.count()))
-    nans, both = (sum(found[name].to_pylist()) for name in ("nans", "all"))
-    by_task = sorted((rows.describe(row["task"]), row["all"]) for row in found.to_pylist())
-    name = rows.source.name
-    null = "NaN or null" if name == "the pandas frame" else "null"  # the same to pandas
-    problems = [errors.pluralize(both - nans, null)] if both > nans else []
-    problems += [f"{nans} NaN"] if nans else []
+    """Count nulls and NaN, and name the first tasks that hold them."""
+    bad = rows.table.filter(~rows.source.is_usable(rows.table.score))
+    found = rows.source.run(bad.group_by("task").agg(bad=_.count())).to_pylist()
+    by_task = sorted(f"{rows.describe(row['task'])}: {row['bad']}" for row in found)
+    total = sum(row["bad"] for row in found)
     return InvalidInput(
-        f"{name}: the scores hold {' and '.join(problems)} out of {count} values (by task, "
-        f"{listed([f'{task}: {bad}' for task, bad in by_task])}); a score that cannot be compared "
-        "cannot be certified. Drop those rows."
+        f"{rows.source.name}: the scores hold {total} null or NaN out of {count} values (by task, "
+        f"{listed(by_task)}); a score that cannot be compared cannot be certified. Drop those rows."
     )
-
-
-class Brackets(NamedTuple):
-    """For each target, the values between which the score of its rank lies, both included.
-
-    A target is a task and a rank, counted from 0 among the task's scores in ascending order.
-    """
-
-    task: Counts
-    rank: Counts
-    low: Array
-    high: Array
-    below: Counts
-    inside: Counts
-
-    @classmethod
-    def whole(cls, task: Counts, rank: Counts, low: Array, high: Array, sizes: Counts) -> Brackets:
-        """Return a bracket for each target around all scores of its task."""
-        return cls(task, rank, low[task], high[task], np.zeros_like(rank), sizes[task])
-
-    @property
-    def solved(self) -> NDArray[np.bool_]:
-        """Whether only one value is left, which is the answer."""
-        return np.asarray(self.low == self.high)
-
-    @property
-    def remaining(self) -> int:
-        """Number of scores in brackets that are not solved."""
-        return int(Spans.of_brackets(self.take(np.flatnonzero(~self.solved))).inside.sum())
-
-    def after_scan(
-        self, spans: Spans, floor: Array, ceiling: Array, less: Counts, seen: Counts, score: Array
-    ) -> Brackets | None:
-        """Return the brackets after a scan of their spans; None if the counts contradict them."""
-        all_scanned = ceiling >= spans.high
-        if (seen > spans.inside).any() or (seen != spans.inside)[all_scanned].any():
-            return None
-        floor, ceiling, less, seen = (column[spans.of] for column in (floor, ceiling, less, seen))
-        place = self.rank - self.below
-        under, over = place < less, place >= seen
-        solved = ~under & ~over
-        if np.isnan(score[solved]).any():
-            return None
-        return self._replace(
-            low=np.select([solved, over], [score, next_float(ceiling)], self.low),
-            high=np.select([solved, under], [score, previous_float(floor)], self.high),
-            below=np.where(over, self.below + seen, self.below),
-            inside=np.select([under, over], [less, self.inside - seen], self.inside),
-        )
-
-    def take(self, which: Array) -> Brackets:
-        """Return some of the brackets."""
-        return Brackets(*(column[which] for column in self))
-
-    def put(self, which: Array, others: Brackets) -> Brackets:
-        """Return these brackets with some of them replaced."""
-        columns = [column.copy() for column in self]
-        for column, new in zip(columns, others, strict=True):
-            column[which] = new
-        return Brackets(*columns)
 
 
 class Spans(NamedTuple):
-    """The distinct brackets: one for all targets of a task between the same ends."""
+    """Parts of tasks: the scores from low to high, how many are below, and how many they are."""
 
-    of: Counts
     task: Counts
-    first: Counts
-    last: Counts
     low: Array
     high: Array
     below: Counts
     inside: Counts
 
-    @classmethod
-    def of_brackets(cls, brackets: Brackets) -> Spans:
-        """Return the spans of brackets; targets of one bracket are adjacent, by ascending rank."""
-        is_first = np.zeros(len(brackets.task), dtype=bool)
-        is_first[:1] = True
-        for column in (brackets.task, brackets.below, brackets.inside):
-            is_first[1:] |= column[1:] != column[:-1]
-        task, rank, *others = (column[is_first] for column in brackets)
-        last = brackets.rank[np.append(is_first[1:], True)] if len(task) else rank
-        return cls(np.cumsum(is_first) - 1, task, rank, last, *others)
-
-
-def narrow(brackets: Brackets, cuts: Array, less: Counts) -> Brackets:
-    """Return the brackets between neighbouring cuts."""
-    cuts = np.broadcast_to(cuts, less.shape)
-    position = (less <= brackets.rank[:, None]).sum(axis=1)  # cuts at or below the answer
-    less = np.column_stack([brackets.below, less, brackets.below + brackets.inside])
-    values = np.column_stack([brackets.low, cuts, brackets.high])
-    row = np.arange(len(position))
-    is_last = position == cuts.shape[1]
-    high = np.where(is_last, brackets.high, previous_float(values[row, position + 1]))
-    return brackets._replace(
-        low=values[row, position],
-        high=high,
-        below=less[row, position],
-        inside=less[row, position + 1] - less[row, position],
-    )
-
-
-def cuts_between(low: Array, high: Array, *, linear: int = 4, binary: int = 3) -> Array:
-    """Return ascending cuts above ``low`` and up to ``high``.
-
-    Some are evenly spaced by value, which suits most scores. The others are evenly spaced by the
-    number of floating-point numbers between them: for any scores, these alone leave a quarter
-    of the numbers, so that brackets shrink to one value in a bounded number of rounds.
-    """
-    shares = np.arange(1, linear + 1) / (linear + 1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        by_value = low[:, None] * (1 - shares) + high[:, None] * shares
-    by_value = np.where(np.isfinite(by_value), by_value, high[:, None]).astype(low.dtype)
-    first, last = float_to_ordinal(low), float_to_ordinal(high)
-    span = (last - first).astype(np.uint64)  # correct even if the signed difference overflows
-    step = np.maximum(span // np.uint64(binary + 1), np.uint64(1))
-    steps = np.minimum(step[:, None] * np.arange(1, binary + 1, dtype=np.uint64), span[:, None])
-    by_ordinal = ordinal_to_float(first[:, None] + steps.astype(np.int64), low.dtype)
-    cuts = np.sort(np.column_stack([by_value, by_ordinal]), axis=1)
-    return np.asarray(np.clip(cuts, next_float(low)[:, None], high[:, None]))
+    def take(self, which: Array) -> Spans:
+        """Return some of the spans."""
+        return Spans(*(column[which] for column in self))
 
 
 # The larger the tasks are, the more precisely ranks can be predicted, and the more rows it takes.
@@ -276,31 +160,6 @@ class Sample(NamedTuple):
     names: list[Any]
     task: Counts
     scores: Array
-
-
-class Shape(NamedTuple):
-    """Distribution of scores about their task's mean, in units of its standard deviation."""
-
-    stratum: Counts
-    values: list[Array]
-    shares: list[Array]
-
-    def share_below(self, task: Counts, values: Array) -> Array:
-        """Return the share of a task's scores below each value."""
-        return self._interpolate(task, values, self.values, self.shares, 0.0, 1.0)
-
-    def quantile(self, task: Counts, shares: Array) -> Array:
-        """Return the value below which each share of a task's scores lies."""
-        return self._interpolate(task, shares, self.shares, self.values, -np.inf, np.inf)
-
-    def _interpolate(
-        self, task: Counts, at: Array, x: list[Array], y: list[Array], left: float, right: float
-    ) -> Array:
-        found = np.full(len(at), np.nan)
-        for i in range(len(x)):
-            members = self.stratum[task] == i
-            found[members] = np.interp(at[members], x[i], y[i], left=left, right=right)
-        return found
 
 
 def take_sample(rows: Rows, count: int | None = None) -> Sample:
@@ -329,55 +188,49 @@ def averaging_bounds(sample: Sample, traits: Traits) -> Bounds | None:
     return (-math.inf, math.inf) if is_moderate and traits.overflows_to_infinity else (low, high)
 
 
-def estimate_shape(rows: Rows, census: Census, sample: Sample) -> Shape | None:
-    """Return the distribution of standardised scores, shared by tasks with similar means."""
+def guess(
+    rows: Rows, census: Census, sample: Sample, ranks: Counts
+) -> tuple[Array, Array, NDArray[np.float64]]:
+    """Return values between which the scores of all ranks of each task should lie; NaN if unknown.
+
+    With them comes the share of the task's scores below each. Tasks with similar means are assumed
+    to have the same distribution about their mean, in units of their standard deviation.
+    """
+    share = _shares(census.sizes, ranks)
+    ends = np.full(share.shape, np.nan)
     is_averaged = np.isfinite(census.spread) & (census.spread > 0)
     wanted = min(_ROWS, int(_SHARE * np.median(census.sizes)))
     sample = take_sample(rows, wanted) if wanted > len(sample.scores) else sample
     place = {name: i for i, name in enumerate(census.names.tolist())}
     task = np.array([place.get(name, -1) for name in sample.names], np.int64)[sample.task]
     is_used = (task >= 0) & is_averaged[task]
-    if not is_used.any():
-        return None
     task = task[is_used]
-    edges = np.quantile(census.mean[is_averaged], np.arange(1, _STRATA) / _STRATA)
-    stratum = np.searchsorted(edges, census.mean)
-    value = (sample.scores[is_used] - census.mean[task]) / census.spread[task]
-    curves = [np.sort(value[stratum[task] == i])[_EVERY // 2 :: _EVERY] for i in range(_STRATA)]
-    # A table sorted by task shows only a few tasks: the others are assumed to have the same shape.
-    common = np.sort(np.concatenate(curves))
-    if not len(common):
-        return None
-    values = [curve if len(curve) >= _ENOUGH else common for curve in curves]
-    return Shape(stratum, values, [(np.arange(len(v)) + 0.5) / len(v) for v in values])
+    if len(task):
+        edges = np.quantile(census.mean[is_averaged], np.arange(1, _STRATA) / _STRATA)
+        stratum = np.searchsorted(edges, census.mean)
+        value = (sample.scores[is_used] - census.mean[task]) / census.spread[task]
+        curves = [np.sort(value[stratum[task] == i])[_EVERY // 2 :: _EVERY] for i in range(_STRATA)]
+        # A table sorted by task shows few tasks: the others are assumed to have the same shape.
+        common = np.sort(np.concatenate(curves))
+        for i, curve in enumerate(curves):
+            curve = curve if len(curve) >= _ENOUGH else common
+            some = is_averaged & (stratum == i)
+            if len(curve):
+                steps = (np.arange(len(curve)) + 0.5) / len(curve)
+                ends[:, some] = np.interp(share[:, some], steps, curve, left=-np.inf, right=np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):
+        floor, ceiling = (census.mean + census.spread * ends).astype(census.low.dtype)
+    ends = np.clip([floor, ceiling], census.low, census.high)
+    return ends[0], ends[1], np.clip(share, 0, 1)
 
 
-def guess(
-    spans: Spans, mean: Array, spread: Array, shape: Shape
-) -> tuple[Array, Array, NDArray[np.float64]]:
-    """Return values between which the scores of all targets of each span should lie.
-
-    Between the ends of a bracket, ranks are assumed to rise as in the sample.
-    """
-    task, kind = spans.task, spans.low.dtype
-    mean, spread = mean[task], spread[task]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        low = shape.share_below(task, (spans.low - mean) / spread)
-        high = shape.share_below(task, (spans.high - mean) / spread)
-        first, last = _part(spans, spans.first, -1), _part(spans, spans.last, 1)
-        floor = mean + spread * shape.quantile(task, low + (high - low) * first)
-        ceiling = mean + spread * shape.quantile(task, low + (high - low) * last)
-        floor[low >= high] = np.nan
-        ends = np.stack([floor, ceiling]).astype(kind)
-    floor, ceiling = np.clip(ends, spans.low, spans.high)
-    return floor, ceiling, spans.inside * np.clip([first, last], 0, 1)
-
-
-def _part(spans: Spans, rank: Counts, sign: int) -> Array:
-    """Return the part of a span's scores below a rank, plus or minus a margin of error."""
-    part = (rank - spans.below + 0.5) / spans.inside
-    margin = _DEVIATIONS * np.sqrt(part * (1 - part) / spans.inside) + _SLACK
-    return np.asarray(part + sign * margin)
+def _shares(sizes: Counts, ranks: Counts) -> NDArray[np.float64]:
+    """Return the shares of each task's scores below its ranks, with a margin of error."""
+    first = np.where(ranks < 0, sizes[:, None], ranks).min(axis=1)
+    share = (np.stack([first, ranks.max(axis=1)]) + 0.5) / sizes
+    with np.errstate(invalid="ignore"):
+        margin = _DEVIATIONS * np.sqrt(share * (1 - share) / sizes) + _SLACK
+    return share + np.array([[-1], [1]]) * margin
 
 
 MOST = 1 << 25  # rows or scores to fetch at most, so that they fit in memory
@@ -397,38 +250,22 @@ class Slivers(NamedTuple):
         """Number of scores of each span below the floor."""
         return self.seen - self.sizes
 
-    def pick(self, span: Counts, place: Counts) -> Array:
-        """Return scores by their place among all scores of a span."""
-        picked = np.full(len(span), np.nan, dtype=self.scores.dtype)
-        place = place - self.less[span]
-        is_here = (place >= 0) & (place < self.sizes[span])
-        picked[is_here] = self.scores[(self.starts[span] + place)[is_here]]
-        return picked
-
     def count_repeats(self, examples: Counts, most: int) -> Repeats:
-        """Return how many distinct scores occur k times in tasks of n scores, for each n and k.
-
-        Neighbouring spans are counted together, few enough for the cache of a processor.
-        """
-        ends = np.cumsum(self.sizes)
-        ends = ends[ends <= most]
-        blocks = np.searchsorted(ends, np.arange(0, ends.max(initial=0), _BATCH), side="right")
-        repeats: Counter[tuple[int, int]] = Counter()
-        for first, last in pairwise([*dict.fromkeys([0, *blocks.tolist()]), len(ends)]):
-            sizes, starts = self.sizes[first:last], self.starts[first:last]
-            if not sizes.any():
-                continue
-            scores = self.scores[starts[0] : starts[0] + sizes.sum()]
-            is_new = np.append(True, scores[1:] != scores[:-1])
-            is_new[starts[sizes > 0] - starts[0]] = True
-            places = np.flatnonzero(is_new)
-            times = np.diff(places, append=len(scores))
-            base = int(times.max()) + 1
-            codes = np.repeat(examples[first:last], sizes)[places] * base + times
-            distinct, counts = pa.array(codes).value_counts().flatten()
-            pairs = [divmod(code, base) for code in distinct.to_pylist()]
-            repeats.update(dict(zip(pairs, counts.to_pylist(), strict=True)))
-        return repeats
+        """Return how many distinct scores occur k times in tasks of n scores, for each n and k."""
+        is_used = np.cumsum(self.sizes) <= most
+        sizes, starts = self.sizes[is_used], self.starts[is_used]
+        scores = self.scores[: sizes.sum()]
+        if not len(scores):
+            return Counter()
+        is_new = np.append(True, scores[1:] != scores[:-1])
+        is_new[starts[sizes > 0]] = True
+        places = np.flatnonzero(is_new)
+        times = np.diff(places, append=len(scores))
+        base = int(times.max()) + 1
+        codes = np.repeat(examples[is_used], sizes)[places] * base + times
+        distinct, counts = pa.array(codes).value_counts().flatten()
+        pairs = [divmod(code, base) for code in distinct.to_pylist()]
+        return Counter(dict(zip(pairs, counts.to_pylist(), strict=True)))
 
 
 def fetch_slivers(source: Source, near: Table, floor: Array, expected: float) -> Slivers:
@@ -481,31 +318,25 @@ def _fetch_lists(source: Source, near: Table, floor: Array) -> tuple[Counts, Arr
 # Fetching and sorting a score costs about as much as counting twelve; few are always fetched.
 _WORTH_SORTING = 12
 _FEW_SCORES = 1 << 17
-_GUESSES = 2
 MAX_GROUPED = 1 << 20  # rows, of whole tasks, in which copies are sought at most
 
 
 def order_statistics(
-    rows: Rows, census: Census, found: Slivers | Sample | None, ranks: Counts, progress: Progress
+    rows: Rows, census: Census, found: Slivers | Sample, ranks: Counts, progress: Progress
 ) -> tuple[Array, Repeats | None]:
     """Return the scores of some ranks in each task, and how often scores near them repeat."""
-    wanted = ranks >= 0
     if isinstance(found, Slivers):
-        place = found.starts[:, None] + ranks
-        scores = np.where(wanted, found.scores[place], -np.inf).astype(np.float64)
-        return scores, found.count_repeats(census.sizes, MAX_GROUPED)
-    scores = np.full(ranks.shape, -np.inf)
-    search = _Search(rows, census, progress, found)
-    if wanted.any():
-        base = int(ranks.max()) + 1
-        codes, target = np.unique(np.nonzero(wanted)[0] * base + ranks[wanted], return_inverse=True)
-        # The lowest score of a task would mislead a guess at its low ranks.
-        unknown = np.isfinite(census.spread)
-        low, high = np.where(unknown, -np.inf, census.low), np.where(unknown, np.inf, census.high)
-        ends = low.astype(census.low.dtype), high.astype(census.high.dtype)
-        brackets = search.solve(Brackets.whole(*np.divmod(codes, base), *ends, census.sizes))
-        scores[wanted] = brackets.low[target]
-    return scores, search.repeats
+        scores = np.where(ranks < 0, -np.inf, found.scores[found.starts[:, None] + ranks])
+        return scores.astype(np.float64), found.count_repeats(census.sizes, MAX_GROUPED)
+    search = _Search(rows, census, ranks, progress, np.where(ranks < 0, -np.inf, np.nan))
+    task = np.flatnonzero((ranks >= 0).any(axis=1))
+    size = census.sizes[task]
+    spans = Spans(task, census.low[task], census.high[task], np.zeros_like(task), size)
+    few = max(_FEW_SCORES, min(MOST, int(census.sizes.sum()) // _WORTH_SORTING))
+    if size.sum() > few:
+        spans = search.guess(spans, found)
+    search.sort(spans)
+    return search.scores, search.repeats
 
 
 @dataclass
@@ -514,79 +345,76 @@ class _Search:
 
     rows: Rows
     census: Census
+    ranks: Counts  # (tasks, ranks)
     progress: Progress
-    sample: Sample | None
+    scores: NDArray[np.float64]  # of the ranks; NaN until they are found
     repeats: Repeats | None = None
 
-    def solve(self, brackets: Brackets) -> Brackets:
-        """Guess, then count, until few scores are left; fetch these."""
-        few = max(_FEW_SCORES, min(MOST, int(self.census.sizes.sum()) // _WORTH_SORTING))
-        if self.sample is not None and brackets.remaining > few:
-            shape = estimate_shape(self.rows, self.census, self.sample)
-            for _attempt in range(_GUESSES):
-                if shape is not None and brackets.remaining > few:
-                    ranks = np.count_nonzero(~brackets.solved)
-                    self.progress(f"searching {ranks} ranks where they are expected", 0, None)
-                    brackets = self._guess(brackets, shape)
-        low = np.maximum(brackets.low, self.census.low[brackets.task])
-        high = np.minimum(brackets.high, self.census.high[brackets.task])
-        brackets = brackets._replace(low=low, high=high)
-        while brackets.remaining > few:
-            self.progress(f"counting, with {brackets.remaining} scores left", 0, None)
-            brackets = self._count(brackets, np.flatnonzero(~brackets.solved))
-        if brackets.remaining:
-            self.progress(f"sorting {brackets.remaining} scores", 0, None)
-            which = np.flatnonzero(~brackets.solved)
-            spans = Spans.of_brackets(brackets.take(which))
-            brackets = self._scan(brackets, which, spans.low, spans.high, brackets.remaining)
-        return brackets
+    def guess(self, spans: Spans, sample: Sample) -> Spans:
+        """Search whole tasks where the sample suggests; return where unsolved ranks must be."""
+        self.progress(f"searching {len(spans.task)} tasks where ranks are expected", 0, None)
+        ends = guess(self.rows, self.census, sample, self.ranks)
+        floor, ceiling, (first, last) = (end[..., spans.task] for end in ends)
+        is_known = np.asarray(floor <= ceiling)
+        left = [spans.take(~is_known)]
+        spans, floor, ceiling = spans.take(is_known), floor[is_known], ceiling[is_known]
+        expected = spans.inside * (last - first)[is_known]
+        for some in _batches(expected):
+            part, low, high = spans.take(some), floor[some], ceiling[some]
+            slivers = self._fetch(part, low, high, (part.inside * last[is_known][some]).sum())
+            seen, rest = slivers.seen, part.inside - slivers.seen
+            if (rest < 0).any() or rest[high >= part.high].any():
+                raise self._changed()
+            left.append(part._replace(high=previous_float(low), inside=slivers.less))
+            left.append(part._replace(low=next_float(high), below=seen, inside=rest))
+        return Spans(*map(np.concatenate, zip(*left, strict=True)))
 
-    def _guess(self, brackets: Brackets, shape: Shape) -> Brackets:
-        """Search where the sample suggests; brackets it says nothing about are left as they are."""
-        which = np.flatnonzero(~brackets.solved)
-        spans = Spans.of_brackets(brackets.take(which))
-        floor, ceiling, expected = guess(spans, self.census.mean, self.census.spread, shape)
-        is_known = floor <= ceiling
-        which, floor, ceiling = which[is_known[spans.of]], floor[is_known], ceiling[is_known]
-        if not len(which):
-            return brackets
-        less, seen = expected[:, is_known].sum(axis=1)
-        if seen - less > MOST:
-            return self._count(brackets, which, np.stack([floor, next_float(ceiling)], axis=1))
-        return self._scan(brackets, which, floor, ceiling, seen)
+    def sort(self, spans: Spans) -> None:
+        """Find the ranks that are left: fetch the scores of their spans, or let the engine sort."""
+        ranks = np.where(np.isnan(self.scores), self.ranks, -1)[spans.task]
+        place = ranks - spans.below[:, None]
+        is_left = np.any((place >= 0) & (place < spans.inside[:, None]), axis=1)
+        spans = spans.take(np.asarray(is_left))
+        self.progress(f"sorting {spans.inside.sum()} scores", 0, None)
+        is_huge = spans.inside > MOST
+        small = spans.take(~is_huge)
+        for some in _batches(small.inside):
+            part = small.take(some)
+            slivers = self._fetch(part, part.low, part.high, part.inside.sum())
+            if (slivers.sizes != part.inside).any():
+                raise self._changed()
+        if is_huge.any():
+            self._sort_in_engine(spans.take(is_huge))
+        if np.isnan(self.scores).any():
+            raise self._changed()
 
-    def _scan(
-        self, brackets: Brackets, which: Counts, floor: Array, ceiling: Array, expected: float
-    ) -> Brackets:
-        """Fetch the scores from floor to ceiling and count those below; narrow the brackets."""
-        unsolved = brackets.take(which)
-        spans = Spans.of_brackets(unsolved)
+    def _fetch(self, spans: Spans, floor: Array, ceiling: Array, expected: float) -> Slivers:
+        """Fetch the scores of spans from floor to ceiling, count those below, and keep ranks."""
         near = self._scores_in_spans(spans, ceiling, floor=floor)
         slivers = fetch_slivers(self.rows.source, near, floor, expected)
         if self.repeats is None:
             self.repeats = slivers.count_repeats(self.census.sizes[spans.task], MAX_GROUPED)
-        score = slivers.pick(spans.of, unsolved.rank - unsolved.below).astype(floor.dtype)
-        after = unsolved.after_scan(spans, floor, ceiling, slivers.less, slivers.seen, score)
-        if after is None:
-            raise self._changed()
-        return brackets.put(which, after)
+        place = self.ranks[spans.task] - (spans.below + slivers.less)[:, None]
+        span, level = np.nonzero((place >= 0) & (place < slivers.sizes[:, None]))
+        found = slivers.scores[slivers.starts[span] + place[span, level]]
+        self.scores[spans.task[span], level] = found
+        return slivers
 
-    def _count(self, brackets: Brackets, which: Counts, cuts: Array | None = None) -> Brackets:
-        """Narrow brackets by counting the scores that are less than cuts between their ends."""
-        unsolved = brackets.take(which)
-        spans = Spans.of_brackets(unsolved)
-        cuts = cuts_between(spans.low, spans.high) if cuts is None else cuts
-        names = [f"cut{j}" for j in range(cuts.shape[1])]
-        columns = dict(zip(names, cuts.T, strict=True))
-        near = self._scores_in_spans(spans, spans.high, **columns)
-        less = {name: _.count(where=_.score < _[name]) for name in names}
-        query = near.group_by("span").agg(seen=_.count(), **less)
-        result = self.rows.source.run(query).sort_by("span")
-        if len(result) != len(cuts) or (result["seen"].to_numpy() != spans.inside).any():
+    def _sort_in_engine(self, spans: Spans) -> None:
+        """Find the ranks of spans that have too many scores to fetch."""
+        near = self._scores_in_spans(spans, spans.high)
+        place = ibis.row_number().over(group_by="span", order_by="score")
+        places = self.ranks[spans.task] - spans.below[:, None]
+        span, level = np.nonzero((places >= 0) & (places < spans.inside[:, None]))
+        wanted = {"span": span.astype(np.int32), "place": places[span, level]}
+        keys = ibis.memtable(pa.table(wanted)).distinct()
+        size = near.count().over(group_by="span")
+        found = self.rows.source.run(near.mutate(place=place, seen=size).join(keys, [*wanted]))
+        if (found["seen"].to_numpy() != spans.inside[found["span"].to_numpy()]).any():
             raise self._changed()
-        counts = np.column_stack([result[name].to_numpy() for name in names])
-        less_than_cuts = (spans.below[:, None] + counts)[spans.of]
-        return brackets.put(which, narrow(unsolved, cuts[spans.of], less_than_cuts))
+        by_place = {(row["span"], row["place"]): row["score"] for row in found.to_pylist()}
+        pairs = zip(span.tolist(), wanted["place"].tolist(), strict=True)
+        self.scores[spans.task[span], level] = [by_place.get(pair, np.nan) for pair in pairs]
 
     def _changed(self) -> InvalidInput:
         problem = "changed while it was being read: two passes over it do not agree"
@@ -597,7 +425,7 @@ class _Search:
         scores, names = self.rows.table, self.census.names
         table = upload(
             scores.schema()["task"],
-            task=names[spans.task],
+            names[spans.task].tolist(),
             span=np.arange(len(ceiling), dtype=np.int32),
             low=spans.low,
             ceiling=ceiling,
@@ -614,6 +442,13 @@ class _Search:
         if (spans.low > self.census.low[spans.task]).any():
             near = near.filter(near.score >= near.low)
         return near.select("span", "score", *columns)
+
+
+def _batches(expected: Array) -> Iterator[Counts]:
+    """Yield the indices of neighbouring spans that together have few enough scores to fetch."""
+    batch = np.cumsum(expected) // MOST
+    for i in np.unique(batch):
+        yield np.flatnonzero(batch == i)
 
 
 # Up to so many rows, one query that collects all scores is faster than several that collect few.
@@ -639,8 +474,7 @@ def _fetch(rows: Rows) -> tuple[Census, Slivers]:
     """Fetch all scores, and sort them task by task."""
     query = rows.table.group_by("task").agg(size=_.count(), scores=_.score.collect())
     result = rows.source.run(query).sort_by("task")
-    if not len(result):
-        raise errors.no_rows(rows.source.name)
+    rows.source.check_not_empty(len(result))
     lists = result["scores"].combine_chunks()
     sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     scores = np.array(lists.flatten(), dtype=rows.precision)

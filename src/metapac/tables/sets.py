@@ -1,30 +1,33 @@
-"""Sets in tables: labels kept, misses and sizes, counted inside the engine."""
+"""What is the set: labels or intervals of each row, counted or written inside the engine."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import ibis
 import numpy as np
 from ibis import _
 
-from metapac._common import Array, listed
+from metapac import data_checks as checks
+from metapac._common import Array, Table, listed
+from metapac.columns import Columns
 from metapac.errors import InvalidInput
+from metapac.predictors import ThresholdSets
 from metapac.sets import SetSummary, interval_radius
-from metapac.tables.columns import count_rows
-from metapac.tables.expressions import (
+from metapac.tables.data_checks import judge_sums
+from metapac.tables.engines import (
     add_up,
     as_int,
+    check_case_collisions,
     constant_floats,
     constant_list,
     exact,
-    float_to_ordinal,
-    ordinal_to_float,
+    next_float,
     pick,
     previous_float,
     upload,
@@ -36,7 +39,7 @@ from metapac.tables.scores import (
     Precision,
     Residuals,
     Rows,
-    is_usable,
+    find_residuals,
 )
 from metapac.tables.sources import Source
 
@@ -56,22 +59,19 @@ def smallest_kept_scores(thresholds: Array, calibrated: Precision, precision: Pr
     """Return for each threshold the smallest score that ``predict_set`` keeps.
 
     Sets are decided in the coarser of two precisions. Rounding preserves order, so that all finer
-    numbers from some number on are kept. Bisection finds that number.
+    numbers from some number on are kept: from the middle between two coarse numbers, or above it.
     """
     coarse = min(precision, calibrated, key=lambda dtype: dtype.itemsize)
     with np.errstate(over="ignore"):  # overflow to inf is intended; it preserves order
         rounded = thresholds.astype(coarse)
     if coarse == precision:
         return rounded.astype(np.float64)
-    kept, dropped = (
-        float_to_ordinal(x.astype(precision)) for x in (rounded, previous_float(rounded))
-    )
-    while (kept - dropped > 1).any():
-        middle = dropped + (kept - dropped) // 2
-        with np.errstate(over="ignore"):
-            keeps = ordinal_to_float(middle, precision).astype(coarse) >= rounded
-        kept, dropped = np.where(keeps, middle, kept), np.where(keeps, dropped, middle)
-    return ordinal_to_float(kept, precision).astype(np.float64)
+    edge = np.ldexp(precision.type(1), np.finfo(coarse).maxexp)  # where coarse numbers overflow
+    ends = [x.astype(precision).clip(-edge, edge) for x in (previous_float(rounded), rounded)]
+    middle = (ends[0] + ends[1]) / 2  # between one that is dropped and one that is kept: exact
+    with np.errstate(over="ignore"):
+        kept = np.where(middle.astype(coarse) >= rounded, middle, next_float(middle))
+    return np.where(rounded == -np.inf, -np.inf, kept).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _count_some(
 ) -> dict[str, Any]:
     """Count examples, misses, and the labels, widths and kinds of sets, for some trials."""
     source, of_classes = rows.source, rows.class_scores
-    by = {"task": rows.task} | ({} if rows.names is None else {"label": rows.labels})
+    by = {"task": rows.group} | ({} if rows.names is None else {"label": rows.labels})
     table, score, labels, chosen = source.table, rows.score, rows.labels, cuts[:, 0].tolist()
     if tasks is not None:
         assert of_classes is not None
@@ -329,18 +329,16 @@ def _join_cuts(
     examples = rows.source.table.select(**own, **scores)
     names = [[f"cut{i}_{j}" for j in range(cuts.shape[2])] for i in range(len(cuts))]
     columns = {name: cuts[i, :, j] for i, row in enumerate(names) for j, name in enumerate(row)}
-    table = examples.join(upload(examples.schema()["task"], task=tasks, **columns), "task")
+    table = examples.join(upload(examples.schema()["task"], tasks.tolist(), **columns), "task")
     joined = replace(of_classes, each=[table[name] for name in scores], lists=None)
     return table, joined, [[table[name] for name in row] for row in names]
 
 
-def check_class_scores(source: Source, of_classes: ClassScores) -> int:
-    """Return the number of rows, or raise InvalidInput if a score of a class is null or NaN."""
+def check_class_scores(source: Source, of_classes: ClassScores) -> None:
+    """Raise InvalidInput if a score of a class is null or NaN."""
     with source.reading(of_classes.columns):
-        rows, bad = count_rows(source, bad=of_classes.lacks_scores(source))
-        if bad:
-            raise _unusable(source, of_classes, bad, rows)
-    return rows
+        rows, bad = source.count(bad=of_classes.lacks_scores(source))
+        _check_usable(source, of_classes, bad, rows)
 
 
 def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
@@ -362,8 +360,7 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
         sums[name] = table[name].min() if name.startswith("low") else table[name].max()
     with source.reading(of_classes.columns):
         found = source.run(table.agg(**sums)).to_pylist()[0]
-        if found["bad"]:
-            raise _unusable(source, of_classes, found["bad"], found["rows"])
+        _check_usable(source, of_classes, found["bad"], found["rows"])
         counts = [found[name] or 0 for name in each] if is_wide else _count_positions(source, kept)
     rows = found["rows"]
     lows, highs = (
@@ -403,16 +400,120 @@ def _count_positions(source: Source, kept: KeptLabels) -> list[int]:
     return [counts.get(position, 0) for position in range(len(kept.of_classes.names))]
 
 
-def _unusable(source: Source, of_classes: ClassScores, bad: int, rows: int) -> InvalidInput:
-    """Return the error for nulls and NaN, which names the classes that have them."""
+def _check_usable(source: Source, of_classes: ClassScores, bad: int, rows: int) -> None:
+    """Raise InvalidInput for nulls and NaN, and name the classes that have them."""
+    if not bad:
+        return
     source.check_text(of_classes.columns)
     by = ""
     if 0 < len(of_classes.names) <= _SHOWN:
-        each = {f"bad{i}": ~is_usable(source, score) for i, score in enumerate(of_classes.scores)}
-        counts = zip(of_classes.names, count_rows(source, **each)[1:], strict=True)
+        each = {f"bad{i}": ~source.is_usable(score) for i, score in enumerate(of_classes.scores)}
+        counts = zip(of_classes.names, source.count(**each)[1:], strict=True)
         by = f" (by class, {listed([f'{name!r}: {count}' for name, count in counts if count])})"
-    return InvalidInput(
+    raise InvalidInput(
         f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows} rows{by}; "
         "a score that cannot be compared decides no set. Give a label without a score inf, so "
         "that it is kept."
     )
+
+
+class Sets(NamedTuple):
+    """A table with its prediction sets."""
+
+    table: Table
+    classes: list[Any]
+    summary: SetSummary | IntervalSummary
+    warnings: list[str]
+    epsilon: float
+    is_compared: bool = False
+    is_suspect: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.summary.rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary of the sets as JSON can hold it."""
+        summary = {"summary": self.summary.to_dict(), "warnings": self.warnings}
+        return {"sets": self.rows, "classes": self.classes} | summary
+
+
+def add_sets(
+    promise: ThresholdSets,
+    source: Source,
+    columns: Columns,
+    kept: KeptLabels,
+    *,
+    booleans: bool,
+    answer: bool,
+    allow: Iterable[str],
+    as_text: bool,
+) -> Sets:
+    """Return the rows with their sets, not computed yet; the scores are checked first."""
+    added = _make_columns(source, columns, kept, booleans=booleans, as_text=as_text)
+    if answer:
+        added["answer"] = kept.answer
+    _check_new_columns(source, list(added))
+    if as_text and source.traits.has_lists:
+        added |= lists_as_text(source.table)
+    names, calibrated, finding = kept.of_classes.names, promise._score_range, None
+    summary, skipped = count_sets(source, kept), checks.check_allowed(allow)
+    if calibrated is not None and summary.low is not None and summary.high is not None:
+        finding = checks.judge_scale((summary.low, summary.high), calibrated, labelled=False)
+    if finding is not None and finding.is_error:
+        finding = judge_sums(source, kept.of_classes) or finding
+    is_same = [*map(str, names)] == [*map(str, promise._known_classes or ())]
+    then = promise._sets if is_same else None
+    if finding is None and then is not None:
+        finding = checks.judge_sets(then, summary.rows, summary.mean_size, summary.by_class)
+    checks.report([finding], skipped, where=source.name)
+    epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
+    is_suspect = finding is not None and finding.check not in skipped
+    if "sets" not in skipped:
+        is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+    warnings = summary.warnings(calibrated, None if "sets" in skipped else epsilon)
+    return Sets(table, names, summary, warnings, epsilon, then is not None, is_suspect)
+
+
+def _make_columns(
+    source: Source, columns: Columns, kept: KeptLabels, *, booleans: bool, as_text: bool
+) -> dict[str, Any]:
+    """Return a column of booleans for each class, or a column of sets and one of their sizes."""
+    if not booleans:
+        is_text = as_text or not source.traits.has_lists
+        return {"set": kept.as_text() if is_text else kept.as_list(), "set_size": kept.size}
+    if kept.of_classes.row_names is not None:
+        origin = columns.classes_column or columns.pattern
+        raise InvalidInput(
+            f"booleans=True needs one fixed list of classes, and column {origin!r} gives each row "
+            "its own."
+        )
+    return {
+        f"in_{name}": is_in for name, is_in in zip(kept.of_classes.names, kept.each, strict=True)
+    }
+
+
+def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> Sets:
+    """Return the rows with the ends of their intervals, not computed yet."""
+    if promise.classes_ is not None:
+        raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
+    residuals = find_residuals(source, columns, needs_y=False)
+    lower, upper = find_ends(promise.threshold_, promise.precision_, residuals)
+    _check_new_columns(source, ["lower", "upper"])
+    summary = summarise_intervals(source, lower, upper)
+    table = source.table.mutate(lower=lower, upper=upper)
+    return Sets(table, [], summary, summary.warnings(), _largest_epsilon(promise))
+
+
+def _largest_epsilon(promise: ThresholdSets) -> float:
+    each = promise.epsilon
+    return float(max(each.values()) if isinstance(each, Mapping) else each)
+
+
+def _check_new_columns(source: Source, names: list[str]) -> None:
+    present = {name.lower() for name in source.table.columns}
+    taken = [name for name in names if name.lower() in present]
+    if taken:
+        raise InvalidInput(f"{source.name} already has a column {taken[0]!r}. Rename or drop it.")
+    check_case_collisions("the result", names)

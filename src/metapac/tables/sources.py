@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sqlite3
@@ -13,15 +14,23 @@ from typing import Any
 
 import ibis
 
-from metapac._common import Table
+from metapac._common import Table, listed
 from metapac._text import mask, scrub_line
 from metapac.columns import Reading
-from metapac.context import Context
-from metapac.errors import EngineError, InvalidInput, keyword
+from metapac.errors import EngineError, InvalidInput
 from metapac.provenance import Provenance, read_common_provenance
-from metapac.tables import errors, files
-from metapac.tables.csv_text import PLAIN, check_line_endings, check_rows
-from metapac.tables.engines import DUCKDB, Traits, connect, pick_table, traits_of
+from metapac.tables import files
+from metapac.tables.engines import (
+    DUCKDB,
+    Traits,
+    check_case_collisions,
+    connect,
+    pick_table,
+    pluralize,
+    reporting,
+    traits_of,
+)
+from metapac.tables.files import PLAIN, check_rows
 
 _FRAME = (
     r"pandas\.(.*\.)?DataFrame|polars\.(.*\.)?(DataFrame|LazyFrame)|"
@@ -58,17 +67,47 @@ class Source:
         """Return the result of a query, which must be small."""
         return self.connection.to_pyarrow(table)
 
+    def is_usable(self, score: Any) -> Any:
+        """Return whether a score is neither null nor NaN."""
+        return score.notnull() & ~score.isnan() if self.traits.has_nan else score.notnull()
+
+    def count(self, **conditions: Any) -> tuple[int, ...]:
+        """Return the number of rows, and of those in which each condition is true, by one query."""
+        table = self.table.select(**conditions)
+        counts = {name: table.count(where=table[name]) for name in conditions}
+        return tuple(self.run(table.agg(all=table.count(), **counts)).to_pylist()[0].values())
+
+    def column(self, name: str, remedy: str = "") -> Any:
+        """Return a column; the error lists those of the table."""
+        columns = self.table.columns
+        if name in columns:
+            return self.table[name]
+        lower = {column.lower(): column for column in reversed(columns)}
+        close = difflib.get_close_matches(name.lower(), lower, 1, 0.75)
+        hint = f" Did you mean {lower[close[0]]!r}?" if close else remedy
+        text = f"{self.name} has no column {name!r}; it has: {listed(columns, shown=30)}.{hint}"
+        raise InvalidInput(text)
+
+    def check_not_empty(self, rows: int) -> None:
+        """Raise InvalidInput if there are no rows."""
+        if not rows:
+            raise InvalidInput(f"{self.name} holds no rows. Pass at least one labelled example.")
+
+    def check_no_missing(self, column: str | None, meaning: str, rows: int) -> None:
+        """Raise InvalidInput if rows lack the name of a task, label or cluster."""
+        if rows:
+            text = f"column {column!r}, which names {meaning}, is missing in"
+            raise InvalidInput(f"{self.name}: {text} {pluralize(rows, 'row')}.")
+
     @contextmanager
     def reading(self, numbers: Sequence[str] = (), task: str | None = None) -> Iterator[None]:
         """Turn an engine's error into one that names the source and, in CSV, the line."""
         address = "" if self.files else "".join(self.origins)
         try:
-            with errors.reporting(self.name, is_file=bool(self.files), address=address):
+            with reporting(self.name, is_file=bool(self.files), address=address):
                 yield
         except EngineError:
             self.check_text(numbers, task)
-            if self.is_text:
-                check_line_endings(self.files, self.options)
             raise
 
     def check_text(self, numbers: Sequence[str] = (), task: str | None = None) -> None:
@@ -108,17 +147,18 @@ def _open(
     *,
     is_file: bool = False,
     address: str = "",
+    has_tables: bool = True,
 ) -> Source:
     """Read with an engine that is started for it, or with the given one, or with a new DuckDB.
 
     The source closes an engine that it owns; so does this function if reading fails.
     """
     is_owned = start is not None or how.connection is None
-    with errors.reporting(name, is_file=is_file, address=address):
+    with reporting(name, is_file=is_file, address=address):
         engine = start() if start is not None else how.connection or connect()
         try:
             source = replace(read(engine), owns_connection=is_owned, options=how)
-            _check_open(source)
+            _check_open(source, has_tables)
             return source
         except BaseException:
             if is_owned:
@@ -126,13 +166,15 @@ def _open(
             raise
 
 
-def _check_open(source: Source) -> None:
+def _check_open(source: Source, has_tables: bool) -> None:
     """Raise InvalidInput for names that engines confuse, and for options that do not apply."""
     if source.traits.ignores_case:
-        errors.check_case_collisions(source.name, source.table.columns)
-    for option in ("separator", "decimal", "encoding"):
-        if not source.is_text and getattr(source.options, option) != getattr(PLAIN, option):
-            text = f"{option} applies only to CSV files, and {source.name} is none."
+        check_case_collisions(source.name, source.table.columns)
+    unused = [] if source.is_text else ["separator", "decimal", "encoding"]
+    for option in unused if has_tables else ["table", *unused]:
+        if getattr(source.options, option) != getattr(PLAIN, option):
+            kind = "databases and workbooks" if option == "table" else "CSV files"
+            text = f"{option} applies only to {kind}, and {source.name} is none."
             raise InvalidInput(text, parameter=option)
 
 
@@ -144,8 +186,6 @@ def _open_paths(paths: list[str], how: Reading) -> Source:
         if kind in ("duckdb", "sqlite"):
             catalog = _attach(engine, path) if kind == "duckdb" else None
             return _pick(engine, str(path), how, path, catalog)
-        if kind != "excel":
-            _check_no_table(how, name)
         table, origins = files.read(engine, kind, found, how), tuple(paths)
         return Source(table, name, engine, tuple(found), is_text=kind == "csv", origins=origins)
 
@@ -153,7 +193,9 @@ def _open_paths(paths: list[str], how: Reading) -> Source:
         address = f"{path.absolute().as_uri()}?mode=ro"
         return ibis.sqlite.from_connection(sqlite3.connect(address, uri=True))
 
-    return _open(name, how, read, start if kind == "sqlite" else None, is_file=True)
+    has_tables = kind in ("duckdb", "excel", "sqlite")
+    own = start if kind == "sqlite" else None
+    return _open(name, how, read, own, is_file=True, has_tables=has_tables)
 
 
 def _attach(engine: Any, path: Path) -> str:
@@ -178,21 +220,14 @@ def _pick(
     return Source(rows, f"{name}, table {rows.get_name()}", engine, () if path is None else (path,))
 
 
-def _check_no_table(how: Reading, name: str) -> None:
-    if how.table is not None:
-        rule = f"{keyword('table', how.table)} applies only to databases and workbooks"
-        raise InvalidInput(f"{rule}, and {name} is neither.")
-
-
 def _open_remote(address: str, how: Reading) -> Source:
     name = mask(address)
-    _check_no_table(how, name)
 
     def read(engine: Any) -> Source:
         kind, rows = files.read_remote(engine, address, how)
         return Source(rows, name, engine, is_text=kind == "csv", origins=(address,))
 
-    return _open(name, how, read, is_file=True, address=address)
+    return _open(name, how, read, is_file=True, address=address, has_tables=False)
 
 
 def _open_address(address: str, how: Reading) -> Source:
@@ -243,61 +278,3 @@ def _title(table: Table) -> str:
 def read_origin(source: Source) -> Provenance | None:
     """Return where the scores of a table come from."""
     return read_common_provenance(source.files)
-
-
-def check_origin(source: Source, context: Context, model: str | None) -> None:
-    """Raise InvalidInput if a table has scores of another model or score function."""
-    origin = read_origin(source)
-    if origin is None:
-        context.check_model(model)
-        return
-    _check_name(source, origin, model)
-    if context.model not in (None, origin.model):
-        raise InvalidInput(
-            f"{source.name} was scored by {origin.model!r}; the guarantee is for "
-            f"{context.model!r}. A guarantee holds for one model: score with that one, or "
-            "calibrate the other one."
-        )
-    context.check_model(origin.model)
-    if context.score is not None:
-        context.check_score(origin.score)
-
-
-def add_origin(source: Source, context: Context) -> Context:
-    """Return a context with the model of the scores, its score function and training tasks."""
-    origin = read_origin(source)
-    if origin is None:
-        return context
-    _check_name(source, origin, context.model)
-    _check_pool(origin)
-    if context.score is not None:
-        context.check_score(origin.score)
-    trained_on = [*(context.trained_on or ()), *(origin.details.get("trained_on") or ())]
-    return replace(
-        context,
-        model=origin.model,
-        score=origin.score,
-        trained_on=trained_on or context.trained_on,
-        training=context.training or origin.details.get("training"),
-        drawn_from=context.drawn_from or origin.details.get("drawn_from"),
-    )
-
-
-def _check_name(source: Source, origin: Provenance, model: str | None) -> None:
-    """Raise if the user names another model than the table does."""
-    if model not in (None, origin.model):
-        raise InvalidInput(
-            f"model must be {origin.model!r}, which {source.name} names as the model that scored "
-            f"it, got {model!r}. Leave it out.",
-            parameter="model",
-        )
-
-
-def _check_pool(origin: Provenance) -> None:
-    """Raise if tasks are of classes or groups that the learner was trained on."""
-    pool = origin.details.get("pool")
-    if pool in ("train", "validation"):
-        raise InvalidInput(
-            f"the scores are of tasks of the pool {pool!r}, which the learner has seen in "
-            "training: they are too good to calibrate on. Score tasks of the pool 'calibration'."
-        )

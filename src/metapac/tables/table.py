@@ -1,4 +1,4 @@
-"""An open table of scores: the five questions, answered by an engine."""
+"""An open table of scores: the five questions, answered by an engine, and drift of its scores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any, Self
 
 import ibis
 import numpy as np
+from ibis import _
 
 from metapac._common import Array, Counts, Floats, PathLike, Progress, ignore_progress
 from metapac.columns import Columns, Reading
 from metapac.context import Context
-from metapac.data_checks import Facts, Repeats, find_ranges
+from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
+from metapac.drift import Drift, Pool, compare_pools
 from metapac.errors import InvalidInput, keyword
 from metapac.grouping import (
     Data,
@@ -28,30 +30,16 @@ from metapac.grouping import (
     check_one_cluster,
 )
 from metapac.inputs import as_task_names
+from metapac.predictors import ThresholdSets, check_predictor
+from metapac.provenance import Provenance
 from metapac.sets import SetSummary
-from metapac.tables import data_checks, errors, sources
-from metapac.tables.columns import get_id_column
+from metapac.tables import data_checks, scores, search, sets, sources
+from metapac.tables.engines import exact
 from metapac.tables.output import check_output, output_kind, write
-from metapac.tables.prediction import Sets, add_intervals, add_sets
-from metapac.tables.scores import (
-    Rows,
-    check_guessed_classes,
-    count_values,
-    find_class_scores,
-    find_residuals,
-    true_scores,
-)
-from metapac.tables.search import order_statistics, take_census, take_survey
-from metapac.tables.sets import (
-    KeptLabels,
-    count_sets,
-    count_trials,
-    find_ends,
-    smallest_kept_scores,
-)
 from metapac.tables.sources import Source
 
 _UNLABELLED = " Misses need labels. Without them: predict, or compare_tables (monitor --reference)."
+_BINS = 1000  # in which scores without labels are counted
 _MOST = 5_000  # rows of a task that a report looks at
 
 
@@ -117,17 +105,17 @@ class Table(Data):
         return self.source.name
 
     @cached_property
-    def by_task(self) -> Rows:
+    def by_task(self) -> scores.Rows:
         """Task and true score of each row."""
-        return true_scores(self.source, self.columns)
+        return scores.true_scores(self.source, self.columns)
 
     @cached_property
-    def by_class(self) -> Rows:
+    def by_class(self) -> scores.Rows:
         """The same, where each class of a task is a group of its own."""
-        return true_scores(self.source, self.columns, by_class=True)
+        return scores.true_scores(self.source, self.columns, by_class=True)
 
     @property
-    def labelled(self) -> Rows:
+    def labelled(self) -> scores.Rows:
         """Either of them: the one that is there already."""
         return self.by_class if "by_class" in vars(self) else self.by_task
 
@@ -151,10 +139,10 @@ class Table(Data):
         _check_cluster(new.columns, predictor)
         for name in (new.columns.label, new.columns.score, new.columns.y):
             if name is not None:
-                errors.get_column(self.source, name, _UNLABELLED)
+                self.source.column(name, _UNLABELLED)
         new.check_tasks()
         if predictor.classes_ is not None:
-            _ = new.by_class
+            new.class_names(by_class=True)
         return new
 
     def _resolve(self, predictor: Any) -> Self:
@@ -167,7 +155,7 @@ class Table(Data):
             rule = "task must name the column with the task of each row: Columns(task=...)."
             raise InvalidInput(rule, parameter="task")
         if self.columns.cluster is not None:
-            get_id_column(self.source, self.columns.cluster, "clusters")
+            scores.get_id_column(self.source, self.columns.cluster, "clusters")
 
     def has_class_scores(self) -> bool:
         of_classes = None if self.columns.label is None else self.labelled.class_scores
@@ -199,9 +187,9 @@ class Table(Data):
         if task is None or (by_class and label is None):
             raise InvalidInput("task must name a column, and by class label too.", parameter="task")
         if not by_class:
-            counts = count_values(self.source, tasks=task)
+            counts = scores.count_values(self.source, tasks=task)
             return {None: np.sort(np.array([*counts.values()], dtype=np.int64))}
-        counts = count_values(self.source, tasks=task, labels=str(label))
+        counts = scores.count_values(self.source, tasks=task, labels=str(label))
         tasks, labels = ({*names} for names in zip(*counts, strict=True))
         return {
             name: np.sort(np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64))
@@ -212,12 +200,12 @@ class Table(Data):
         rows = self.by_class if by_class else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
             if self.columns.task is not None:  # a site, which is a single task, may lack a class
-                check_guessed_classes(rows)
+                scores.check_guessed_classes(rows)
             progress("counting the scores of each task", 0, None)
-            census, found = take_survey(rows)
+            census, found = search.take_survey(rows)
             names, task, label = _find_groups(rows, census.names)
             ranks = rank(census.sizes, label)
-            thresholds, repeats = order_statistics(rows, census, found, ranks, progress)
+            thresholds, repeats = search.order_statistics(rows, census, found, ranks, progress)
         low, high = census.low.astype(np.float64), census.high.astype(np.float64)
         return Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
 
@@ -226,8 +214,9 @@ class Table(Data):
     ) -> list[Tally]:
         rows = self.labelled if tasks is None else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
-            trials = [*count_trials(rows, thresholds, precision, tasks)]
-            census = None if tasks is not None else take_census(rows)  # raises if one is missing
+            trials = [*sets.count_trials(rows, thresholds, precision, tasks)]
+            # The census raises if a score is missing.
+            census = None if tasks is not None else search.take_census(rows)
         names, task, _label = _find_groups(rows, np.array(trials[0]["task"], dtype=object))
         ranges, classes, label = np.full((len(names), 2), np.nan), None, None
         if census is not None:
@@ -246,11 +235,7 @@ class Table(Data):
         return tallies
 
     def facts(
-        self,
-        names: Array,
-        sizes: Counts,
-        skipped: frozenset[str],
-        repeats: Repeats | None = None,
+        self, names: Array, sizes: Counts, skipped: frozenset[str], repeats: Repeats | None = None
     ) -> Facts:
         return data_checks.find_facts(self.labelled, names.tolist(), sizes, skipped, repeats)
 
@@ -268,16 +253,20 @@ class Table(Data):
         allow : iterable of str
             Checks to skip.
         """
-        if self.columns.label is not None and classes is not None:
-            label = self.columns.label
-            data_checks.check_rare_classes(self.source, label, classes, epsilon, allow)
+        label = self.columns.label
+        if label is None or classes is None or "rare-class" in allow:
+            return
+        counts = scores.count_values(self.source, labels=label).items()
+        found = {str(name): count for (name,), count in sorted(counts)}
+        known = found | {name: 0 for name in map(str, classes) if name not in found}
+        report([judge_rare_classes(known, epsilon)], where=self.name)
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         task, cluster = self.columns.task, self.columns.cluster
         if task is None or cluster is None:
             return None
         found: dict[Any, str | int] = {}
-        for name, value in count_values(self.source, tasks=task, clusters=cluster):
+        for name, value in scores.count_values(self.source, tasks=task, clusters=cluster):
             check_one_cluster(name, found.setdefault(name, as_cluster(value)), as_cluster(value))
         return [found[name] for name in names]
 
@@ -286,8 +275,8 @@ class Table(Data):
         if used.task is None:
             return []
         if used.prediction is not None:
-            residuals = find_residuals(self.source, used, needs_y=True)
-            lower, upper = find_ends(predictor.threshold_, predictor.precision_, residuals)
+            residuals = scores.find_residuals(self.source, used, needs_y=True)
+            lower, upper = sets.find_ends(predictor.threshold_, predictor.precision_, residuals)
             values = {"truth": table[used.y].cast("float64"), "lower": lower, "upper": upper}
         elif used.score is None and used.label is not None:
             kept = self._kept(predictor)
@@ -298,15 +287,15 @@ class Table(Data):
             return []
         chosen = table[used.task].cast("string").isin([str(task) for task in tasks])
         rows = table.select(task=table[used.task], chosen=chosen, **values)
-        found = self.source.run(rows.filter(ibis._.chosen).drop("chosen").limit(_MOST))
+        found = self.source.run(rows.filter(_.chosen).drop("chosen").limit(_MOST))
         return sorted(map(_read_row, found.to_pylist()), key=lambda row: tuple(map(str, row)))
 
-    def _kept(self, predictor: Any) -> KeptLabels:
+    def _kept(self, predictor: Any) -> sets.KeptLabels:
         by_class = predictor.classes_ is not None
-        of_classes = find_class_scores(self.source, self.columns, by_class)
+        of_classes = scores.find_class_scores(self.source, self.columns, by_class)
         thresholds = np.ravel(predictor._thresholds_of(of_classes.names))
-        cuts = smallest_kept_scores(thresholds, predictor.precision_, of_classes.precision)
-        return KeptLabels(of_classes, cuts.tolist())
+        cuts = sets.smallest_kept_scores(thresholds, predictor.precision_, of_classes.precision)
+        return sets.KeptLabels(of_classes, cuts.tolist())
 
     def add_sets(
         self,
@@ -319,7 +308,7 @@ class Table(Data):
         allow: Iterable[str] = (),
         inputs: Iterable[PathLike] = (),
         progress: Progress | None = None,
-    ) -> Sets:
+    ) -> sets.Sets:
         """Return the rows with their sets, and write them to ``output`` if there is one.
 
         Parameters
@@ -355,14 +344,15 @@ class Table(Data):
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         if new.columns.prediction is not None:
             _check_no_classes(**form)
-            sets = add_intervals(predictor, self.source, new.columns)
+            result = sets.add_intervals(predictor, self.source, new.columns)
         else:
             form |= {"allow": allow, "as_text": as_text and output is not None}
-            sets = add_sets(predictor, self.source, new.columns, new._kept(predictor), **form)
+            kept = new._kept(predictor)
+            result = sets.add_sets(predictor, self.source, new.columns, kept, **form)
         if output is not None:
-            tell(f"writing {sets.rows} sets", 0, None)
-            write(self.source.connection, sets.table, output)
-        return sets
+            tell(f"writing {result.rows} sets", 0, None)
+            write(self.source.connection, result.table, output)
+        return result
 
     def summarise_sets(self, predictor: Any) -> SetSummary:
         """Return what the prediction sets of the rows look like, without writing them.
@@ -389,13 +379,46 @@ class Table(Data):
         new = self._resolve(predictor)
         if new.columns.prediction is not None:
             raise InvalidInput("a predictor for numbers gives intervals, not sets. Use predict.")
-        return count_sets(self.source, new._kept(predictor))
+        return sets.count_sets(self.source, new._kept(predictor))
 
     def add_origin(self, context: Context) -> Context:
-        return sources.add_origin(self.source, context)
+        origin = self._read_origin(context.model)
+        if origin is None:
+            return context
+        pool = origin.details.get("pool")
+        if pool in ("train", "validation"):
+            raise InvalidInput(
+                f"the scores are of tasks of the pool {pool!r}, which the learner has seen in "
+                "training: too good to calibrate on. Score tasks of the pool 'calibration'."
+            )
+        if context.score is not None:
+            context.check_score(origin.score)
+        trained_on = [*(context.trained_on or ()), *(origin.details.get("trained_on") or ())]
+        return replace(
+            context,
+            model=origin.model,
+            score=origin.score,
+            trained_on=trained_on or context.trained_on,
+            training=context.training or origin.details.get("training"),
+            drawn_from=context.drawn_from or origin.details.get("drawn_from"),
+        )
 
     def check_origin(self, context: Context, model: str | None) -> None:
-        sources.check_origin(self.source, context, model)
+        origin = self._read_origin(model)
+        context.check_model(model if origin is None else origin.model)
+        if origin is not None and context.score is not None:
+            context.check_score(origin.score)
+
+    def _read_origin(self, model: str | None) -> Provenance | None:
+        """Return where the scores come from; raise if the user names another model."""
+        origin = sources.read_origin(self.source)
+        if origin is not None and model not in (None, origin.model):
+            raise InvalidInput(
+                f"model must be {origin.model!r}, which {self.name} names as the model that scored "
+                f"it, got {model!r}. Leave it out.",
+                parameter="model",
+            )
+        return origin
 
 
 def _check_no_classes(**form: bool) -> None:
@@ -408,14 +431,11 @@ def _check_no_classes(**form: bool) -> None:
 def _check_cluster(columns: Columns, predictor: Any) -> None:
     """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
     if columns.cluster is None and getattr(predictor, "clusters_", None) is not None:
-        raise InvalidInput(
-            "cluster must name the column with the cluster of each task: the guarantee is for new "
-            "clusters. If no two tasks share one, pass the task column.",
-            parameter="cluster",
-        )
+        rule = "cluster must name the column with the cluster of each task"
+        raise InvalidInput(f"{rule}: the guarantee is for new clusters.", parameter="cluster")
 
 
-def _find_groups(rows: Rows, keys: Array) -> tuple[Array, Counts, Counts | None]:
+def _find_groups(rows: scores.Rows, keys: Array) -> tuple[Array, Counts, Counts | None]:
     """Return the tasks in ascending order, and the index of the task and the class of each key."""
     if rows.keys is not None:
         return rows.keys.groups(keys)
@@ -430,3 +450,128 @@ def _read_row(row: dict[str, Any]) -> Row:
         return Row(row["task"], row["truth"], None, (row["lower"], row["upper"]))
     labels = tuple(str(name) for name in json.loads(row["kept"]))
     return Row(row["task"], row["truth"], labels, full=bool(row["full"]))
+
+
+def compare_tables(
+    promise: ThresholdSets, table: Table, reference: Table, *, model: str | None = None
+) -> Drift:
+    """Compare the scores of unlabelled new tasks with those of the calibration table.
+
+    For classes, the highest score of each row is compared; for regression, the predicted number.
+
+    Parameters
+    ----------
+    promise : MetaPS or PS
+        The calibrated predictor, which knows the columns.
+    table : Table
+        New tasks, from ``open_table``; labels are not read.
+    reference : Table
+        The table that was calibrated on, from ``open_table``. Its columns are those of ``table``.
+    model : str, optional
+        Name of the model that gave the new scores, to be compared with the calibrated one. Tables
+        that ``metapac score`` wrote name it themselves.
+
+    Returns
+    -------
+    Drift
+        The comparison. It is a heuristic without a guarantee.
+
+    Raises
+    ------
+    InvalidInput
+        If a column or a value in it is not valid, if a table has scores of another model, or the
+        reference has fewer than 19 tasks.
+    EngineError
+        If the engine cannot read a table.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from metapac import Columns, MetaPS, open_table
+    >>> from metapac.tables import compare_tables
+    >>> rng = np.random.default_rng(0)
+    >>> sites = np.repeat([f"site {i}" for i in range(40)], 100)
+    >>> known = pd.DataFrame({"site": sites, "p_no": rng.random(4000)})
+    >>> known["p_yes"] = 1 - known.p_no
+    >>> promise = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1).calibrate(known.p_no, known.site)
+    >>> new = pd.DataFrame({"site": "ohio", "p_no": [0.6] * 30, "p_yes": [0.4] * 30})
+    >>> tables = open_table(new, Columns(task="site")), open_table(known)
+    >>> compare_tables(promise, *tables).shifts[0].is_unusual
+    True
+    """
+    check_predictor(promise)
+    for name, one in (("table", table), ("reference", reference)):
+        if not isinstance(one, Table):
+            got = type(one).__name__
+            raise InvalidInput(f"{name} must be open_table(...), got {got}.", parameter=name)
+    names = ("task", "columns", "classes", "classes_column", "prediction")
+    given = Columns(**{name: getattr(table.columns, name) for name in names})
+    used = given.resolve(promise.columns_ or {}, promise.classes_)
+    if used.task is None:
+        raise InvalidInput("task must name the column with the task of each row.", parameter="task")
+    reference.check_origin(promise.context_, None)
+    table.check_origin(promise.context_, model)
+    new = _value(table.source, used)
+    known = _value(reference.source, used)
+    ends = _find_range(reference.source, known)
+    pools = [_count(table.source, used, new, *ends), _count(reference.source, used, known, *ends)]
+    return compare_pools(*pools)
+
+
+def _value(source: Source, columns: Columns) -> Any:
+    """Return what is compared: the highest score of each row, or its predicted number."""
+    if columns.prediction is not None:
+        return scores.find_residuals(source, columns, needs_y=False).prediction
+    of_classes = scores.find_class_scores(source, columns)
+    sets.check_class_scores(source, of_classes)
+    is_wide = of_classes.lists is None
+    return (ibis.greatest(*of_classes.scores) if is_wide else of_classes.lists.maxs()).cast(
+        "float64"
+    )
+
+
+def _find_range(source: Source, value: Any) -> tuple[float, float]:
+    """Return the range to divide into bins."""
+    table = source.table.select(value=value)
+    found = source.run(table.agg(low=table.value.min(), high=table.value.max()))
+    low, high = (column[0].as_py() for column in found.columns)
+    source.check_not_empty(low is not None)
+    if not np.isfinite([low, high]).all():
+        raise InvalidInput(f"{source.name} must hold finite scores to be compared with, got inf.")
+    return low, high if high > low else low + 1.0
+
+
+def _count(source: Source, columns: Columns, value: Any, low: float, high: float) -> Pool:
+    """Count the rows of each task in each bin; what lies outside has a bin of its own."""
+    place = ((value - exact(low)) / exact(high - low) * _BINS).floor()
+    bins = ibis.cases(
+        (value < exact(low), -1), (value >= exact(high), _BINS), else_=place.cast("int64")
+    )
+    task = scores.get_id_column(source, columns.task or "", "tasks")
+    table = source.table.select(task=task, bin=bins)
+    counts = source.run(table.group_by(["task", "bin"]).agg(rows=_.count()))
+    source.check_not_empty(len(counts))
+    tasks, rows = counts["task"].to_pylist(), counts["rows"].to_numpy().astype(np.int64)
+    missing = int(rows[[name is None for name in tasks]].sum())
+    source.check_no_missing(columns.task, "tasks", missing)
+    return Pool.collect(tasks, counts["bin"].to_numpy(), rows)
+
+
+def read_task_column(path: str, task: str | None) -> list[Any]:
+    """Return the distinct tasks of a table; of a table with one column, its values."""
+    from metapac.tables.sources import open_source
+
+    with open_source(path) as source:
+        columns = source.table.columns
+        if task not in columns and len(columns) > 1:
+            named = "" if task is None else f" {task!r}"
+            raise InvalidInput(
+                f"trained_on: {source.name} must have the task column{named}, or a single column "
+                f"of names, got {', '.join(columns[:10])}.",
+                parameter="trained_on",
+            )
+        name = task if task is not None and task in columns else columns[0]
+        column = get_id_column(source, name, "tasks")
+        with source.reading():
+            found = source.run(source.table.select(task=column).distinct())
+    return [name for name in found["task"].to_pylist() if name is not None]

@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import InvalidInput, MetaPS, Monitor, evaluate
-from metapac.data_checks import CHECKS, CheckWarning
+from metapac import InvalidInput, MetaPS
+from metapac.data_checks import CheckWarning
 from metapac.tables import data_checks
 from tests.helpers.engines import ENGINES, as_if_large, put
 from tests.helpers.tables import (
     calibrate_table,
     evaluate_table,
-    monitor_table,
     predict_table,
     site_table,
 )
@@ -109,33 +108,6 @@ def test_the_direction_is_found_on_every_engine(engine: str) -> None:
         calibrate_table(put(engine, wrong), **USED)
 
 
-@pytest.mark.usefixtures("route")
-def test_some_copies_are_a_warning_and_may_be_allowed(frame: pd.DataFrame) -> None:
-    some = pd.concat([frame, frame[:1000]])
-    with pytest.warns(CheckWarning, match="1000 of 4000 rows are copies of another row"):
-        calibrate_table(some, **USED)
-    calibrate_table(some, **USED, allow=("duplicates",))
-
-
-@pytest.mark.usefixtures("route")
-def test_ids_may_be_numbered_within_each_task(frame: pd.DataFrame) -> None:
-    calibrate_table(frame, **USED, id="patient")
-    with pytest.raises(InvalidInput, match="has no column 'patients'.* Did you mean 'patient'"):
-        calibrate_table(frame, **USED, id="patients")
-    coarse = frame.assign(p_yes=frame.p_yes.round(1), p_no=1 - frame.p_yes.round(1))
-    calibrate_table(coarse, **USED)
-
-
-def test_one_site_under_two_names(frame: pd.DataFrame) -> None:
-    odd = frame.index % 2 == 1
-    with pytest.raises(
-        InvalidInput, match="names of tasks differ only in spaces.* 'site 0' and 'si"
-    ):
-        calibrate_table(frame.assign(site=frame.site.mask(odd, frame.site + " ")), **USED)
-    with pytest.warns(CheckWarning, match="names of tasks differ only in "):
-        calibrate_table(frame.assign(site=frame.site.mask(odd, frame.site.str.upper())), **USED)
-
-
 def test_the_score_of_one_class_is_not_that_of_the_true_label(frame: pd.DataFrame) -> None:
     used = LEVELS | {"task": "site"}
     with pytest.raises(InvalidInput, match="score='p_yes' looks like the score of one class, besi"):
@@ -168,32 +140,6 @@ def test_a_score_that_is_missing_for_another_label(
         calibrate_table(tmp_path / "gaps.csv", **USED)
 
 
-@pytest.mark.usefixtures("route")
-def test_a_score_that_is_missing_for_the_true_label_is_reported_as_such(
-    frame: pd.DataFrame,
-) -> None:
-    first = frame.index == 0
-    assert frame.y[0] == "no"
-    with pytest.raises(InvalidInput, match="the scores hold 1 NaN or null out of 3000 values"):
-        calibrate_table(frame.assign(p_no=frame.p_no.mask(first)), **USED)
-
-
-@pytest.mark.usefixtures("route")
-def test_labels_that_are_no_classes_are_reported_as_such() -> None:
-    is_known = np.tile([True, False], 1500)
-    noise = np.random.default_rng(0).random(3000) / 100
-    table = pd.DataFrame(
-        {
-            "site": np.repeat(np.arange(30), 100),
-            "y": np.where(is_known, "a", "other"),
-            "p_a": 1.0,
-            "p_b": noise + is_known / 2,
-        }
-    )
-    with pytest.raises(InvalidInput, match="must hold one of the classes 'a', 'b', got 'other' in"):
-        calibrate_table(table, **USED)
-
-
 def test_a_label_column_that_matches_the_pattern_is_no_class(frame: pd.DataFrame) -> None:
     table = frame.assign(p_y=(frame.y == "yes").astype(int), p_true=frame.p_no)
     used = USED | {"label": "p_y", "score": "p_true", "per_class": True}
@@ -224,60 +170,6 @@ def test_percentages(frame: pd.DataFrame, promise: MetaPS) -> None:
     lists = mixed.assign(probs=mixed[scores].to_numpy().tolist()).drop(columns=scores)
     with pytest.raises(InvalidInput, match="sum to 1 in 1500 rows and to 100 in 1500"):
         predict_table(promise, lists, columns="probs", classes=["no", "yes"])
-
-
-def test_logarithms_are_refused_where_misses_are_counted(
-    frame: pd.DataFrame, promise: MetaPS
-) -> None:
-    def take_logs(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(p_no=np.log(table.p_no), p_yes=np.log(table.p_yes))
-
-    new = patients(1).assign(site=lambda table: "new " + table.site)
-    words = "these look like logarithms; the calibration used probabilities"
-    with pytest.raises(InvalidInput, match=words):
-        evaluate_table(promise, take_logs(new))
-    evaluate_table(promise, take_logs(new), allow=["percentages"])
-    scores = np.log(new[["p_no", "p_yes"]].to_numpy())
-    with pytest.raises(InvalidInput, match=words):
-        evaluate(promise, scores, new.site.to_numpy(), new.y.to_numpy())
-    monitor = Monitor(promise)
-    with pytest.raises(InvalidInput, match=words):
-        monitor_table(monitor, take_logs(new))
-    monitor_table(monitor, new)  # no site was counted before
-    words = "these look like probabilities; the calibration used logarithms"
-    with pytest.raises(InvalidInput, match=words):
-        evaluate_table(calibrate_table(take_logs(frame), **USED), new)
-
-
-@pytest.mark.usefixtures("route")
-def test_evaluation_checks_its_table_too(frame: pd.DataFrame, promise: MetaPS) -> None:
-    new = patients(1).assign(site=lambda table: "new " + table.site)
-    with pytest.raises(InvalidInput, match="every row occurs 2 times"):
-        evaluate_table(promise, pd.concat([new, new]))
-    with pytest.raises(InvalidInput, match="id occurs twice"):
-        evaluate_table(promise, pd.concat([new, new[:1]]), id="patient")
-    with pytest.raises(InvalidInput, match="the true label scores lower"):
-        evaluate_table(promise, new.rename(columns={"p_no": "p_yes", "p_yes": "p_no"}))
-
-
-@pytest.mark.parametrize("name", ["epsilon", "delta"])
-def test_confidences_as_levels(frame: pd.DataFrame, name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"{name}=0.95 .* Did you mean {name}=0.05"):
-        calibrate_table(frame, **USED | {name: 0.95})
-    with pytest.raises(InvalidInput, match=f"{name}=0.95 .* Did you mean {name}=0.05"):
-        MetaPS(**LEVELS | {name: 0.95}).calibrate([0.1, 0.2], ["a", "b"])
-    calibrate_table(frame, **USED | {name: 0.95}, allow=("levels",))
-
-
-def test_a_column_of_ids_as_the_task(frame: pd.DataFrame) -> None:
-    with pytest.raises(InvalidInput, match="task names a different task in each of 3000 rows"):
-        calibrate_table(frame.assign(row=range(3000)), **USED | {"task": "row"})
-
-
-def test_rows_of_a_task_are_counted_over_all_classes(frame: pd.DataFrame) -> None:
-    used: dict[str, Any] = {"task": "site", "score": "p_yes", "columns": "q_*"} | LEVELS
-    one_class = frame.assign(y="yes")
-    calibrate_table(one_class, **used, label="y", per_class=True, on_infeasible="trivial")
 
 
 def test_a_site_is_one_task(frame: pd.DataFrame) -> None:
@@ -327,11 +219,3 @@ def test_many_classes_are_one_list() -> None:
     negative = table.assign(**{name: -table[name] for name in columns})
     with pytest.raises(InvalidInput, match="the true label scores lower"):
         calibrate_table(negative, **USED)
-
-
-def test_an_unknown_check_is_refused(frame: pd.DataFrame, promise: MetaPS) -> None:
-    words = f"out of {', '.join(CHECKS)}, got 'dupes'"
-    with pytest.raises(InvalidInput, match=words):
-        calibrate_table(frame, **USED, allow=("dupes",))
-    with pytest.raises(InvalidInput, match=words):
-        evaluate_table(promise, frame, allow=("dupes",))

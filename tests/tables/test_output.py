@@ -104,11 +104,6 @@ def test_addresses_are_left_to_the_engine(
     assert "set_size" in result.column_names
 
 
-def test_not_every_engine_can_write_to_an_address(promise: MetaPS, frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="is an address, to which sqlite cannot write"):
-        predict_table(promise, put("sqlite", frame), output="s3://bucket/sets.parquet")
-
-
 SECRET = "https://me:pass-word@host/sets"
 
 
@@ -137,11 +132,6 @@ def test_an_address_is_not_written_over_itself(frame: pd.DataFrame) -> None:
     check_output(source, address.replace("sets", "others"))
 
 
-def test_a_missing_folder_is_reported_first(promise: MetaPS, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="folder does not exist"):
-        predict_table(promise, pa.table({"p_a": [None]}), output=tmp_path / "none" / "sets.csv")
-
-
 def test_two_processes_writing_one_file(promise: MetaPS, tmp_path: Path) -> None:
     path = tmp_path / "sets.parquet"
     spawn = multiprocessing.get_context("spawn")
@@ -164,21 +154,6 @@ def write(promise: MetaPS, size: int, path: Path) -> None:
 def two_classes(size: int) -> pa.Table:
     scores = np.linspace(0, 1, size)
     return pa.table({"p_a": scores, "p_b": 1 - scores})
-
-
-def test_inputs_are_not_overwritten(promise: MetaPS, tmp_path: Path) -> None:
-    inside = tmp_path / "in"
-    inside.mkdir()
-    path = inside / "a.parquet"
-    parquet.write_table(pa.table({"p_a": [1.0]}), path)
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match="a.parquet is also the input. Write to another file"):
-        predict_table(promise, path, output=path)
-    for source in (inside, inside / "*.parquet"):
-        with pytest.raises(ValueError, match="would be part of the input"):
-            predict_table(promise, source, output=inside / "sets.parquet")
-    assert path.read_bytes() == before
-    assert list(inside.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
