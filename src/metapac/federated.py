@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -14,14 +15,16 @@ from numpy.typing import ArrayLike
 
 from metapac import _common, artefact, inputs
 from metapac._common import Counts, Floats, PathLike, Progress, as_whole_number, listed, warn
-from metapac._text import name_score
+from metapac._text import format_table, name_score
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
 from metapac.evidence import Evidence, Part, first_step
 from metapac.grouping import Data, Scored, as_data
 from metapac.guarantee import Guarantee
+from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
+from metapac.words import round_down
 
 
 def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
@@ -181,6 +184,60 @@ class Site:
             evidence.columns,
             range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the site sends, as ``metapac site --json`` prints it.
+
+        Returns
+        -------
+        dict
+            Its name, and examples and thresholds; with a guarantee per class, those of each class.
+        """
+        rows = [
+            {"examples": examples, "thresholds": artefact.encode_floats([*thresholds])}
+            for examples, thresholds in zip(self.examples, self.thresholds, strict=True)
+        ]
+        if self.classes is None:
+            return {"site": self.name} | rows[0]
+        named = [{"class": x} | row for x, row in zip(self.classes, rows, strict=True)]
+        return {"site": self.name, "classes": named}
+
+    def __str__(self) -> str:
+        """Return the number and the range of the thresholds, and what too few examples mean."""
+        numbers = len(self.thresholds[0])
+        rows = []
+        for place, thresholds in enumerate(self.thresholds):
+            row = {} if self.classes is None else {"class": self.classes[place]}
+            row |= {"examples": self.examples[place], "of them -inf": thresholds.count(-math.inf)}
+            ends = {"lowest": min(thresholds), "highest": max(thresholds)}
+            rows.append(row | {name: round_down(value, 4) for name, value in ends.items()})
+        of_class = "" if self.classes is None else " for each class"
+        title = f"Site {self.name} sends {numbers} threshold{'s' * (numbers > 1)}{of_class}."
+        return "\n".join([format_table(rows, title), *self._explain_shortages()])
+
+    def _explain_shortages(self) -> Iterator[str]:
+        """Yield what happens to a site that has too few examples, in total or of a class."""
+        for place, count in enumerate(self.examples):
+            guarantee, examples, in_class = self.guarantee, f"{count:,} examples", ""
+            effect = "keeps every label"
+            if "prediction" in (self.columns or {}):
+                effect = "has infinite intervals"
+            if self.classes is not None:
+                label = self.classes[place]
+                guarantee = guarantee.for_class(label, self.classes)
+                examples, in_class = f"{examples} of class {label!r}", " for that class"
+                effect = "always keeps that class"
+            if count < guarantee.min_examples:
+                yield (
+                    f"The site has {examples}, fewer than min_examples={guarantee.min_examples}, "
+                    f"and is left out{in_class}."
+                )
+            elif max(self.thresholds[place]) == -math.inf:
+                minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
+                yield (
+                    f"The site has {examples}, too few for a threshold, which takes {minimum}. It "
+                    f"counts as one that {effect}."
+                )
 
     def save(self, path: PathLike) -> None:
         """Write the site file, versioned JSON: no scores but thresholds, lowest and highest.
@@ -579,19 +636,6 @@ class Liars(NamedTuple):
     to_empty: int
 
 
-class ThresholdRange(NamedTuple):
-    """Between which numbers a threshold lies.
-
-    Attributes
-    ----------
-    low, high : float
-        The two numbers; ``-inf`` and ``inf`` if nothing bounds it.
-    """
-
-    low: float
-    high: float
-
-
 def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = None) -> Liars:
     """Return how many dishonest sites can force every label into the sets, or none.
 
@@ -629,32 +673,29 @@ def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = 
     return Liars(max(spare + 1, 0), tasks - max(allowed))
 
 
-def count_liars_among(parts: Sequence[Part]) -> Liars:
-    """Return how many of the sites of a calibration, if dishonest, can decide the sets."""
-    liars = []
-    for part in parts:
-        sent = part.thresholds[part.used]
-        if not len(sent):
-            return Liars(0, 0)
-        liars.append(count_liars(part.guarantee, len(sent), (sent == -np.inf).sum(axis=0).tolist()))
-    return Liars(*(min(numbers) for numbers in zip(*liars, strict=True)))
-
-
-def summarise_liars(predictor: Any) -> dict[str, int]:
+def summarise_liars(predictor: MetaPS) -> dict[str, int]:
     """Return how many sites count, and how many of them, if dishonest, can decide the sets."""
     predictor.check_calibrated()
-    parts = predictor._evidence.parts(predictor.guarantee_)
-    sites = min(int(np.count_nonzero(part.used)) for part in parts)
-    return {"sites": sites, **count_liars_among(parts)._asdict()}
+    numbers = []
+    for part in predictor._evidence.parts(predictor.guarantee_):
+        sent = part.thresholds[part.used]
+        small = (sent == -np.inf).sum(axis=0).tolist()
+        liars = count_liars(part.guarantee, len(sent), small) if len(sent) else Liars(0, 0)
+        numbers.append((len(sent), *liars))
+    fewest = map(min, zip(*numbers, strict=True))
+    return dict(zip(("sites", *Liars._fields), fewest, strict=True))
 
 
-def describe_liars(liars: Liars, tasks: int, *, is_interval: bool = False) -> str:
-    """Return in one sentence what dishonest sites can do."""
-    ones = "1 dishonest one" if liars.to_keep_all == 1 else f"{liars.to_keep_all} dishonest ones"
+def describe_liars(predictor: MetaPS) -> str:
+    """Return in one sentence what dishonest sites can do; empty if so few sites support nothing."""
+    sites, to_keep_all, to_empty = summarise_liars(predictor).values()
+    if not to_keep_all:
+        return ""
+    ones = "1 dishonest one" if to_keep_all == 1 else f"{to_keep_all} dishonest ones"
     widen, narrow = "force every label into every set", "empty every set"
-    if is_interval:
+    if "prediction" in (predictor.columns_ or {}):
         widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
-    return f"Of {tasks} sites, {ones} can {widen}; {liars.to_empty} can {narrow}."
+    return f"Of {sites} sites, {ones} can {widen}; {to_empty} can {narrow}."
 
 
 def failure_probability(
@@ -708,7 +749,7 @@ def failure_probability(
     return _union(tasks, shares, tuple(k + liars if k >= 0 else k for k in ranks))
 
 
-def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> ThresholdRange:
+def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tuple[float, float]:
     """Return between which numbers the threshold would lie if every site had been honest.
 
     Parameters
@@ -722,8 +763,9 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> Thr
 
     Returns
     -------
-    ThresholdRange
-        The two numbers; without ``min_examples``, not further apart than ``2 * liars`` ranks.
+    low, high : float
+        The two numbers, ``-inf`` and ``inf`` if nothing bounds it. Without ``min_examples``, they
+        are not further apart than ``2 * liars`` ranks.
 
     Raises
     ------
@@ -767,10 +809,10 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> Thr
         _bound(part, honest, liars)
         for honest in range(max(counted - unsure, 0), min(counted + unsure, sites) + 1)
     ]
-    return ThresholdRange(min(low for low, _ in ranges), max(high for _, high in ranges))
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-def _bound(part: Part, honest: int, liars: int) -> ThresholdRange:
+def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
     """Return the range if ``honest`` sites should have counted.
 
     If they are fewer than those that did, so many liars sent a number that should not be there; if
@@ -779,11 +821,11 @@ def _bound(part: Part, honest: int, liars: int) -> ThresholdRange:
     sent = np.sort(part.thresholds[part.used], axis=0)
     ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
     invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
-    ends = [
+    low, high = (
         [_number(sent[:, level], rank + shift) for level, rank in enumerate(ranks) if rank >= 0]
         for shift in (invented - liars, liars - hidden)
-    ]
-    return ThresholdRange(*(max(numbers, default=-np.inf) for numbers in ends))
+    )
+    return max(low, default=-np.inf), max(high, default=-np.inf)
 
 
 def _number(ascending: Floats, rank: int) -> float:

@@ -33,6 +33,7 @@ _STYLES = {
     "VIOLATED": "bold red",
     "ALARM": "bold red",
     "CANNOT TELL YET": "bold yellow",
+    "NO ALARM YET": "bold",
     "AMBER": "bold yellow",
 }
 
