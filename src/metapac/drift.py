@@ -192,21 +192,15 @@ class Drift:
 
     def __str__(self) -> str:
         """Return the status on a line of its own, the sentence, and the most unusual tasks."""
-        words, unusual = self._words, self.unusual
-        status = "SCORES HAVE CHANGED" if self.is_suspicious else "NO CHANGE SEEN"
-        lines = [status, self.sentence()]
-        if unusual:
-            rows = [
-                {
-                    words.unit: shift.task,
-                    words.examples: shift.examples,
-                    "higher than calibration": f"{shift.higher:.0%} of pairs",
-                    "p": f"{shift.p_value:.2g}",
-                }
-                for shift in unusual[:_SHOWN]
-            ]
-            first = f", the first {_SHOWN} of {len(unusual)}" if len(unusual) > _SHOWN else ""
-            lines += ["", format_table(rows, f"Unusual {words.units}{first}:")]
+        words, worst = self._words, self.unusual
+        status = "CANNOT TELL YET" if len(self.shifts) == 1 else "NO CHANGE SEEN"
+        lines = ["SCORES HAVE CHANGED" if self.is_suspicious else status, self.sentence()]
+        if worst:
+            title = f"{min(_SHOWN, len(worst))} of {len(worst)} unusual {words.units}"
+            names = (words.unit, words.examples, "higher than calibration", "p")
+            cells = [(s.task, s.examples, f"{s.higher:.0%}", f"{s.p_value:.2g}") for s in worst]
+            rows = [dict(zip(names, row, strict=True)) for row in cells[:_SHOWN]]
+            lines += ["", format_table(rows, title)]
         return "\n".join(lines)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from metapac import _common, artefact, inputs
 from metapac._common import Counts, Floats, PathLike, Progress, as_whole_number, listed, warn
-from metapac._text import format_table, name_score
+from metapac._text import name_score
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
@@ -203,41 +202,30 @@ class Site:
         return {"site": self.name, "classes": named}
 
     def __str__(self) -> str:
-        """Return the number and the range of the thresholds, and what too few examples mean."""
+        """Return the thresholds that the site sends, and what too few examples mean."""
         numbers = len(self.thresholds[0])
-        rows = []
+        lines = [f"Site {self.name} sends {numbers} threshold{'s' * (numbers > 1)}:"]
         for place, thresholds in enumerate(self.thresholds):
-            row = {} if self.classes is None else {"class": self.classes[place]}
-            row |= {"examples": self.examples[place], "of them -inf": thresholds.count(-math.inf)}
-            ends = {"lowest": min(thresholds), "highest": max(thresholds)}
-            rows.append(row | {name: round_down(value, 4) for name, value in ends.items()})
-        of_class = "" if self.classes is None else " for each class"
-        title = f"Site {self.name} sends {numbers} threshold{'s' * (numbers > 1)}{of_class}."
-        return "\n".join([format_table(rows, title), *self._explain_shortages()])
+            low, high = (round_down(end, 4) for end in (min(thresholds), max(thresholds)))
+            of_class = "" if self.classes is None else f" of class {self.classes[place]!r}"
+            data = f"{self.examples[place]:,} examples{of_class}"
+            lines.append(f"- {data}: from {low} to {high}.{self._explain_shortage(place)}")
+        return "\n".join(lines)
 
-    def _explain_shortages(self) -> Iterator[str]:
-        """Yield what happens to a site that has too few examples, in total or of a class."""
-        for place, count in enumerate(self.examples):
-            guarantee, examples, in_class = self.guarantee, f"{count:,} examples", ""
-            effect = "keeps every label"
-            if "prediction" in (self.columns or {}):
-                effect = "has infinite intervals"
-            if self.classes is not None:
-                label = self.classes[place]
-                guarantee = guarantee.for_class(label, self.classes)
-                examples, in_class = f"{examples} of class {label!r}", " for that class"
-                effect = "always keeps that class"
-            if count < guarantee.min_examples:
-                yield (
-                    f"The site has {examples}, fewer than min_examples={guarantee.min_examples}, "
-                    f"and is left out{in_class}."
-                )
-            elif max(self.thresholds[place]) == -math.inf:
-                minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
-                yield (
-                    f"The site has {examples}, too few for a threshold, which takes {minimum}. It "
-                    f"counts as one that {effect}."
-                )
+    def _explain_shortage(self, place: int) -> str:
+        """Return what happens to a site that has too few examples, in total or of a class."""
+        guarantee, effect = self.guarantee, "keeps every label"
+        if "prediction" in (self.columns or {}):
+            effect = "has infinite intervals"
+        if self.classes is not None:
+            guarantee = guarantee.for_class(self.classes[place], self.classes)
+            effect = "always keeps this class"
+        if self.examples[place] < guarantee.min_examples:
+            return f" Fewer than min_examples={guarantee.min_examples}: they are left out."
+        if max(self.thresholds[place]) > -np.inf:
+            return ""
+        minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
+        return f" A threshold takes {minimum}: the site counts as one that {effect}."
 
     def save(self, path: PathLike) -> None:
         """Write the site file, versioned JSON: no scores but thresholds, lowest and highest.
@@ -496,15 +484,14 @@ def _warn_of_differences(named: list[_Named]) -> None:
         names = _name_sites(coarse)
         warn(CheckWarning(f"sets are decided in {coarsest.name}, because of {names}."))
     first = named[0]
-    for other in named[1:]:
-        if (other[1].columns or {}) != (first[1].columns or {}):
-            text = (
-                f"{other[0]} and {first[0]} have scores from different columns: "
-                f"{_describe(other[1])} and {_describe(first[1])}. The promise stores none of "
-                "them: name the columns when you predict."
-            )
-            warn(CheckWarning(text))
-            break
+    others = [other for other in named if (other[1].columns or {}) != (first[1].columns or {})]
+    for where, other in others[:1]:
+        text = (
+            f"{where} and {first[0]} have scores from different columns: {_describe(other)} and "
+            f"{_describe(first[1])}. The promise stores none of them: name the columns when you "
+            "predict."
+        )
+        warn(CheckWarning(text))
     unnamed = [site for site in sites if site.model is None]
     if 0 < len(unnamed) < len(sites):
         text = "did not name the model, so it cannot be compared with that of the others."

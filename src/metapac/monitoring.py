@@ -106,18 +106,15 @@ class Terms:
             )
         promise.check_calibrated()
         least = as_whole_number("min_examples", min_examples, minimum=0)
-        stated, about = promise.guarantee_, promise.context_
+        stated = ("epsilon", "alpha", "delta")
         return cls(
             promise=promise.promise_,
             checksum=_checksum(promise),
-            epsilon=stated.epsilon,
-            alpha=stated.alpha,
-            delta=stated.delta,
+            **{name: getattr(promise.guarantee_, name) for name in stated},
             classes=promise.classes_,
             min_examples=max(least, promise.min_examples),
             false_alarm=as_probability("false_alarm", false_alarm),
-            unit=about.unit,
-            example=about.example,
+            **{name: getattr(promise.context_, name) for name in ("unit", "example")},
         )
 
     @property
@@ -260,21 +257,14 @@ def order_tasks(evaluation: Evaluation, terms: Terms, batch: str | None) -> list
     counts = [{name: (n, k) for name, n, k in zip(*c, strict=True)} for c in columns]
     names = as_json_names(evaluation.tasks)
     clusters = evaluation.clusters or [None] * len(names)
-    tasks: list[Counted] = []
+    tasks: list[Any] = []
     for name, ends, cluster in zip(names, evaluation.ranges.tolist(), clusters, strict=True):
         # A task that a class leaves out, or that has none of its examples, has a count of 0 here.
         examples, missed = map(list, zip(*(c.get(name, (0, 0)) for c in counts), strict=True))
-        facts = {"examples": examples, "missed": missed, "range": artefact.encode_floats(ends)}
-        tasks.append(
-            {
-                "task": name,
-                "batch": batch,
-                "examples": examples,
-                "missed": missed,
-                "checksum": artefact.checksum(facts),
-                "cluster": cluster,
-            }
-        )
+        counts_of = {"examples": examples, "missed": missed}
+        seen = artefact.checksum(counts_of | {"range": artefact.encode_floats(ends)})
+        entry = {"task": name, "batch": batch} | counts_of | {"checksum": seen, "cluster": cluster}
+        tasks.append(entry)
     return sorted(tasks, key=_shuffle)
 
 
@@ -877,7 +867,8 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
     """Return where a monitor stands in four lines, what was added, and tables."""
     terms, words, alarm, power = monitor.terms, monitor.terms.words, monitor.alarm, monitor.power()
     status = {VIOLATED: "ALARM", HOLDS: "HOLDS", UNDECIDED: "NO ALARM YET"}[monitor.status]
-    evidence, bounds, note = format_wealth(monitor.wealth), _describe_share(monitor, words), ""
+    bounds, note = _describe_share(monitor, words), ""
+    evidence, limit = format_wealth(monitor.wealth), format_wealth(terms.limit)
     if alarm is not None:
         evidence = f"{format_wealth(alarm.wealth)} {_place(monitor, alarm, words)}"
         breach = _describe_breach(monitor, words)
@@ -888,10 +879,9 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
         note = f"No alarm yet{_describe_power(monitor, words)}"
     lines = [
         status,
-        f"Evidence against the guarantee: {evidence} (alarm at {format_wealth(terms.limit)}).",
+        f"Evidence against the guarantee: {evidence}; alarm at {limit}.",
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
-        bounds,
-        *(["", note] if note else []),
+        *(line for line in (bounds, note) if line),
         *_describe_added(monitor, added, words),
     ]
     if monitor.by_class is not None:
@@ -903,21 +893,21 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
 
 def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iterator[str]:
     """Yield what was added and what was left out, and name the worst tasks, in lines."""
-    yield ""
     if added is not None:
-        known, small = words.count_units(len(added.known)), words.count_units(added.left_out)
-        yield (
-            f"Added {words.count_units(len(added.steps))}"
-            f"{f'; {known} counted before' if added.known else ''}"
-            f"{f'; {small} left out, too few {words.examples}' if added.left_out else ''}."
-        )
+        parts = {
+            "added": len(added.steps),
+            "counted before": len(added.known),
+            f"left out, too few {words.examples}": added.left_out,
+            "not new (calibrated or trained on, a pilot, or of a known cluster)": len(
+                added.overlap
+            ),
+        }
+        yield "; ".join(f"{words.count_units(n)} {what}" for what, n in parts.items() if n) + "."
         if added.overlap:
-            count, names = words.count_units(len(added.overlap)), listed([*map(str, added.overlap)])
-            reasons = "calibrated or trained on, a pilot, or of a known cluster"
-            yield f"{count} not new ({reasons}): {names}."
+            yield f"Not new: {listed([*map(str, added.overlap)])}."
     if monitor.terms.min_examples > 1:
-        least = words.count_examples(monitor.terms.min_examples)
         of_class = " of a class" if monitor.terms.classes else ""
+        least = words.count_examples(monitor.terms.min_examples)
         yield f"Watched: {words.units} with at least {least}{of_class}."
     steps = monitor.course
     if monitor.alarm is None:
@@ -925,36 +915,34 @@ def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iter
     worst = sorted((s for s in steps if s.violated), key=lambda s: -s.missed / s.examples)
     if worst:
         named = [f"{s.task} ({s.missed} of {s.examples} missed)" for s in worst]
-        limit = f"{_limit(monitor)} {SHOWN.format(words.unit)}"
-        yield f"Above {limit}: {listed(named, shown=_SHOWN)}."
+        yield f"Above {_limit(monitor)}, the worst first: {listed(named, shown=_SHOWN)}."
 
 
 def _format_groups(what: str, groups: Mapping[Any, list[Step]], words: Words) -> str:
-    """Return a table of the last batches or classes."""
-    rows = []
-    for name, steps in [*groups.items()][-_SHOWN:]:
-        figures = _figures(steps)
-        lower, upper = figures["lower"], figures["upper"]
-        share = "-"
-        if steps:
-            share = "has changed" if lower > upper else f"{percent(lower)} to {percent(upper)}"
-        rows.append(
-            {
-                what: "-" if name is None else name,
-                words.units: figures["tasks"],
-                "above epsilon": figures["violated"],
-                "evidence": format_wealth(figures["wealth"]) if steps else "-",
-                "share above epsilon, if constant": share,
-            }
-        )
+    """Return a table of the last batches or classes that have tasks."""
+    rows = [
+        {
+            what: "-" if name is None else name,
+            words.units: len(steps),
+            "above epsilon": sum(step.violated for step in steps),
+            "evidence": format_wealth(steps[-1].wealth),
+            "share above epsilon, if constant": _format_share(steps[-1]),
+        }
+        for name, steps in [*groups.items()][-_SHOWN:]
+        if steps
+    ]
     return format_table(rows)
+
+
+def _format_share(step: Step) -> str:
+    lower, upper = percent(step.lower), percent(step.upper)
+    return "has changed" if step.lower > step.upper else f"{lower} to {upper}"
 
 
 def _figures(steps: Sequence[Step]) -> dict[str, Any]:
     """Return the number of tasks, how many are violated, and what is known after the last."""
-    last = {
-        name: getattr(steps[-1], name) if steps else None for name in ("wealth", "lower", "upper")
-    }
+    names = ("wealth", "lower", "upper")
+    last = {name: getattr(steps[-1], name) if steps else None for name in names}
     return {"tasks": len(steps), "violated": sum(step.violated for step in steps)} | last
 
 

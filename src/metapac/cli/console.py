@@ -34,6 +34,7 @@ _STYLES = {
     "ALARM": "bold red",
     "CANNOT TELL YET": "bold yellow",
     "NO ALARM YET": "bold",
+    "SCORES HAVE CHANGED": "bold yellow",
     "AMBER": "bold yellow",
 }
 

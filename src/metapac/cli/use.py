@@ -317,12 +317,11 @@ def monitor(
         drift = _compare(predictor, scores, str(reference), Columns(**names), reading, model)
         console.show(drift, as_json=json)
         return
-    if state.exists():
-        watched, added = Monitor.load(state, predictor), None
-    elif scores:
-        watched, added = Monitor(predictor, min_examples=min_examples or 0), None
+    added = None
+    if state.exists() or not scores:
+        watched = Monitor.load(state, predictor)
     else:
-        raise InvalidInput(f"state must name a file that exists to look at, got {str(state)!r}.")
+        watched = Monitor(predictor, min_examples=min_examples or 0)
     if scores:
         artefact.check_not_input(state, [promise])
         with open_table(scores, reading, state, inputs=[promise]) as (table, progress):
@@ -336,10 +335,16 @@ def monitor(
         settings: Any = {"false_alarm": false_alarm, "min_examples": min_examples}
         with open_monitor(state, predictor, **settings) as watched:
             added = watched.add_evaluation(judged, batch=name, again=again, allow=allow)
-    facts, text = watched.to_dict(added), describe(watched, added)
-    console.show(facts, as_json=json, text=text, wrote=[added and state], state=str(state))
     if plot is not None:
-        _draw(watched, plot, quiet=json)
+        try:
+            watched.plot(plot)
+        except OSError as error:
+            if watched.alarm is None:
+                raise
+            warn(f"{plot}: {error.strerror}.")  # an alarm is not lost
+    text, wrote = describe(watched, added), [added and state, plot]
+    facts = watched.to_dict(added)
+    console.show(facts, as_json=json, text=text, wrote=wrote, state=str(state))
     if watched.alarm is not None:
         raise click.exceptions.Exit(VIOLATED)
 
@@ -365,16 +370,3 @@ def _compare(
             drift = compare_tables(predictor, table, known, model=model)
     about = predictor.context_
     return replace(drift, unit=about.unit, example=about.example)
-
-
-def _draw(watched: Monitor, plot: Path, *, quiet: bool) -> None:
-    """Write the figure; an alarm is not lost if that fails."""
-    try:
-        watched.plot(plot)
-    except OSError as error:
-        if watched.alarm is None:
-            raise
-        console.print_error(f"{plot}: {error.strerror}.")
-        return
-    if not quiet:
-        console.print_line(f"Wrote {plot}")
