@@ -520,11 +520,7 @@ class Monitor:
             "upper": upper,
             "tasks": len(self.course),
             "violated": sum(step.violated for step in self.course),
-            "epsilon": terms.epsilon,
-            "alpha": terms.alpha,
-            "delta": terms.delta,
-            "false_alarm": terms.false_alarm,
-            "min_examples": terms.min_examples,
+            **{name: getattr(terms, name) for name in _STATED},
             "added": [step._asdict() for step in added.steps],
             "known": added.known,
             "overlap": [*map(str, added.overlap)],
@@ -858,6 +854,7 @@ def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -
         raise BadArtefact(f"{path} states other levels than the promise. {FORMAT.remedy}")
 
 
+_STATED = ("epsilon", "alpha", "delta", "false_alarm", "min_examples")
 # How a task is displayed as above epsilon: a test of this task alone.
 SHOWN = "(95% confidence, each {} alone)"
 _SHOWN = 10  # classes or batches in a table, tasks in a line
@@ -876,12 +873,13 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
         note = f"{_advise(monitor, words)} {_explain_alarm(monitor, words)}"
     elif monitor.status == UNDECIDED and power is not None:
         status = status if power.can_tell else "CANNOT TELL YET"
-        note = f"No alarm yet{_describe_power(monitor, words)}"
+        note = f"No alarm yet{_describe_power(monitor, words)}".removeprefix("No alarm yet. ")
     lines = [
         status,
         f"Evidence against the guarantee: {evidence}; alarm at {limit}.",
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
-        *(line for line in (bounds, note) if line),
+        bounds,
+        *(["", note] if note else []),
         *_describe_added(monitor, added, words),
     ]
     if monitor.by_class is not None:
