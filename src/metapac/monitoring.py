@@ -873,15 +873,16 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
         note = f"{_advise(monitor, words)} {_explain_alarm(monitor, words)}"
     elif monitor.status == UNDECIDED and power is not None:
         status = status if power.can_tell else "CANNOT TELL YET"
-        note = f"No alarm yet{_describe_power(monitor, words)}".removeprefix("No alarm yet. ")
+        note = f"No alarm yet{_describe_power(monitor, words)}".replace("yet. That ", "")
     lines = [
         status,
         f"Evidence against the guarantee: {evidence}; alarm at {limit}.",
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
         bounds,
         *(["", note] if note else []),
-        *_describe_added(monitor, added, words),
     ]
+    if details := [*_describe_added(monitor, added, words)]:
+        lines += ["", *details]
     if monitor.by_class is not None:
         lines += ["", _format_groups("class", monitor.by_class, words)]
     if len(monitor.batches) > 1:
@@ -892,17 +893,18 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
 def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iterator[str]:
     """Yield what was added and what was left out, and name the worst tasks, in lines."""
     if added is not None:
-        parts = {
+        few = f"left out, too few {words.examples}"
+        counts = {
             "added": len(added.steps),
             "counted before": len(added.known),
-            f"left out, too few {words.examples}": added.left_out,
-            "not new (calibrated or trained on, a pilot, or of a known cluster)": len(
-                added.overlap
-            ),
+            few: added.left_out,
         }
-        yield "; ".join(f"{words.count_units(n)} {what}" for what, n in parts.items() if n) + "."
+        shown = [f"{words.count_units(n)} {what}" for what, n in counts.items() if n]
+        yield f"{'; '.join(shown) or 'Nothing added'}."
         if added.overlap:
-            yield f"Not new: {listed([*map(str, added.overlap)])}."
+            count, names = words.count_units(len(added.overlap)), listed([*map(str, added.overlap)])
+            reasons = "calibrated or trained on, a pilot, or of a known cluster"
+            yield f"{count} not new ({reasons}): {names}."
     if monitor.terms.min_examples > 1:
         of_class = " of a class" if monitor.terms.classes else ""
         least = words.count_examples(monitor.terms.min_examples)
