@@ -468,14 +468,22 @@ def test_labels_do_not_select_tasks() -> None:
             bad = rng.random(10) < 0.15  # at most alpha = 0.2: the guarantee is true
             missed = rng.binomial(50, np.where(bad, 0.3, 0.0)).tolist()
             tasks = [
-                Counted(f"ward {i}", str(month), (50,), (n,), f"{n}") for i, n in enumerate(missed)
+                Counted(
+                    task=f"ward {i}",
+                    batch=str(month),
+                    examples=[50],
+                    missed=[n],
+                    checksum=f"{n}",
+                    cluster=None,
+                )
+                for i, n in enumerate(missed)
             ]
             if forget:  # negative control: tasks that look like earlier ones are left out
-                known = {(old.task, old.checksum) for old in counted}
-                tasks = [entry for entry in tasks if (entry.task, entry.checksum) not in known]
+                known = {(old["task"], old["checksum"]) for old in counted}
+                tasks = [new for new in tasks if (new["task"], new["checksum"]) not in known]
             new, _known, _dependent = select_new(tasks, counted, "ward", again=True)
             for entry in new:
-                bets.settle(exceeds(50, entry.missed[0], 0.1, bets.levels))
+                bets.settle(exceeds(50, entry["missed"][0], 0.1, bets.levels))
                 if reaches(bets.wealth[0], 100):
                     return True
             counted += new

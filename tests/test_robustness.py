@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from metapac import Guarantee, InvalidInput, MetaPS, bound_threshold, count_liars
+from metapac import (
+    Guarantee,
+    InvalidInput,
+    MetaPS,
+    Site,
+    bound_threshold,
+    combine_sites,
+    count_liars,
+)
 from metapac import failure_probability as failure
 from metapac.evidence import Part
 from metapac.federated import (
     Liars,
-    ThresholdRange,
-    count_liars_among,
     describe_liars,
     summarise_liars,
 )
 
 
-def agree(split: str | float = "joint", delta: float | None = 0.1) -> Guarantee:
-    return Guarantee(epsilon=0.1, alpha=0.3, delta=delta, split=split)
+def agree(
+    split: str | float = "joint", delta: float | None = 0.1, per_class: bool = False
+) -> Guarantee:
+    return Guarantee(epsilon=0.1, alpha=0.3, delta=delta, split=split, per_class=per_class)
 
 
 def calibrate(guarantee: Guarantee, tasks: int, liars: int, lie: float) -> float:
@@ -54,16 +63,24 @@ def test_fewer_liars_move_the_threshold_by_as_many_ranks() -> None:
 
 def test_sites_that_are_too_small_help_the_liars() -> None:
     guarantee = agree()
-    tasks = 90
-    sent = np.ones((tasks, len(guarantee.levels)))
-    sent[:2] = -np.inf
-    part = Part(guarantee, None, np.full(tasks, True), np.full(tasks, 9), sent, -np.inf, np.inf)
-    whole = count_liars(guarantee, tasks)
-    assert count_liars_among([part]) == Liars(whole.to_keep_all - 2, whole.to_empty)
+    whole = count_liars(guarantee, 90)
+
+    def combine(guarantee: Guarantee, *small: int) -> dict[str, int]:
+        """Return what it takes if so many sites, of each class, send -inf anyway."""
+        levels = len(guarantee.levels)
+        rows = [[(-np.inf if i < few else 1.0,) * levels for few in small] for i in range(90)]
+        classes = ("a", "b") if guarantee.per_class else None
+        sent = [
+            Site(f"s{i}", guarantee, (99,) * len(small), (*row,), np.dtype("f8"), classes)
+            for i, row in enumerate(rows)
+        ]
+        return summarise_liars(combine_sites(sent, on_infeasible="trivial"))
+
+    assert combine(guarantee, 0) == {"sites": 90, **whole._asdict()}
+    assert combine(guarantee, 2)["to_keep_all"] == whole.to_keep_all - 2
     # Of several classes, the one that takes the fewest counts.
-    large = part._replace(thresholds=np.ones_like(sent))
-    assert count_liars_among([large]) == whole
-    assert count_liars_among([large, part]).to_keep_all == whole.to_keep_all - 2
+    each = combine(agree(per_class=True), 0, 0)["to_keep_all"]
+    assert combine(agree(per_class=True), 0, 2)["to_keep_all"] == each - 2
 
 
 def test_too_few_sites_need_no_liar() -> None:
@@ -154,12 +171,20 @@ def test_bad_numbers_are_rejected() -> None:
 
 
 def test_sentence() -> None:
-    expected = "Of 90 sites, 3 dishonest ones can force every label into every set; 88 can empty"
-    assert describe_liars(Liars(3, 88), 90).startswith(expected)
-    assert describe_liars(Liars(1, 88), 90, is_interval=True) == (
-        "Of 90 sites, 1 dishonest one can make every interval infinite; 88 can shrink every "
-        "interval to its prediction."
-    )
+    agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    messages = [
+        Site(f"s{i}", agreed, (100,), ((-i / 40,),), np.dtype("f8"), columns={"prediction": "p"})
+        for i in range(40)
+    ]
+    most, least = count_liars(agreed, 40)
+    numbers = f"Of 40 sites, {most} dishonest ones can {{}}; {least} can {{}}."
+    wide = numbers.format("make every interval infinite", "shrink every interval to its prediction")
+    assert describe_liars(combine_sites(messages)) == wide
+    plain = [replace(site, columns=None) for site in messages]
+    expected = numbers.format("force every label into every set", "empty every set")
+    assert describe_liars(combine_sites(plain)) == expected
+    trivial = combine_sites(plain[:2], on_infeasible="trivial")
+    assert describe_liars(trivial) == ""
 
 
 def test_only_sites_that_count_are_counted() -> None:
@@ -225,7 +250,7 @@ def test_the_range_is_reached() -> None:
             thresholds = part.thresholds.copy()
             thresholds[chosen] = truth
             ends.append(part._replace(thresholds=thresholds).second_step().threshold)
-        assert ThresholdRange(*ends) == expected
+        assert tuple(ends) == expected
     assert bound_threshold(predictor, 30) == (-math.inf, math.inf)
 
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-# The bounds leave room for other versions of Python and typer; NumPy alone adds 140 modules.
+# The bounds leave room for other versions of Python and click; NumPy alone adds 140 modules.
 PRINT_MODULES = "import sys; print(*sys.modules)"
 ENGINES = {"ibis", "duckdb", "pyspark", "sqlglot", "pandas", "polars", "pyarrow", "torch"}
-HEAVY = {*ENGINES, "PIL", "matplotlib", "sklearn", "typer", "rich", "scipy.stats"}
+HEAVY = {*ENGINES, "PIL", "matplotlib", "sklearn", "click", "rich", "scipy.stats"}
 RUN = f"""
 import sys
 from metapac.cli import main
@@ -44,7 +44,7 @@ def empty() -> set[str]:
         (f"from metapac import InvalidInput; {PRINT_MODULES}", [], {"numpy"}, 60),
         (f"from metapac.fewshot.datasets.pools import *; {PRINT_MODULES}", [], HEAVY, 10_000),
         (f"import metapac.cli.app; {PRINT_MODULES}", [], ENGINES, 350),
-        (RUN, ["--version"], {"typer", "rich", "numpy"}, 60),
+        (RUN, ["--version"], {"click", "rich", "numpy"}, 60),
         (RUN, ["--help"], {"numpy", "scipy", "metapac.errors", "metapac.cli.plan"}, 350),
     ],
 )

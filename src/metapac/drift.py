@@ -15,14 +15,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from metapac._common import Array, Counts, check_same_length
+from metapac._text import format_table
+from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.inputs import as_score_array, as_task_ids, as_task_names, check_no_nan
+from metapac.words import Words
 
 # A task is unusual if at most one in so many calibration tasks differs as much from the others.
 _ONE_IN = 20
 # A warning comes with at most about this probability if nothing has changed.
 _CHANCE = 0.01
 _FEWEST = _ONE_IN - 1  # calibration tasks; with fewer, no task can be unusual
+_SHOWN = 10  # tasks in a table
 
 
 class Pool(NamedTuple):
@@ -89,11 +93,15 @@ class Drift:
     p_common : float
         p-value for a common shift of all new tasks, the larger one of a t-test and a Mann-Whitney
         test of ``higher`` of new and of calibration tasks. NaN with a single new task.
+    unit, example : str
+        What a task and an example are called.
     """
 
     shifts: tuple[Shift, ...]
     reference: int
     p_common: float
+    unit: str = "task"
+    example: str = "example"
 
     @property
     def unusual(self) -> list[Shift]:
@@ -135,6 +143,65 @@ class Drift:
         A single new task is never suspicious.
         """
         return bool(self.p_number <= _CHANCE / 2 or self.p_common <= _CHANCE / 2)
+
+    @property
+    def _words(self) -> Words:
+        return Words.from_context(Context(unit=self.unit, example=self.example))
+
+    def sentence(self) -> str:
+        """Return what was found, in words.
+
+        Returns
+        -------
+        str
+            Some sentences.
+        """
+        words, number = self._words, len(self.unusual)
+        verdict = "Chance explains that."
+        if len(self.shifts) == 1:
+            verdict = f"One {words.unit} is too few to tell chance from change."
+        if self.is_suspicious:
+            verdict = "That is more than chance explains: the scores have changed."
+        return (
+            f"Without labels: {number} of {words.count_units(len(self.shifts))} "
+            f"{'has' if number == 1 else 'have'} unusual scores, where {self.expected:.2g} would "
+            f"be expected; a new {words.example} has a higher score than one of calibration in "
+            f"{self.higher:.0%} of pairs. {verdict} This is a heuristic: scores may change while "
+            f"the sets stay good, and the reverse. To know, label {words.examples} and pass "
+            "--state."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as ``metapac monitor --reference --json`` prints it.
+
+        Returns
+        -------
+        dict
+            The sentence, the figures behind it, and the unusual tasks.
+        """
+        return {
+            "suspicious": self.is_suspicious,
+            "sentence": self.sentence(),
+            "tasks": len(self.shifts),
+            "reference": self.reference,
+            "higher": self.higher,
+            "unusual": [shift._asdict() for shift in self.unusual],
+            "expected": self.expected,
+            "p_common": self.p_common if len(self.shifts) > 1 else None,
+        }
+
+    def __str__(self) -> str:
+        """Return the status on a line of its own, the sentence, and the most unusual tasks."""
+        words, worst = self._words, self.unusual
+        status = "CANNOT TELL YET" if len(self.shifts) == 1 else "NO CHANGE SEEN"
+        lines = ["SCORES HAVE CHANGED" if self.is_suspicious else status, self.sentence()]
+        if worst:
+            title = f"{min(_SHOWN, len(worst))} of {len(worst)} unusual {words.units}"
+            names = (words.unit, words.examples, "higher than calibration", "p")
+            cells = [(s.task, s.examples, f"{s.higher:.0%}", f"{s.p_value:.2g}") for s in worst]
+            rows = [dict(zip(names, row, strict=True)) for row in cells[:_SHOWN]]
+            lines += ["", format_table(rows, title)]
+        return "\n".join(lines)
 
 
 def compare_scores(

@@ -21,7 +21,9 @@ from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keywo
 from metapac.evidence import Evidence, Part, first_step
 from metapac.grouping import Data, Scored, as_data
 from metapac.guarantee import Guarantee
+from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
+from metapac.words import round_down
 
 
 def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
@@ -181,6 +183,49 @@ class Site:
             evidence.columns,
             range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the site sends, as ``metapac site --json`` prints it.
+
+        Returns
+        -------
+        dict
+            Its name, and examples and thresholds; with a guarantee per class, those of each class.
+        """
+        rows = [
+            {"examples": examples, "thresholds": artefact.encode_floats([*thresholds])}
+            for examples, thresholds in zip(self.examples, self.thresholds, strict=True)
+        ]
+        if self.classes is None:
+            return {"site": self.name} | rows[0]
+        named = [{"class": x} | row for x, row in zip(self.classes, rows, strict=True)]
+        return {"site": self.name, "classes": named}
+
+    def __str__(self) -> str:
+        """Return the thresholds that the site sends, and what too few examples mean."""
+        numbers = len(self.thresholds[0])
+        lines = [f"Site {self.name} sends {numbers} threshold{'s' * (numbers > 1)}:"]
+        for place, thresholds in enumerate(self.thresholds):
+            low, high = (round_down(end, 4) for end in (min(thresholds), max(thresholds)))
+            of_class = "" if self.classes is None else f" of class {self.classes[place]!r}"
+            data = f"{self.examples[place]:,} examples{of_class}"
+            lines.append(f"- {data}: from {low} to {high}.{self._explain_shortage(place)}")
+        return "\n".join(lines)
+
+    def _explain_shortage(self, place: int) -> str:
+        """Return what happens to a site that has too few examples, in total or of a class."""
+        guarantee, effect = self.guarantee, "keeps every label"
+        if "prediction" in (self.columns or {}):
+            effect = "has infinite intervals"
+        if self.classes is not None:
+            guarantee = guarantee.for_class(self.classes[place], self.classes)
+            effect = "always keeps this class"
+        if self.examples[place] < guarantee.min_examples:
+            return f" Fewer than min_examples={guarantee.min_examples}: they are left out."
+        if max(self.thresholds[place]) > -np.inf:
+            return ""
+        minimum = min_sample_size(guarantee.miss_rate, guarantee.levels[-1].alpha_within)
+        return f" A threshold takes {minimum}: the site counts as one that {effect}."
 
     def save(self, path: PathLike) -> None:
         """Write the site file, versioned JSON: no scores but thresholds, lowest and highest.
@@ -439,15 +484,14 @@ def _warn_of_differences(named: list[_Named]) -> None:
         names = _name_sites(coarse)
         warn(CheckWarning(f"sets are decided in {coarsest.name}, because of {names}."))
     first = named[0]
-    for other in named[1:]:
-        if (other[1].columns or {}) != (first[1].columns or {}):
-            text = (
-                f"{other[0]} and {first[0]} have scores from different columns: "
-                f"{_describe(other[1])} and {_describe(first[1])}. The promise stores none of "
-                "them: name the columns when you predict."
-            )
-            warn(CheckWarning(text))
-            break
+    others = [other for other in named if (other[1].columns or {}) != (first[1].columns or {})]
+    for where, other in others[:1]:
+        text = (
+            f"{where} and {first[0]} have scores from different columns: {_describe(other)} and "
+            f"{_describe(first[1])}. The promise stores none of them: name the columns when you "
+            "predict."
+        )
+        warn(CheckWarning(text))
     unnamed = [site for site in sites if site.model is None]
     if 0 < len(unnamed) < len(sites):
         text = "did not name the model, so it cannot be compared with that of the others."
@@ -579,19 +623,6 @@ class Liars(NamedTuple):
     to_empty: int
 
 
-class ThresholdRange(NamedTuple):
-    """Between which numbers a threshold lies.
-
-    Attributes
-    ----------
-    low, high : float
-        The two numbers; ``-inf`` and ``inf`` if nothing bounds it.
-    """
-
-    low: float
-    high: float
-
-
 def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = None) -> Liars:
     """Return how many dishonest sites can force every label into the sets, or none.
 
@@ -629,32 +660,29 @@ def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = 
     return Liars(max(spare + 1, 0), tasks - max(allowed))
 
 
-def count_liars_among(parts: Sequence[Part]) -> Liars:
-    """Return how many of the sites of a calibration, if dishonest, can decide the sets."""
-    liars = []
-    for part in parts:
-        sent = part.thresholds[part.used]
-        if not len(sent):
-            return Liars(0, 0)
-        liars.append(count_liars(part.guarantee, len(sent), (sent == -np.inf).sum(axis=0).tolist()))
-    return Liars(*(min(numbers) for numbers in zip(*liars, strict=True)))
-
-
-def summarise_liars(predictor: Any) -> dict[str, int]:
+def summarise_liars(predictor: MetaPS) -> dict[str, int]:
     """Return how many sites count, and how many of them, if dishonest, can decide the sets."""
     predictor.check_calibrated()
-    parts = predictor._evidence.parts(predictor.guarantee_)
-    sites = min(int(np.count_nonzero(part.used)) for part in parts)
-    return {"sites": sites, **count_liars_among(parts)._asdict()}
+    numbers = []
+    for part in predictor._evidence.parts(predictor.guarantee_):
+        sent = part.thresholds[part.used]
+        small = (sent == -np.inf).sum(axis=0).tolist()
+        liars = count_liars(part.guarantee, len(sent), small) if len(sent) else Liars(0, 0)
+        numbers.append((len(sent), *liars))
+    fewest = map(min, zip(*numbers, strict=True))
+    return dict(zip(("sites", *Liars._fields), fewest, strict=True))
 
 
-def describe_liars(liars: Liars, tasks: int, *, is_interval: bool = False) -> str:
-    """Return in one sentence what dishonest sites can do."""
-    ones = "1 dishonest one" if liars.to_keep_all == 1 else f"{liars.to_keep_all} dishonest ones"
+def describe_liars(predictor: MetaPS) -> str:
+    """Return in one sentence what dishonest sites can do; empty if so few sites support nothing."""
+    sites, to_keep_all, to_empty = summarise_liars(predictor).values()
+    if not to_keep_all:
+        return ""
+    ones = "1 dishonest one" if to_keep_all == 1 else f"{to_keep_all} dishonest ones"
     widen, narrow = "force every label into every set", "empty every set"
-    if is_interval:
+    if "prediction" in (predictor.columns_ or {}):
         widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
-    return f"Of {tasks} sites, {ones} can {widen}; {liars.to_empty} can {narrow}."
+    return f"Of {sites} sites, {ones} can {widen}; {to_empty} can {narrow}."
 
 
 def failure_probability(
@@ -708,7 +736,7 @@ def failure_probability(
     return _union(tasks, shares, tuple(k + liars if k >= 0 else k for k in ranks))
 
 
-def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> ThresholdRange:
+def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tuple[float, float]:
     """Return between which numbers the threshold would lie if every site had been honest.
 
     Parameters
@@ -722,8 +750,9 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> Thr
 
     Returns
     -------
-    ThresholdRange
-        The two numbers; without ``min_examples``, not further apart than ``2 * liars`` ranks.
+    low, high : float
+        The two numbers, ``-inf`` and ``inf`` if nothing bounds it. Without ``min_examples``, they
+        are not further apart than ``2 * liars`` ranks.
 
     Raises
     ------
@@ -767,10 +796,10 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> Thr
         _bound(part, honest, liars)
         for honest in range(max(counted - unsure, 0), min(counted + unsure, sites) + 1)
     ]
-    return ThresholdRange(min(low for low, _ in ranges), max(high for _, high in ranges))
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-def _bound(part: Part, honest: int, liars: int) -> ThresholdRange:
+def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
     """Return the range if ``honest`` sites should have counted.
 
     If they are fewer than those that did, so many liars sent a number that should not be there; if
@@ -779,11 +808,11 @@ def _bound(part: Part, honest: int, liars: int) -> ThresholdRange:
     sent = np.sort(part.thresholds[part.used], axis=0)
     ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
     invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
-    ends = [
+    low, high = (
         [_number(sent[:, level], rank + shift) for level, rank in enumerate(ranks) if rank >= 0]
         for shift in (invented - liars, liars - hidden)
-    ]
-    return ThresholdRange(*(max(numbers, default=-np.inf) for numbers in ends))
+    )
+    return max(low, default=-np.inf), max(high, default=-np.inf)
 
 
 def _number(ascending: Floats, rank: int) -> float:

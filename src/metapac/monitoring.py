@@ -8,20 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Self, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac import artefact
-from metapac._common import (
-    PathLike,
-    as_probability,
-    as_whole_number,
-    check_bool,
-    listed,
-)
-from metapac._text import visible
+from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
+from metapac._text import format_table, visible
 from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
 from metapac.context import Context
 from metapac.data_checks import Finding, judge_task_names, report
@@ -33,7 +27,7 @@ from metapac.inputs import as_classes, as_json_labels, as_json_names
 from metapac.predictors import Calibrated, MetaPS, ThresholdSets
 from metapac.ranks import equal_share
 from metapac.verdict import HOLDS, SHOWN_LEVEL, UNDECIDED, VIOLATED
-from metapac.words import Words, inflect
+from metapac.words import Words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,16 +63,16 @@ class Terms:
         Whether tasks of earlier batches count again; None until the first such task has come.
     """
 
-    promise: str
-    checksum: str
+    promise: artefact.Name
+    checksum: artefact.Sha256
     epsilon: Epsilon
     alpha: float
     delta: float | None
     classes: tuple[Any, ...] | None
-    min_examples: int
+    min_examples: artefact.Count
     false_alarm: float
-    unit: str = "task"
-    example: str = "example"
+    unit: artefact.Name = "task"
+    example: artefact.Name = "example"
     again: bool | None = None
 
     @classmethod
@@ -130,9 +124,9 @@ class Terms:
         return [float(epsilon[x] if isinstance(epsilon, Mapping) else epsilon) for x in labels]
 
     @property
-    def context(self) -> Context:
-        """What a task and an example are called, as a context."""
-        return Context(unit=self.unit, example=self.example)
+    def words(self) -> Words:
+        """What a task and an example are called."""
+        return Words.from_context(Context(unit=self.unit, example=self.example))
 
     @property
     def limit(self) -> float:
@@ -198,21 +192,9 @@ def _checksum(promise: MetaPS) -> str:
     return artefact.checksum({"levels": levels, name: result, "tasks": tasks})
 
 
-class _Terms(TypedDict):
-    promise: artefact.Name
-    checksum: artefact.Sha256
-    epsilon: Any
-    alpha: float
-    delta: float | None
-    classes: list[Any] | None
-    min_examples: artefact.Count
-    false_alarm: float
-    unit: artefact.Name
-    example: artefact.Name
-    again: NotRequired[bool | None]
+class Counted(TypedDict):
+    """A task that was counted, as in the state file."""
 
-
-class _Counted(TypedDict):
     task: str | int
     batch: str | None
     examples: list[artefact.Count]
@@ -221,55 +203,35 @@ class _Counted(TypedDict):
     cluster: NotRequired[str | int | None]
 
 
-class _Document(TypedDict):
-    watched: _Terms
-    tasks: list[_Counted]
-
+# The terms in a state file have the types of the class, except for what JSON writes differently.
+_AS_JSON = {"epsilon": Any, "classes": list[Any] | None, "again": NotRequired[bool | None]}
+_make_shape: Any = TypedDict  # whose keys need not be literals
+_Terms = _make_shape("_Terms", get_type_hints(Terms, include_extras=True) | _AS_JSON)
 
 FORMAT = artefact.Format(
     "metapac monitor",
     written_by="Monitor.save() or by 'metapac monitor --state'",
     remedy="Restore it from a backup, or start anew with another file and count all tasks again.",
-    shape=_Document,
+    shape=_make_shape("_Document", {"watched": _Terms, "tasks": list[Counted]}),
 )
-
-
-class Counted(NamedTuple):
-    """A task that was counted."""
-
-    task: str | int
-    batch: str | None
-    examples: tuple[int, ...]
-    missed: tuple[int, ...]
-    checksum: str
-    cluster: str | int | None = None
-
-
-def read_state(path: PathLike) -> tuple[Terms, list[Counted]]:
-    """Return what a state file holds."""
-    body = artefact.read(path, FORMAT)
-    with artefact.decoding(path, FORMAT):
-        terms = Terms.from_json(body["watched"])
-        tasks = [_as_counted(entry) for entry in body["tasks"]]
-        _check(terms, tasks)
-    return terms, tasks
-
-
-def _as_counted(entry: Mapping[str, Any]) -> Counted:
-    return Counted(**{**entry, "examples": (*entry["examples"],), "missed": (*entry["missed"],)})
 
 
 def _check(terms: Terms, tasks: Sequence[Counted]) -> None:
     """Raise InvalidInput if a task could not have been counted, or was counted twice."""
-    if len({(str(entry.task), entry.batch) for entry in tasks}) < len(tasks):
+    if len({_key(entry) for entry in tasks}) < len(tasks):
         raise InvalidInput("a task occurs twice in a batch.")
     for entry in tasks:
-        if not len(entry.examples) == len(entry.missed) == len(terms.rates):
-            raise InvalidInput(f"task {entry.task!r} must have one count for each class.")
-        if any(r > n for n, r in zip(entry.examples, entry.missed, strict=True)):
-            raise InvalidInput(f"task {entry.task!r} has more misses than examples.")
-        if terms.classes is None and entry.examples[0] < max(1, terms.min_examples):
-            raise InvalidInput(f"task {entry.task!r} has too few examples to be counted.")
+        name, examples, missed = entry["task"], entry["examples"], entry["missed"]
+        if not len(examples) == len(missed) == len(terms.rates):
+            raise InvalidInput(f"task {name!r} must have one count for each class.")
+        if any(r > n for n, r in zip(examples, missed, strict=True)):
+            raise InvalidInput(f"task {name!r} has more misses than examples.")
+        if terms.classes is None and examples[0] < max(1, terms.min_examples):
+            raise InvalidInput(f"task {name!r} has too few examples to be counted.")
+
+
+def _key(entry: Counted) -> tuple[str, str | None]:
+    return str(entry["task"]), entry["batch"]
 
 
 def check_batch(batch: str | None, again: bool) -> None:
@@ -295,17 +257,19 @@ def order_tasks(evaluation: Evaluation, terms: Terms, batch: str | None) -> list
     counts = [{name: (n, k) for name, n, k in zip(*c, strict=True)} for c in columns]
     names = as_json_names(evaluation.tasks)
     clusters = evaluation.clusters or [None] * len(names)
-    tasks = []
+    tasks: list[Any] = []
     for name, ends, cluster in zip(names, evaluation.ranges.tolist(), clusters, strict=True):
         # A task that a class leaves out, or that has none of its examples, has a count of 0 here.
-        examples, missed = zip(*(count.get(name, (0, 0)) for count in counts), strict=True)
-        facts = {"examples": examples, "missed": missed, "range": artefact.encode_floats(ends)}
-        tasks.append(Counted(name, batch, examples, missed, artefact.checksum(facts), cluster))
-    return sorted(tasks, key=lambda entry: _shuffle(entry.task))
+        examples, missed = map(list, zip(*(c.get(name, (0, 0)) for c in counts), strict=True))
+        counts_of = {"examples": examples, "missed": missed}
+        seen = artefact.checksum(counts_of | {"range": artefact.encode_floats(ends)})
+        entry = {"task": name, "batch": batch} | counts_of | {"checksum": seen, "cluster": cluster}
+        tasks.append(entry)
+    return sorted(tasks, key=_shuffle)
 
 
-def _shuffle(name: str | int) -> bytes:
-    return hashlib.sha256(str(name).encode(errors="surrogatepass")).digest()
+def _shuffle(entry: Counted) -> bytes:
+    return hashlib.sha256(str(entry["task"]).encode(errors="surrogatepass")).digest()
 
 
 def fix_again(
@@ -316,9 +280,9 @@ def fix_again(
     If the rule could change from batch to batch, labels could decide it: a month that looks like an
     earlier one would be left out, and a month with bad tasks would count.
     """
-    seen = {(str(old.task), old.batch) for old in counted}
+    seen = {_key(old) for old in counted}
     names = {name for name, _batch in seen}
-    if not any(str(e.task) in names and (str(e.task), e.batch) not in seen for e in tasks):
+    if not any(str(entry["task"]) in names and _key(entry) not in seen for entry in tasks):
         return terms
     if terms.again is not None and terms.again != again:
         done = "counted again" if terms.again else "left out"
@@ -331,7 +295,7 @@ def fix_again(
 
 
 def select_new(
-    tasks: Sequence[Counted], counted: Sequence[Counted], unit: str, *, again: bool
+    tasks: Sequence[Counted], counted: Sequence[Counted], units: str, *, again: bool
 ) -> tuple[list[Counted], list[Any], list[Any]]:
     """Return the tasks to count, those counted before, and those of clusters counted before.
 
@@ -339,26 +303,26 @@ def select_new(
     not count is left out, or all tasks are refused.
     """
     earlier: dict[str, list[Counted]] = {}
-    for entry in counted:
-        earlier.setdefault(str(entry.task), []).append(entry)
-    clusters = {str(old.cluster) for old in counted if old.cluster is not None}
+    for old in counted:
+        earlier.setdefault(str(old["task"]), []).append(old)
+    clusters = {str(name) for old in counted if (name := old.get("cluster")) is not None}
     new, known, dependent, changed = [], [], [], []
     for entry in tasks:
-        same = earlier.get(str(entry.task), [])
-        rivals = [old for old in same if old.batch == entry.batch] if again else same
-        if any(old.checksum == entry.checksum for old in rivals):
-            known.append(entry.task)
-        elif not same and entry.cluster is not None and str(entry.cluster) in clusters:
-            dependent.append(entry.task)
+        same = earlier.get(str(entry["task"]), [])
+        rivals = [old for old in same if old["batch"] == entry["batch"]] if again else same
+        if any(old["checksum"] == entry["checksum"] for old in rivals):
+            known.append(entry["task"])
+        elif not same and entry["cluster"] is not None and str(entry["cluster"]) in clusters:
+            dependent.append(entry["task"])
         elif not rivals:
             new.append(entry)
         else:
-            batch = rivals[-1].batch
-            changed.append(repr(entry.task) + (f" (batch {batch!r})" if batch else ""))
+            batch = rivals[-1]["batch"]
+            changed.append(repr(entry["task"]) + (f" (batch {batch!r})" if batch else ""))
     if changed:
         remedy = "name another batch" if again else "pass again=True"
         raise InvalidInput(
-            f"{inflect(visible(unit))[1]} were counted before with other examples: "
+            f"{units} were counted before with other examples: "
             f"{listed(changed)}. A task counts once: a bad one that is seen again is no new "
             f"evidence. Leave it out; or, if each batch is a new draw of tasks, {remedy}."
         )
@@ -370,10 +334,10 @@ def judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str)
 
     If tasks that came together agree too, scores are so coarse that it happens by chance.
     """
-    if any(len({(e.batch, e.checksum) for e in some}) < len(some) for some in (new, counted)):
+    if any(len({(e["batch"], e["checksum"]) for e in s}) < len(s) for s in (new, counted)):
         return None
-    earlier = {entry.checksum: str(entry.task) for entry in counted}
-    pairs = [(str(entry.task), earlier.get(entry.checksum)) for entry in new]
+    earlier = {entry["checksum"]: str(entry["task"]) for entry in counted}
+    pairs = [(str(entry["task"]), earlier.get(entry["checksum"])) for entry in new]
     shown = [f"{name!r} as {old!r}" for name, old in pairs if old not in (None, name)]
     text = (
         f"the same numbers of examples and misses, and the same range of scores, were counted "
@@ -381,146 +345,6 @@ def judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str)
         "Give it one name."
     )
     return Finding("duplicates", True, text) if shown else None
-
-
-# How a task is displayed as above epsilon: a test of this task alone.
-SHOWN = "(95% confidence, each {} alone)"
-
-
-def describe(monitor: Monitor) -> str:
-    """Return the state of a monitor in words."""
-    words = Words.from_context(monitor.terms.context)
-    claims = {VIOLATED: _describe_alarm, HOLDS: _describe_holds, UNDECIDED: _describe_quiet}
-    claim = claims[monitor.status](monitor, words)
-    return f"{claim} {_describe_share(monitor, words)}".rstrip()
-
-
-def _describe_alarm(monitor: Monitor, words: Words) -> str:
-    terms, alarm, limit = monitor.terms, monitor.alarm, _limit(monitor)
-    assert alarm is not None
-    at = visible(str(alarm.task)) + (
-        "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
-    )
-    breach = f"more than {percent(terms.alpha)} of new {words.units} have a miss rate above"
-    if monitor.by_class is None:
-        breach += f" {limit}"
-    else:
-        wealths = {label: s[-1].wealth for label, s in monitor.by_class.items() if s}
-        worst = visible(str(max(wealths, key=wealths.__getitem__)))
-        breach = f"for some class, {breach} its limit, most likely class {worst}"
-    start = (
-        f"Alarm after {words.count_units(monitor.course.index(alarm) + 1)} (at {at}): {breach}. "
-        f"Stop relying on these sets, look at the {words.units} above {limit}, and recalibrate on "
-        f"new {words.units}; then start a new state file. The wealth of the bets against the "
-        f"guarantee has grown from 1 to {format_wealth(alarm.wealth)}. If it were true, this would "
-        f"ever reach {format_wealth(terms.limit)} with probability at most "
-        f"{percent(terms.false_alarm)}, however often one looks."
-    )
-    if terms.delta is not None:
-        return (
-            f"{start} An unlucky calibration (probability at most {percent(terms.delta)}) explains "
-            f"it too; otherwise these {words.units} or the scores are not like those of "
-            "calibration."
-        )
-    lower = monitor.interval[0]
-    chance = "some" if lower <= terms.alpha else f"at most {math.ceil(100 * terms.alpha / lower)}%"
-    return (
-        f"{start} A guarantee in expectation (delta=None) is an average over calibrations: under "
-        f"its assumptions, {chance} of all calibrations come out this badly."
-    )
-
-
-def _describe_holds(monitor: Monitor, words: Words) -> str:
-    terms = monitor.terms
-    each, rate = (" for each class,", "its limit") if terms.classes else ("", _limit(monitor))
-    return (
-        f"Holds, by {words.count_units(len(monitor.course))}:{each} less than "
-        f"{percent(terms.alpha)} of new {words.units} have a miss rate above {rate}. If this were "
-        f"false, it would ever be said with probability at most {percent(terms.false_alarm)}."
-        f"{_describe_latest(monitor, words)}"
-    )
-
-
-def _describe_quiet(monitor: Monitor, words: Words) -> str:
-    return (
-        f"No alarm yet{_describe_power(monitor, words)}{_describe_latest(monitor, words)} After "
-        f"{words.count_units(len(monitor.course))}, the wealth of the bets against the guarantee "
-        f"is {format_wealth(monitor.wealth)}; it began at 1, falls unless {words.units} are shown "
-        f"to be above {_limit(monitor)}, and raises an alarm at "
-        f"{format_wealth(monitor.terms.limit)}."
-    )
-
-
-def _describe_power(monitor: Monitor, words: Words) -> str:
-    """Return what no alarm says, given how large the tasks are."""
-    power, of_class = monitor.power(), " of a class" if monitor.terms.classes else ""
-    if power is None:
-        return "."
-    if power.can_tell and power.reach is not None:
-        return (
-            f". That does not show that the guarantee holds: even if every {words.unit} missed "
-            f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
-            "would be unlikely."
-        )
-    least = "more than a million" if power.examples is None else f"about {power.examples:,}"
-    return (
-        f", but {words.units} this small cannot tell: even if every one missed "
-        f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
-        f"takes {least} {words.examples}{of_class} in each."
-    )
-
-
-def _describe_latest(monitor: Monitor, words: Words) -> str:
-    """Return how many tasks of the latest batch are above epsilon, and how many may be."""
-    if not monitor.course:
-        return ""
-    batch = monitor.course[-1].batch
-    steps = [step for step in monitor.course if step.batch == batch]
-    count, share = sum(step.violated for step in steps), monitor.terms.alpha * len(steps)
-    allowed = "less than 1" if share < 0.5 else f"about {math.floor(share + 0.5)}"
-    return (
-        f" {'So far' if batch is None else f'In {visible(batch)}'} {count} of "
-        f"{words.count_units(len(steps))} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
-        f"{SHOWN.format(words.unit)}; the guarantee allows {allowed}"
-        f"{' for each class' if monitor.terms.classes else ''}."
-    )
-
-
-def _limit(monitor: Monitor) -> str:
-    """Return the miss rate that a task may have, in words."""
-    return "the limit of a class" if monitor.terms.classes else percent(monitor.terms.rates[0])
-
-
-def _describe_share(monitor: Monitor, words: Words) -> str:
-    terms, (lower, upper) = monitor.terms, monitor.interval
-    rate = "its limit, for the worst class," if terms.classes else _limit(monitor)
-    share = f"the share of new {words.units} above {rate}"
-    confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
-    if lower > upper:
-        return (
-            f"T{share[1:]} has changed: it was below {percent(upper)} at one time, and above "
-            f"{percent(lower)} at another."
-        )
-    if monitor.alarm is None:
-        return (
-            f"If it has been the same throughout, {share} is between {percent(lower)} and "
-            f"{percent(upper)} (each end with {confidence})."
-        )
-    if lower <= terms.alpha:  # the alarm has said it
-        return ""
-    return f"At some time, {share} was more than {percent(lower)} ({confidence})."
-
-
-def format_wealth(wealth: float) -> str:
-    """Return a wealth in few digits, without an exponent."""
-    if wealth < 0.001:
-        return "less than 0.001"
-    if wealth < 100:
-        return f"{wealth:.3g}"
-    return f"{math.floor(wealth):,}" if wealth <= 1e6 else "more than a million"
-
-
-FALSE_ALARM = 0.01
 
 
 class Monitor:
@@ -582,20 +406,18 @@ class Monitor:
     """
 
     def __init__(
-        self, promise: ThresholdSets, *, false_alarm: float = FALSE_ALARM, min_examples: int = 0
+        self, promise: ThresholdSets, *, false_alarm: float = 0.01, min_examples: int = 0
     ) -> None:
-        self._start(Terms.from_promise(promise, false_alarm, min_examples))
-        self._promise: ThresholdSets | None = promise
+        self._start(Terms.from_promise(promise, false_alarm, min_examples), promise)
 
-    def _start(self, terms: Terms) -> None:
-        self.terms = terms
+    def _start(self, terms: Terms, promise: ThresholdSets | None) -> None:
+        self.terms, self._promise = terms, promise
         self.course: list[Step] = []
         names = () if terms.classes is None else terms.classes
         self.by_class: dict[Any, list[Step]] | None = {n: [] for n in names} or None
         share = equal_share(terms.false_alarm, len(terms.rates))
         self._watches = [Watch(rate, terms.alpha, share) for rate in terms.rates]
         self._counted: list[Counted] = []
-        self._promise = None
 
     @property
     def wealth(self) -> float:
@@ -627,7 +449,13 @@ class Monitor:
     @property
     def batches(self) -> list[str | None]:
         """The batches, in order."""
-        return [*dict.fromkeys(step.batch for step in self.course)]
+        return [*self._by_batch()]
+
+    def _by_batch(self) -> dict[str | None, list[Step]]:
+        groups: dict[str | None, list[Step]] = {}
+        for step in self.course:
+            groups.setdefault(step.batch, []).append(step)
+        return groups
 
     def power(self) -> Power | None:
         """Return what an alarm takes, if new tasks are as large as those counted.
@@ -638,7 +466,7 @@ class Monitor:
             Miss rates and sizes; with a guarantee per class, of the class that takes most. None
             without tasks.
         """
-        sizes = zip(*(entry.examples for entry in self._counted), strict=True)
+        sizes = zip(*(entry["examples"] for entry in self._counted), strict=True)
         least = max(1, self.terms.min_examples)
         powers = [
             watch.find_power(large)
@@ -655,10 +483,52 @@ class Monitor:
         str
             Some sentences.
         """
-        return describe(self)
+        words = self.terms.words
+        claims = {VIOLATED: _describe_alarm, HOLDS: _describe_holds, UNDECIDED: _describe_quiet}
+        claim = claims[self.status](self, words)
+        return f"{claim} {_describe_share(self, words)}".rstrip()
 
     def __str__(self) -> str:
-        return self.sentence()
+        """Return status, evidence, tasks and bounds in four lines, and tables."""
+        return describe(self)
+
+    def to_dict(self, added: Added | None = None) -> dict[str, Any]:
+        """Return the state as JSON can hold it, as ``metapac monitor --json`` prints it.
+
+        Parameters
+        ----------
+        added : Added, optional
+            What ``add`` has returned; by default, nothing was added.
+
+        Returns
+        -------
+        dict
+            Status, bounds, parameters, the tasks added, and figures of each batch and class.
+        """
+        added = added or Added([], [], (), 0)
+        terms, power, (lower, upper) = self.terms, self.power(), self.interval
+        by_class = self.by_class and [
+            {"class": label} | _figures(steps) for label, steps in self.by_class.items()
+        ]
+        return {
+            "status": self.status,
+            "sentence": self.sentence(),
+            "alarm": None if self.alarm is None else self.alarm._asdict(),
+            "wealth": self.wealth,
+            "limit": terms.limit,
+            "lower": lower,
+            "upper": upper,
+            "tasks": len(self.course),
+            "violated": sum(step.violated for step in self.course),
+            **{name: getattr(terms, name) for name in _STATED},
+            "added": [step._asdict() for step in added.steps],
+            "known": added.known,
+            "overlap": [*map(str, added.overlap)],
+            "left_out": added.left_out,
+            "batches": [{"batch": b} | _figures(s) for b, s in self._by_batch().items()],
+            "by_class": by_class,
+            "power": None if power is None else power._asdict() | {"can_tell": power.can_tell},
+        }
 
     def __repr__(self) -> str:
         wealth = format_wealth(self.wealth)
@@ -773,7 +643,7 @@ class Monitor:
             )
         tasks = order_tasks(evaluation, self.terms, batch)
         terms = fix_again(self.terms, tasks, self._counted, again=again)
-        new, known, dependent = select_new(tasks, self._counted, terms.unit, again=again)
+        new, known, dependent = select_new(tasks, self._counted, terms.words.units, again=again)
         self._check_names(new, evaluation, allow)
         self.terms = terms
         steps = [self._count(entry) for entry in new]
@@ -785,29 +655,31 @@ class Monitor:
         """Raise InvalidInput if a task seems to have been counted before, under another name."""
         if not new:
             return
-        unit, _units = inflect(visible(self.terms.unit))
-        names = dict.fromkeys(entry.task for entry in (*self._counted, *new))
+        unit = self.terms.words.unit
+        names = dict.fromkeys(entry["task"] for entry in (*self._counted, *new))
         low, high = evaluation.ranges.T  # type: ignore[union-attr]  # present, or not ordered
         varied = {*evaluation.tasks[low < high].tolist()}  # one score for all tells nothing
-        renamed = judge_renamed([e for e in new if e.task in varied], self._counted, unit)
+        renamed = judge_renamed([e for e in new if e["task"] in varied], self._counted, unit)
         report([judge_task_names(names, what=unit), renamed], allow)
 
     def _count(self, entry: Counted) -> Step:
         """Count a task: settle all bets on it."""
         self._counted.append(entry)
+        name, batch = entry["task"], entry["batch"]
         courses = [[]] if self.by_class is None else [*self.by_class.values()]
-        parts = zip(self._watches, entry.examples, entry.missed, self.terms.rates, strict=True)
+        counts = entry["examples"], entry["missed"]
+        parts = zip(courses, self._watches, *counts, self.terms.rates, strict=True)
         any_violated = False
-        for course, (watch, examples, missed, rate) in zip(courses, parts, strict=True):
-            if examples < self.terms.min_examples:
+        for course, watch, n, k, rate in parts:
+            if n < self.terms.min_examples:
                 continue
-            watch.add(examples=examples, missed=missed)
-            violated = bool(exceeds(examples, missed, rate, (SHOWN_LEVEL,))[0])
+            watch.add(examples=n, missed=k)
+            violated = bool(exceeds(n, k, rate, (SHOWN_LEVEL,))[0])
             any_violated |= violated
             bounds = watch.wealth, watch.lower, watch.upper
-            course.append(Step(entry.task, entry.batch, examples, missed, violated, *bounds))
-        total = sum(entry.examples), sum(entry.missed), any_violated
-        self.course.append(Step(entry.task, entry.batch, *total, self.wealth, *self.interval))
+            course.append(Step(name, batch, n, k, violated, *bounds))
+        total = sum(counts[0]), sum(counts[1]), any_violated
+        self.course.append(Step(name, batch, *total, self.wealth, *self.interval))
         return self.course[-1]
 
     def save(self, path: PathLike) -> None:
@@ -818,8 +690,8 @@ class Monitor:
         path : str or path
             File to write. It is replaced atomically.
         """
-        tasks = [entry._asdict() for entry in self._counted]
-        artefact.write(path, {"watched": self.terms.to_json(), "tasks": tasks}, FORMAT)
+        body = {"watched": self.terms.to_json(), "tasks": self._counted}
+        artefact.write(path, body, FORMAT)
 
     @classmethod
     def load(cls, path: PathLike, promise: ThresholdSets | None = None) -> Self:
@@ -845,15 +717,16 @@ class Monitor:
         InvalidInput
             If it monitors another guarantee.
         """
-        terms, tasks = read_state(path)
+        body = artefact.read(path, FORMAT)
+        with artefact.decoding(path, FORMAT):
+            terms = Terms.from_json(body["watched"])
+            _check(terms, body["tasks"])
         if promise is not None:
-            given = Terms.from_promise(promise, terms.false_alarm, terms.min_examples)
-            _check_same_promise(path, terms, given)
+            _check_same_promise(path, terms, promise)
         monitor = cls.__new__(cls)
-        monitor._start(terms)
-        monitor._promise = promise
-        for entry in tasks:
-            monitor._count(entry)
+        monitor._start(terms, promise)
+        for entry in body["tasks"]:
+            monitor._count(entry | {"cluster": entry.get("cluster")})
         return monitor
 
     def to_frame(self) -> Any:
@@ -953,13 +826,14 @@ def open_monitor(
     ['2026-01', '2026-02']
     """
     with artefact.lock_file(path, "metapac monitor", wait=_PATIENCE):
-        rate = FALSE_ALARM if false_alarm is None else false_alarm
-        monitor = Monitor(promise, false_alarm=rate, min_examples=min_examples or 0)
+        settings = {"false_alarm": false_alarm, "min_examples": min_examples}
+        given: Any = {name: value for name, value in settings.items() if value is not None}
+        monitor = Monitor(promise, **given)
         if Path(path).exists():
-            given, monitor = monitor.terms, Monitor.load(path, promise)
-            for name, value in (("false_alarm", false_alarm), ("min_examples", min_examples)):
-                fixed, new = getattr(monitor.terms, name), getattr(given, name)
-                if value is not None and new != fixed:
+            terms, monitor = monitor.terms, Monitor.load(path, promise)
+            for name in given:
+                fixed, new = getattr(monitor.terms, name), getattr(terms, name)
+                if new != fixed:
                     raise InvalidInput(
                         f"{name} must stay at {fixed!r}, with which {path} was begun, got {new!r}: "
                         "an alarm would mean nothing if its level could be chosen afterwards.",
@@ -969,11 +843,244 @@ def open_monitor(
         monitor.save(path)
 
 
-def _check_same_promise(path: PathLike, stored: Terms, given: Terms) -> None:
+def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -> None:
     """Raise if a state file is for another guarantee, or for other levels."""
+    given = Terms.from_promise(promise, stored.false_alarm, stored.min_examples)
     if stored.checksum != given.checksum:
         raise InvalidInput(
             f"{path} watches another guarantee: {stored.promise} Use a state file for each."
         )
     if stored.rates != given.rates or (stored.alpha, stored.delta) != (given.alpha, given.delta):
         raise BadArtefact(f"{path} states other levels than the promise. {FORMAT.remedy}")
+
+
+_STATED = ("epsilon", "alpha", "delta", "false_alarm", "min_examples")
+# How a task is displayed as above epsilon: a test of this task alone.
+SHOWN = "(95% confidence, each {} alone)"
+_SHOWN = 10  # classes or batches in a table, tasks in a line
+
+
+def describe(monitor: Monitor, added: Added | None = None) -> str:
+    """Return where a monitor stands in four lines, what was added, and tables."""
+    terms, words, alarm, power = monitor.terms, monitor.terms.words, monitor.alarm, monitor.power()
+    status = {VIOLATED: "ALARM", HOLDS: "HOLDS", UNDECIDED: "NO ALARM YET"}[monitor.status]
+    bounds, note = _describe_share(monitor, words), ""
+    evidence, limit = format_wealth(monitor.wealth), format_wealth(terms.limit)
+    if alarm is not None:
+        evidence = f"{format_wealth(alarm.wealth)} {_place(monitor, alarm, words)}"
+        breach = _describe_breach(monitor, words)
+        bounds = f"{breach[0].upper()}{breach[1:]}. {bounds}".rstrip()
+        note = f"{_advise(monitor, words)} {_explain_alarm(monitor, words)}"
+    elif monitor.status == UNDECIDED and power is not None:
+        status = status if power.can_tell else "CANNOT TELL YET"
+        note = f"No alarm yet{_describe_power(monitor, words)}".replace("yet. That ", "")
+    lines = [
+        status,
+        f"Evidence against the guarantee: {evidence}; alarm at {limit}.",
+        f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
+        bounds,
+        *(["", note] if note else []),
+    ]
+    if details := [*_describe_added(monitor, added, words)]:
+        lines += ["", *details]
+    if monitor.by_class is not None:
+        lines += ["", _format_groups("class", monitor.by_class, words)]
+    if len(monitor.batches) > 1:
+        lines += ["", _format_groups("batch", monitor._by_batch(), words)]
+    return "\n".join(lines)
+
+
+def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iterator[str]:
+    """Yield what was added and what was left out, and name the worst tasks, in lines."""
+    if added is not None:
+        few = f"left out, too few {words.examples}"
+        counts = {
+            "added": len(added.steps),
+            "counted before": len(added.known),
+            few: added.left_out,
+        }
+        shown = [f"{words.count_units(n)} {what}" for what, n in counts.items() if n]
+        yield f"{'; '.join(shown) or 'Nothing added'}."
+        if added.overlap:
+            count, names = words.count_units(len(added.overlap)), listed([*map(str, added.overlap)])
+            reasons = "calibrated or trained on, a pilot, or of a known cluster"
+            yield f"{count} not new ({reasons}): {names}."
+    if monitor.terms.min_examples > 1:
+        of_class = " of a class" if monitor.terms.classes else ""
+        least = words.count_examples(monitor.terms.min_examples)
+        yield f"Watched: {words.units} with at least {least}{of_class}."
+    steps = monitor.course
+    if monitor.alarm is None:
+        steps = [step for step in steps if step.batch == steps[-1].batch]
+    worst = sorted((s for s in steps if s.violated), key=lambda s: -s.missed / s.examples)
+    if worst:
+        named = [f"{s.task} ({s.missed} of {s.examples} missed)" for s in worst]
+        yield f"Above {_limit(monitor)}, the worst first: {listed(named, shown=_SHOWN)}."
+
+
+def _format_groups(what: str, groups: Mapping[Any, list[Step]], words: Words) -> str:
+    """Return a table of the last batches or classes that have tasks."""
+    rows = [
+        {
+            what: "-" if name is None else name,
+            words.units: len(steps),
+            "above epsilon": sum(step.violated for step in steps),
+            "evidence": format_wealth(steps[-1].wealth),
+            "share above epsilon, if constant": _format_share(steps[-1]),
+        }
+        for name, steps in [*groups.items()][-_SHOWN:]
+        if steps
+    ]
+    return format_table(rows)
+
+
+def _format_share(step: Step) -> str:
+    lower, upper = percent(step.lower), percent(step.upper)
+    return "has changed" if step.lower > step.upper else f"{lower} to {upper}"
+
+
+def _figures(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return the number of tasks, how many are violated, and what is known after the last."""
+    names = ("wealth", "lower", "upper")
+    last = {name: getattr(steps[-1], name) if steps else None for name in names}
+    return {"tasks": len(steps), "violated": sum(step.violated for step in steps)} | last
+
+
+def _describe_alarm(monitor: Monitor, words: Words) -> str:
+    terms, alarm = monitor.terms, monitor.alarm
+    assert alarm is not None
+    return (
+        f"Alarm {_place(monitor, alarm, words)}: {_describe_breach(monitor, words)}. "
+        f"{_advise(monitor, words)} The wealth of the bets against the guarantee has grown from 1 "
+        f"to {format_wealth(alarm.wealth)}. If it were true, this would ever reach "
+        f"{format_wealth(terms.limit)} with probability at most {percent(terms.false_alarm)}, "
+        f"however often one looks. {_explain_alarm(monitor, words)}"
+    )
+
+
+def _place(monitor: Monitor, alarm: Step, words: Words) -> str:
+    batch = "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
+    count = words.count_units(monitor.course.index(alarm) + 1)
+    return f"after {count} (at {visible(str(alarm.task))}{batch})"
+
+
+def _describe_breach(monitor: Monitor, words: Words) -> str:
+    terms = monitor.terms
+    breach = f"more than {percent(terms.alpha)} of new {words.units} have a miss rate above"
+    if monitor.by_class is None:
+        return f"{breach} {_limit(monitor)}"
+    wealths = {label: s[-1].wealth for label, s in monitor.by_class.items() if s}
+    worst = visible(str(max(wealths, key=wealths.__getitem__)))
+    return f"for some class, {breach} its limit, most likely class {worst}"
+
+
+def _advise(monitor: Monitor, words: Words) -> str:
+    return (
+        f"Stop relying on these sets, look at the {words.units} above {_limit(monitor)}, and "
+        f"recalibrate on new {words.units}; then start a new state file."
+    )
+
+
+def _explain_alarm(monitor: Monitor, words: Words) -> str:
+    """Return what else an alarm may mean."""
+    terms, lower = monitor.terms, monitor.interval[0]
+    if terms.delta is not None:
+        return (
+            f"An unlucky calibration (probability at most {percent(terms.delta)}) explains it too; "
+            f"otherwise these {words.units} or the scores are not like those of calibration."
+        )
+    chance = "some" if lower <= terms.alpha else f"at most {math.ceil(100 * terms.alpha / lower)}%"
+    return (
+        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
+        f"assumptions, {chance} of all calibrations come out this badly."
+    )
+
+
+def _describe_holds(monitor: Monitor, words: Words) -> str:
+    terms = monitor.terms
+    each, rate = (" for each class,", "its limit") if terms.classes else ("", _limit(monitor))
+    return (
+        f"Holds, by {words.count_units(len(monitor.course))}:{each} less than "
+        f"{percent(terms.alpha)} of new {words.units} have a miss rate above {rate}. If this were "
+        f"false, it would ever be said with probability at most {percent(terms.false_alarm)}."
+        f"{_describe_latest(monitor, words)}"
+    )
+
+
+def _describe_quiet(monitor: Monitor, words: Words) -> str:
+    return (
+        f"No alarm yet{_describe_power(monitor, words)}{_describe_latest(monitor, words)} After "
+        f"{words.count_units(len(monitor.course))}, the wealth of the bets against the guarantee "
+        f"is {format_wealth(monitor.wealth)}; it began at 1, falls unless {words.units} are shown "
+        f"to be above {_limit(monitor)}, and raises an alarm at "
+        f"{format_wealth(monitor.terms.limit)}."
+    )
+
+
+def _describe_power(monitor: Monitor, words: Words) -> str:
+    """Return what no alarm says, given how large the tasks are."""
+    power, of_class = monitor.power(), " of a class" if monitor.terms.classes else ""
+    if power is None:
+        return "."
+    if power.can_tell and power.reach is not None:
+        return (
+            f". That does not show that the guarantee holds: even if every {words.unit} missed "
+            f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
+            "would be unlikely."
+        )
+    least = "more than a million" if power.examples is None else f"about {power.examples:,}"
+    return (
+        f", but {words.units} this small cannot tell: even if every one missed "
+        f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
+        f"takes {least} {words.examples}{of_class} in each."
+    )
+
+
+def _describe_latest(monitor: Monitor, words: Words) -> str:
+    """Return how many tasks of the latest batch are above epsilon, and how many may be."""
+    if not monitor.course:
+        return ""
+    batch = monitor.course[-1].batch
+    steps = [step for step in monitor.course if step.batch == batch]
+    count, share = sum(step.violated for step in steps), monitor.terms.alpha * len(steps)
+    allowed = "less than 1" if share < 0.5 else f"about {math.floor(share + 0.5)}"
+    return (
+        f" {'So far' if batch is None else f'In {visible(batch)}'} {count} of "
+        f"{words.count_units(len(steps))} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
+        f"{SHOWN.format(words.unit)}; the guarantee allows {allowed}"
+        f"{' for each class' if monitor.terms.classes else ''}."
+    )
+
+
+def _limit(monitor: Monitor) -> str:
+    """Return the miss rate that a task may have, in words."""
+    return "the limit of a class" if monitor.terms.classes else percent(monitor.terms.rates[0])
+
+
+def _describe_share(monitor: Monitor, words: Words) -> str:
+    terms, (lower, upper) = monitor.terms, monitor.interval
+    rate = "its limit, for the worst class," if terms.classes else _limit(monitor)
+    share = f"the share of new {words.units} above {rate}"
+    confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
+    if lower > upper:
+        return (
+            f"T{share[1:]} has changed: it was below {percent(upper)} at one time, and above "
+            f"{percent(lower)} at another."
+        )
+    if monitor.alarm is None:
+        return (
+            f"If it has been the same throughout, {share} is between {percent(lower)} and "
+            f"{percent(upper)} (each end with {confidence})."
+        )
+    if lower <= terms.alpha:  # the alarm has said it
+        return ""
+    return f"At some time, {share} was more than {percent(lower)} ({confidence})."
+
+
+def format_wealth(wealth: float) -> str:
+    """Return a wealth in few digits, without an exponent."""
+    if wealth < 0.001:
+        return "less than 0.001"
+    if wealth < 100:
+        return f"{wealth:.3g}"
+    return f"{math.floor(wealth):,}" if wealth <= 1e6 else "more than a million"

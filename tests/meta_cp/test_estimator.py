@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 from sklearn.base import clone
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from metapac import InfeasibleGuarantee, NotCalibrated, load
 from metapac._common import Array

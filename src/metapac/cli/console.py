@@ -33,6 +33,8 @@ _STYLES = {
     "VIOLATED": "bold red",
     "ALARM": "bold red",
     "CANNOT TELL YET": "bold yellow",
+    "NO ALARM YET": "bold",
+    "SCORES HAVE CHANGED": "bold yellow",
     "AMBER": "bold yellow",
 }
 

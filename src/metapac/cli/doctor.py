@@ -6,84 +6,69 @@ import os
 import platform
 import shutil
 import sqlite3
+from contextlib import suppress
 from importlib import import_module, metadata
-from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from metapac._common import data_home, install_command
+from metapac._text import format_table
 from metapac._version import __version__
 from metapac.cli import console
-from metapac.cli.options import AsJson
 
 # The packages that each extra installs, by the names under which they are distributed.
 EXTRAS = {
-    "cli": ("typer", "rich"),
-    "plot": ("matplotlib",),
-    "torch": ("torch", "safetensors"),
-    "data": ("pillow", "pyarrow"),
-    "parallel": ("joblib",),
-    "sklearn": ("scikit-learn",),
-    "tables": ("ibis-framework", "duckdb"),
-    "excel": ("ibis-framework", "python-calamine"),
-    "report": ("jinja2", "matplotlib"),
-    "spark": ("ibis-framework", "pyspark"),
+    "cli": "click rich",
+    "plot": "matplotlib",
+    "torch": "torch safetensors",
+    "data": "pillow pyarrow",
+    "parallel": "joblib",
+    "sklearn": "scikit-learn",
+    "tables": "ibis-framework duckdb",
+    "excel": "ibis-framework python-calamine",
+    "report": "jinja2 matplotlib",
+    "spark": "ibis-framework pyspark",
 }
 
 
-def doctor(*, as_json: AsJson = False) -> None:
-    """Print versions, extras, engines, GPU and cache folder.
-
-    Paste it into a bug report. It names no data and no user.
+def doctor(*, json: bool = False) -> None:
+    """Print versions, engines, GPU and cache.
 
     Example:
 
         metapac doctor
+
+    Paste it into a bug report. It names no data and no user.
     """
-    facts = _examine()
-    if as_json:
-        console.print_json(facts)
-        return
-    for name in ("metapac", "python", "system", "numpy", "scipy"):
-        console.print_line(f"{name}: {facts[name]}")
-    console.stdout.print(_table(facts["extras"]))
-    for extra, versions in facts["extras"].items():
-        if not all(versions.values()):
-            console.print_line(f"extra {extra}: {install_command(extra)}")
-    for name in ("engines", "gpu", "cache"):
-        shown = ", ".join(f"{key} {text}" for key, text in facts[name].items())
-        console.print_line(f"{name}: {shown}")
-
-
-def _table(extras: dict[str, dict[str, str | None]]) -> Table:
-    table = console.make_table(["extra", "packages", "usable"], [])
-    for extra, versions in extras.items():
-        listed = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
-        table.add_row(extra, console.make_cell(listed), "yes" if all(versions.values()) else "no")
-    return table
-
-
-def _examine() -> dict[str, Any]:
-    return {
+    extras = {extra: {n: _version(n) for n in names.split()} for extra, names in EXTRAS.items()}
+    places = f"{os.environ.get('JAVA_HOME', '')}/bin{os.pathsep}{os.environ.get('PATH', '')}"
+    facts: dict[str, Any] = {
         "metapac": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "numpy": _version("numpy"),
         "scipy": _version("scipy"),
-        "extras": {
-            extra: {package: _version(package) for package in packages}
-            for extra, packages in EXTRAS.items()
-        },
+        "extras": extras,
         "engines": {
             "SQLite": sqlite3.sqlite_version,
             "DuckDB": _version("duckdb") or "missing",
             "Spark": _version("pyspark") or "missing",
-            "Java": _find_java(),
+            "Java": "found" if shutil.which("java", path=places) else "missing",
         },
         "gpu": _find_gpu(),
         "cache": _measure_cache(),
     }
+    lines = [format_table([_describe(*item) for item in extras.items()])]
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {text}" for key, text in value.items())
+        lines += [f"{name}: {value}"] if name != "extras" else []
+    console.show(facts, as_json=json, text="\n".join(lines))
+
+
+def _describe(extra: str, versions: dict[str, str | None]) -> dict[str, str]:
+    listed = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    usable = "yes" if all(versions.values()) else f"no; {install_command(extra)}"
+    return {"extra": extra, "packages": listed, "usable": usable}
 
 
 def _version(package: str) -> str | None:
@@ -92,12 +77,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _find_java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = home and shutil.which("java", path=str(Path(home) / "bin"))
-    return "found" if found or shutil.which("java") else "missing"
 
 
 def _find_gpu() -> dict[str, str]:
@@ -115,12 +94,8 @@ def _find_gpu() -> dict[str, str]:
 
 def _measure_cache() -> dict[str, str]:
     """Return the folder of the data sets and its size."""
-    folder = data_home()
-    size = 0
-    for root, _, names in os.walk(folder):  # errors are skipped
-        for name in names:
-            try:
-                size += os.lstat(os.path.join(root, name)).st_size  # noqa: PTH118
-            except OSError:  # deleted in the meantime
-                continue
+    folder, size = data_home(), 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # deleted in the meantime
+            size += 0 if path.is_dir() else path.lstat().st_size
     return {"folder": str(folder), "size": f"{size / 2**20:,.1f} MiB"}

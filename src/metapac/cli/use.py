@@ -16,10 +16,11 @@ from metapac._text import mask
 from metapac.cli import VIOLATED, console
 from metapac.cli.options import ReadingOptions
 from metapac.cli.tables import name_new, open_table, read_origin
-from metapac.columns import Columns
+from metapac.columns import Columns, Reading
 from metapac.errors import InvalidInput
 from metapac.evaluation import describe_neglected
 from metapac.guarantee import percent
+from metapac.monitoring import Monitor, describe, open_monitor
 from metapac.predictors import check_predictor, load
 from metapac.report import SignOff
 from metapac.report import report as write_report
@@ -27,9 +28,11 @@ from metapac.sets import SetSummary
 from metapac.words import Words, describe_pool
 
 if TYPE_CHECKING:
+    from metapac.drift import Drift
     from metapac.provenance import Provenance
 
 _IMAGES = (".png", ".svg", ".pdf")
+_UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction")
 
 
 def predict(
@@ -251,3 +254,121 @@ def report(
             html = write_report(promise, **given, progress=progress)
     facts = {"output": str(output), "bytes": len(html.encode())}
     console.show(facts, as_json=json, text="Open it in a browser.", wrote=[output])
+
+
+def monitor(
+    promise: Path,
+    scores: list[str] | None = None,
+    *,
+    state: Path | None = None,
+    batch: str | None = None,
+    again: bool = False,
+    false_alarm: float | None = None,
+    min_examples: int | None = None,
+    reference: Path | None = None,
+    model: str | None = None,
+    plot: Path | None = None,
+    allow: Sequence[str] = (),
+    columns: Columns,
+    reading: ReadingOptions,
+    json: bool = False,
+) -> None:
+    """Watch the guarantee while new tasks arrive.
+
+    Example:
+
+        metapac monitor promise.json january.parquet --state monitor.json
+
+    Run it whenever there are labelled new tasks, as often as you like: if the guarantee is true,
+    the probability of ever raising an alarm is at most --false-alarm. After an alarm the exit code
+    is 3. A task counts once, so running it twice on the same table changes nothing. Columns not
+    given default to those used in calibration.
+
+    Parameters
+    ----------
+    scores : SCORES
+        Table of scores of new tasks, in any of the formats of 'metapac calibrate'. Without it,
+        --state is shown and not changed.
+    state : FILE
+        State file with the tasks counted so far. The first call creates it, later calls update it.
+    batch : NAME
+        Name of this batch of tasks, such as 2026-01. By default the name of the file.
+    again
+        Count tasks of earlier batches again, whatever their examples. Each batch must then be a new
+        draw of tasks.
+    false_alarm
+        Probability of ever raising an alarm if the guarantee is true. By default 0.01; fixed by the
+        first call.
+    min_examples
+        Leave out tasks with fewer examples (with a guarantee per class, of the class). Fixed by the
+        first call.
+    reference : FILE
+        Calibration table, to compare the scores of new tasks with. Needs no labels and no --state;
+        a heuristic without a guarantee.
+    """
+    if (state is None) == (reference is None):
+        raise InvalidInput(
+            "pass either state='monitor.json' to count labelled tasks, or "
+            "reference='calibration.parquet' to compare scores without labels.",
+            parameter=("state", "reference"),
+        )
+    predictor = load(promise)
+    check_outputs(None, plot)
+    if state is None:
+        names = {name: getattr(columns, name) for name in _UNLABELLED}
+        drift = _compare(predictor, scores, str(reference), Columns(**names), reading, model)
+        console.show(drift, as_json=json)
+        return
+    added = None
+    if state.exists() or not scores:
+        watched = Monitor.load(state, predictor)
+    else:
+        watched = Monitor(predictor, min_examples=min_examples or 0)
+    if scores:
+        artefact.check_not_input(state, [promise])
+        with open_table(scores, reading, state, inputs=[promise]) as (table, progress):
+            progress("counting the misses of each task", 0, None)
+            table = name_new(table, columns, predictor)
+            least, files = watched.terms.min_examples, table.source.files
+            judged = metapac.evaluate(
+                predictor, table, min_examples=least, model=model, allow=allow
+            )
+        name = batch or (files[0].stem if len(files) == 1 else None)
+        settings: Any = {"false_alarm": false_alarm, "min_examples": min_examples}
+        with open_monitor(state, predictor, **settings) as watched:
+            added = watched.add_evaluation(judged, batch=name, again=again, allow=allow)
+    if plot is not None:
+        try:
+            watched.plot(plot)
+        except OSError as error:
+            if watched.alarm is None:
+                raise
+            warn(f"{plot}: {error.strerror}.")  # an alarm is not lost
+    text, wrote = describe(watched, added), [added and state, plot]
+    facts = watched.to_dict(added)
+    console.show(facts, as_json=json, text=text, wrote=wrote, state=str(state))
+    if watched.alarm is not None:
+        raise click.exceptions.Exit(VIOLATED)
+
+
+def _compare(
+    predictor: Any,
+    scores: list[str] | None,
+    reference: str,
+    columns: Columns,
+    reading: ReadingOptions,
+    model: str | None,
+) -> Drift:
+    """Compare the scores of new tasks with those of calibration."""
+    from metapac.tables import compare_tables
+
+    if not scores:
+        raise InvalidInput("scores must name the table to compare.", parameter="scores")
+    with open_table(scores, reading) as (table, progress):
+        progress("comparing the scores of each task", 0, None)
+        table = name_new(table, columns, predictor, labelled=False)
+        how = Reading(connection=table.source.connection)
+        with metapac.open_table(reference, reading=how) as known:
+            drift = compare_tables(predictor, table, known, model=model)
+    about = predictor.context_
+    return replace(drift, unit=about.unit, example=about.example)

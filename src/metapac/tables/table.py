@@ -559,9 +559,7 @@ def _count(source: Source, columns: Columns, value: Any, low: float, high: float
 
 def read_task_column(path: str, task: str | None) -> list[Any]:
     """Return the distinct tasks of a table; of a table with one column, its values."""
-    from metapac.tables.sources import open_source
-
-    with open_source(path) as source:
+    with sources.open_source(path) as source:
         columns = source.table.columns
         if task not in columns and len(columns) > 1:
             named = "" if task is None else f" {task!r}"
@@ -571,7 +569,7 @@ def read_task_column(path: str, task: str | None) -> list[Any]:
                 parameter="trained_on",
             )
         name = task if task is not None and task in columns else columns[0]
-        column = get_id_column(source, name, "tasks")
+        column = scores.get_id_column(source, name, "tasks")
         with source.reading():
             found = source.run(source.table.select(task=column).distinct())
     return [name for name in found["task"].to_pylist() if name is not None]

@@ -11,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 from torch import nn
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from metapac import BadArtefact
 from metapac.cli.app import app
