@@ -21,7 +21,9 @@ from metapac._common import (
     as_whole_number,
     brief,
     ignore_progress,
+    listed,
 )
+from metapac._text import format_table
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_within
@@ -34,6 +36,7 @@ _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 ALPHAS = (0.05, 0.1, 0.2)
 _ESTIMATES = ("size", "empty", "full")
+_SHOWN = 2  # classes in the text, the rarest ones
 
 
 class Estimate(NamedTuple):
@@ -50,6 +53,27 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+    def format(self, style: str, *, error: bool = False) -> str:
+        """Return the estimate as text, with half the width of its interval.
+
+        Parameters
+        ----------
+        style : str
+            How numbers are formatted, such as ".1%".
+        error : bool, default False
+            Whether to show the interval.
+
+        Returns
+        -------
+        str
+            The text; a dash if no example counts.
+        """
+        if math.isnan(self.value):
+            return "-"
+        half = max(self.high - self.value, self.value - self.low)
+        more = f" ±{half:{style}}" if error and half >= 0 else ""
+        return f"{self.value:{style}}{more}"
 
     @classmethod
     def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
@@ -138,6 +162,30 @@ class Cell:
         missed = [[label, _encode(estimate)] for label, estimate in self.missed.items()]
         thresholds = artefact.encode_floats([*self.thresholds])
         return vars(self) | estimates | {"thresholds": thresholds, "missed": missed}
+
+    def is_infeasible(self) -> bool:
+        """Return whether calibration on tasks like the pilot tasks would be refused.
+
+        Returns
+        -------
+        bool
+            Whether there are too few tasks, or too many of them are too small.
+        """
+        return self.tasks_needed is not None or -math.inf in self.thresholds
+
+    def _format(self, classes: Sequence[Any]) -> dict[str, str]:
+        """Return the row of a table."""
+        row = {"alpha": f"{self.alpha:g}", "epsilon": f"{self.epsilon:g}", "tasks": str(self.tasks)}
+        row |= {"set size": self.size.format(".2f", error=True)}
+        row |= {"empty": self.empty.format(".1%"), "full": self.full.format(".1%")}
+        for label in classes:
+            row[f"missed {label}"] = self.missed[label].format(".1%", error=True)
+        if self.is_infeasible():
+            row |= {name: "" for name in row if name not in ("alpha", "epsilon", "tasks")}
+            row["set size"] = "infeasible"
+            if self.tasks_needed is not None:
+                row["set size"] = f"needs {self.tasks_needed} tasks"
+        return row
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
@@ -373,6 +421,52 @@ class Exploration:
         from metapac.plots import draw_pilot
 
         draw_pilot(self, path)
+
+    def __str__(self) -> str:
+        """What to decide, the sets to expect at each pair of levels, and what else they need."""
+        rarest = sorted(self.classes, key=self.prevalence.__getitem__)[:_SHOWN]
+        shared, each = (
+            format_table([x._format(rarest) for x in self.cells if x.per_class == per_class], title)
+            for per_class, title in (
+                (False, "One threshold for all classes"),
+                (True, "One threshold per class (per_class=True)"),
+            )
+        )
+        delta = "none" if self.delta is None else f"{self.delta:g}"
+        shares = ", ".join(f"{label} {self.prevalence[label]:.1%}" for label in rarest)
+        basis = f"{len(self.tasks):,} pilot tasks with {self.examples:,} examples ({shares})"
+        head = f"Sets to expect at delta {delta}, estimated on {basis}."
+        return "\n\n".join([*self._decide(), head, shared, each, self._describe_columns(delta)])
+
+    def _decide(self) -> list[str]:
+        """Return what to decide: classes that are mostly missed, levels that are infeasible."""
+        decisions: list[str] = []
+        found: dict[Any, float] = {}
+        for cell in self.cells:
+            for label in self.classes:
+                if not cell.per_class and cell.missed[label].value > 0.5:
+                    found[label] = min(cell.epsilon, found.get(label, 1.0))
+        if found:
+            cases = [f"{label!r} from epsilon {least:g}" for label, least in found.items()]
+            lost = f"One threshold misses more than half of a class: {listed(cases, shown=3)}."
+            decisions.append(f"{lost} Use per_class=True, or a smaller epsilon.")
+        if any(cell.is_infeasible() for cell in self.cells):
+            decisions.append(
+                "infeasible, needs: calibration on tasks like these is refused. They are too few, "
+                "or too many are too small (of a class), which min_examples can leave out."
+            )
+        return decisions
+
+    def _describe_columns(self, delta: str) -> str:
+        """Return what the columns mean, and how many calibration tasks are needed."""
+        more = f" ({_SHOWN} rarest of {len(self.classes)} classes)"
+        needed = [f"{x[self.delta]} at alpha {a:g}" for a, x in self.tasks_needed.items()]
+        return (
+            f"missed: share of the examples of a class{more * (len(self.classes) > _SHOWN)} whose "
+            "set lacks it. ±: 95% interval over pilot tasks. tasks: calibration tasks assumed; at "
+            f"delta {delta}, one threshold needs {', '.join(needed)}.\n\nCalibrate on other tasks: "
+            "you may compare levels freely only because these are not used for calibration."
+        )
 
     def __repr__(self) -> str:
         return (
