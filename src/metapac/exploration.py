@@ -54,26 +54,23 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def format(self, style: str, *, error: bool = False) -> str:
+    def format(self, style: str) -> str:
         """Return the estimate as text, with half the width of its interval.
 
         Parameters
         ----------
         style : str
             How numbers are formatted, such as ".1%".
-        error : bool, default False
-            Whether to show the interval.
 
         Returns
         -------
         str
             The text; a dash if no example counts.
         """
-        if math.isnan(self.value):
-            return "-"
+        if math.isnan(self.low):
+            return "-" if math.isnan(self.value) else f"{self.value:{style}}"
         half = max(self.high - self.value, self.value - self.low)
-        more = f" ±{half:{style}}" if error and half >= 0 else ""
-        return f"{self.value:{style}}{more}"
+        return f"{self.value:{style}} ±{half:{style}}"
 
     @classmethod
     def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
@@ -176,16 +173,14 @@ class Cell:
     def _format(self, classes: Sequence[Any]) -> dict[str, str]:
         """Return the row of a table."""
         row = {"alpha": f"{self.alpha:g}", "epsilon": f"{self.epsilon:g}", "tasks": str(self.tasks)}
-        row |= {"set size": self.size.format(".2f", error=True)}
-        row |= {"empty": self.empty.format(".1%"), "full": self.full.format(".1%")}
-        for label in classes:
-            row[f"missed {label}"] = self.missed[label].format(".1%", error=True)
+        sets = {"set size": self.size.format(".2f"), "empty": f"{self.empty.value:.1%}"}
+        sets |= {"full": f"{self.full.value:.1%}"}
+        sets |= {f"missed {label}": self.missed[label].format(".1%") for label in classes}
         if self.is_infeasible():
-            row |= {name: "" for name in row if name not in ("alpha", "epsilon", "tasks")}
-            row["set size"] = "infeasible"
-            if self.tasks_needed is not None:
-                row["set size"] = f"needs {self.tasks_needed} tasks"
-        return row
+            needed = self.tasks_needed
+            why = "infeasible" if needed is None else f"needs {needed} tasks"
+            sets = dict.fromkeys(sets, "") | {"set size": why}
+        return row | sets
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
@@ -425,31 +420,29 @@ class Exploration:
     def __str__(self) -> str:
         """What to decide, the sets to expect at each pair of levels, and what else they need."""
         rarest = sorted(self.classes, key=self.prevalence.__getitem__)[:_SHOWN]
-        shared, each = (
-            format_table([x._format(rarest) for x in self.cells if x.per_class == per_class], title)
-            for per_class, title in (
-                (False, "One threshold for all classes"),
-                (True, "One threshold per class (per_class=True)"),
-            )
-        )
+        tables = []
+        titles = {False: "One threshold for all classes", True: "One threshold per class"}
+        for per_class, title in titles.items():
+            cells = [cell for cell in self.cells if cell.per_class == per_class]
+            tables.append(format_table([cell._format(rarest) for cell in cells], title))
         delta = "none" if self.delta is None else f"{self.delta:g}"
         shares = ", ".join(f"{label} {self.prevalence[label]:.1%}" for label in rarest)
         basis = f"{len(self.tasks):,} pilot tasks with {self.examples:,} examples ({shares})"
         head = f"Sets to expect at delta {delta}, estimated on {basis}."
-        return "\n\n".join([*self._decide(), head, shared, each, self._describe_columns(delta)])
+        return "\n\n".join([*self._decide(), head, *tables, self._describe_columns(delta)])
 
     def _decide(self) -> list[str]:
         """Return what to decide: classes that are mostly missed, levels that are infeasible."""
-        decisions: list[str] = []
-        found: dict[Any, float] = {}
-        for cell in self.cells:
-            for label in self.classes:
-                if not cell.per_class and cell.missed[label].value > 0.5:
-                    found[label] = min(cell.epsilon, found.get(label, 1.0))
-        if found:
-            cases = [f"{label!r} from epsilon {least:g}" for label, least in found.items()]
-            lost = f"One threshold misses more than half of a class: {listed(cases, shown=3)}."
-            decisions.append(f"{lost} Use per_class=True, or a smaller epsilon.")
+        decisions, shared = [], [cell for cell in self.cells if not cell.per_class]
+        lost = {
+            label: [cell.epsilon for cell in shared if cell.missed[label].value > 0.5]
+            for label in self.classes
+        }
+        if cases := [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]:
+            decisions.append(
+                f"One threshold misses more than half of a class: {listed(cases, shown=3)}. Use "
+                "per_class=True, or a smaller epsilon."
+            )
         if any(cell.is_infeasible() for cell in self.cells):
             decisions.append(
                 "infeasible, needs: calibration on tasks like these is refused. They are too few, "

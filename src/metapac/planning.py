@@ -259,25 +259,31 @@ class Shortfall:
 
     def __str__(self) -> str:
         """What is missing; counts are of the tasks used."""
-        demand, g, tasks = self.demand, self.demand.guarantee, count_tasks(self.demand.tasks)
-        size = f"{self.examples} examples{self.of_class}"
+        demand, g = self.demand, self.demand.guarantee
         if self.enlargement is not None:
-            _labels, few, may_stay, least = self.enlargement
-            small = f"{few + may_stay} of the {tasks} have fewer than {least} examples"
-            lack = f"{small}{self.of_class}, and at most {may_stay} may"
-        elif self.small:
-            enough = demand.tasks + self.to_add
-            small = f"{self.small} of the {tasks} have fewer than {size}"
-            lack = f"{small}, so this takes {enough} tasks instead of {self.needed}"
+            _labels, few, may_stay, size = self.enlargement
+            small = f"{few + may_stay} of the {count_tasks(demand.tasks)} have fewer than {size}"
+            lack = f"{small} examples{self.of_class}, and at most {may_stay} may"
         else:
-            lack = f"this takes {count_tasks(self.needed)} with at least {size} each"
-            lack += f", but {there_are(demand.tasks)}"
+            needed = f"{count_tasks(self.needed)} with at least {self.examples} examples"
+            lack = f"this takes {needed}{self.of_class} each, but {there_are(demand.tasks)}"
+            lack += f", {self.small} of them smaller" if self.small else ""
         if demand.left_out:
-            least_size = keyword("min_examples", g.min_examples)
-            lack += f" ({demand.left_out} more are left out by {least_size})"
+            least = keyword("min_examples", g.min_examples)
+            lack += f" ({demand.left_out} more are left out by {least})"
         if demand.label is None:
             return lack
         return f"class {demand.label!r} ({_show('epsilon', g.miss_rate)}): {lack}"
+
+
+def find_shortfalls(demands: Sequence[Demand]) -> list[Shortfall]:
+    """Return what the tasks lack, for each demand that they do not support."""
+    return [Shortfall(demand) for demand in demands if not demand.is_feasible()]
+
+
+def _describe_shortfalls(lacking: Sequence[Shortfall]) -> str:
+    more = [f"and {len(lacking) - SHOWN_CLASSES} more"] * (len(lacking) > SHOWN_CLASSES)
+    return "; ".join([*map(str, lacking[:SHOWN_CLASSES]), *more])
 
 
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
@@ -334,17 +340,13 @@ def explain_too_few_tasks(
     demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
 ) -> str:
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
-    g = demands[0].guarantee
-    lacking = [Shortfall(demand) for demand in demands if not demand.is_feasible()]
+    g, lacking = demands[0].guarantee, find_shortfalls(demands)
     delta = None if g.delta is None else g.delta * len(demands)
     asked = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}"
     which = f" for {len(lacking)} of {len(demands)} classes"
     if demands[0].label is None:
         asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
-    reasons = [*map(str, lacking[:SHOWN_CLASSES])]
-    if (more := len(lacking) - SHOWN_CLASSES) > 0:
-        reasons.append(f"and {more} more")
-    lack = f" with {keyword('split', g.split)}{which}: {'; '.join(reasons)}"
+    lack = f" with {keyword('split', g.split)}{which}: {_describe_shortfalls(lacking)}"
     remedies = find_remedies(demands, lacking)
     if trivial:
         result = "for intervals of infinite width" if is_interval else "to keep every label"
@@ -469,20 +471,40 @@ def find_offers(
     return offers
 
 
-def describe_offers(offers: Sequence[Offer], sizes: Mapping[Any, Counts]) -> str:
-    """Return the smallest epsilon as a table, by alpha and delta."""
-    rows: dict[float, dict[str, object]] = {}
-    for offer in offers:
-        row = rows.setdefault(offer.alpha, {"alpha": f"{offer.alpha:g}"})
-        row[f"delta {_name_delta(offer.delta)}"] = _format_level(offer.epsilon)
-    table = format_table([*rows.values()], f"Smallest epsilon with {describe_sizes(sizes)}")
-    note = "delta none: a weaker guarantee, in expectation."
-    if any(offer.epsilon is None for offer in offers):
-        note += (
-            " no value: the tasks are too few, or too many of them are too small. Pass epsilon, "
-            "alpha and delta to see what would help."
-        )
-    return f"{table}\n\n{note}"
+_NO_VALUE = (
+    "no value: the tasks are too few, or too many are too small. Pass epsilon, alpha and delta to "
+    "see what would help."
+)
+
+
+def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title: str) -> str:
+    """Return one value of each row as a table of alpha and another level."""
+    table: dict[float, dict[str, str]] = {}
+    for row in rows:
+        cells = table.setdefault(row["alpha"], {"alpha": f"{row['alpha']:g}"})
+        cells[f"{column} {_name_delta(row[column])}"] = _format_level(row[value])
+    text = format_table([*table.values()], title)
+    return f"{text}\n\n{_NO_VALUE}" if any(row[value] is None for row in rows) else text
+
+
+def find_supported(sizes: Mapping[Any, Counts], **more: Any) -> tuple[list[dict[str, Any]], str]:
+    """Return the guarantees that tasks support, as rows and as text."""
+    rows = [offer._asdict() for offer in plan(sizes=sizes, **more)]
+    return rows, _tabulate(rows, "delta", "epsilon", f"Smallest epsilon, {describe_sizes(sizes)}")
+
+
+def plan_half(
+    tasks: int | None, examples: int | None, **more: Any
+) -> tuple[list[dict[str, Any]], str]:
+    """Return what common guarantees need of the tasks or of the examples in each, and as text."""
+    pairs = itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS)
+    levels: Any = [{"epsilon": e, "alpha": a, "delta": OFFERED_DELTAS[0]} for a, e in pairs]
+    rows = [level | plan(**level, **more).complete(tasks, examples) for level in levels]
+    needed, known = "examples_per_task", f"with {tasks} tasks"
+    if tasks is None:
+        needed, known = "tasks", f"with {examples} examples in each task"
+    title = f"{needed.replace('_', ' ').capitalize()} needed {known}, at delta {OFFERED_DELTAS[0]}"
+    return rows, _tabulate(rows, "epsilon", needed, title)
 
 
 def _name_delta(delta: float | None) -> str:
@@ -490,7 +512,9 @@ def _name_delta(delta: float | None) -> str:
 
 
 def _format_level(value: float | None) -> str:
-    return "no value" if value is None else f"{round_up(value):g}"
+    if value is None:
+        return "no value"
+    return str(value) if isinstance(value, int) else f"{round_up(value):g}"
 
 
 def _span(numbers: Iterable[int]) -> str:
@@ -745,12 +769,18 @@ class Plan:
         str
             The text; empty if they do, or no sizes were given.
         """
-        if self._find_sufficient() is not None or not self.sizes:
-            return ""
-        demands = self._demands()
-        if self.classes > len(demands):  # all classes have as many examples
-            demands = [demands[0]._replace(label=label + 1) for label in range(self.classes)]
-        return explain_too_few_tasks(demands, trivial=False)
+        return explain_too_few_tasks(self._demands(), trivial=False) if self._lacks_data() else ""
+
+    def remedies(self) -> list[str]:
+        """Return what would help if the tasks do not support the guarantee.
+
+        Returns
+        -------
+        list of str
+            Changes, each of which is enough; empty if the tasks suffice.
+        """
+        demands = self._demands() if self._lacks_data() else []
+        return find_remedies(demands, find_shortfalls(demands)) if demands else []
 
     def complete(self, tasks: int | None, examples: int | None) -> dict[str, int | None]:
         """Return the number of tasks and of examples in each; one of them follows from the other.
@@ -789,15 +819,11 @@ class Plan:
         """
         number, size = self.complete(tasks, examples).values()
         of = " of each class" * (self.classes > 1)
-        if tasks is not None:
-            each = "no number of examples suffices"
-            if size is not None:
-                each = f"each needs at least {size} labelled examples{of}"
-            return f"With {count_tasks(tasks)}, {each}."
-        need = "no number of tasks suffices"
-        if number is not None:
-            need = f"you need at least {count_tasks(number)}"
-        return f"With {size} labelled examples{of} in each task, {need}."
+        if size is None:
+            return f"With {count_tasks(tasks or 0)}, no number of examples suffices."
+        if number is None:
+            return f"With {size} examples{of} in each task, no number of tasks suffices."
+        return f"{count_tasks(number)} with at least {size} labelled examples{of} each suffice."
 
     def to_dict(self) -> dict[str, Any]:
         """Return what each split needs, and how it would use the tasks, as JSON can hold it.
@@ -816,7 +842,7 @@ class Plan:
                 row |= {"ranks": option.nth_lowest, "too_small": self._count_small(option)}
             body[str(split)] = row
         if self.sizes:
-            best = self._find_sufficient()
+            best = None if self._lacks_data() else self.recommended
             body["recommended"] = None if best is None else best.split
         return body
 
@@ -850,16 +876,17 @@ class Plan:
 
     def _judge(self) -> str:
         """Return whether the tasks support what was asked for, and if not, why."""
-        if self._find_sufficient() is not None:
+        if not self._lacks_data():
             return "suffice"
-        lacking = [str(Shortfall(one)) for one in self._demands() if not one.is_feasible()]
-        more = [f"and {len(lacking) - SHOWN_CLASSES} more"] * (len(lacking) > SHOWN_CLASSES)
-        return f"do not suffice: {'; '.join([*lacking[:SHOWN_CLASSES], *more])}"
+        lacking = find_shortfalls(self._demands())
+        return f"do not suffice: {_describe_shortfalls(lacking)}"
 
     def _demands(self) -> list[Demand]:
-        """Return the demand on the tasks for each class whose sizes are known."""
-        g = self.guarantee
-        return [Demand.from_sizes(g, counts, label=label) for label, counts in self.sizes.items()]
+        """Return the demand on the tasks for each class; sizes of no class are those of all."""
+        g, sizes = self.guarantee, dict(self.sizes)
+        if self.classes > len(sizes):
+            sizes = dict.fromkeys(range(1, self.classes + 1), *sizes.values())
+        return [Demand.from_sizes(g, counts, label=label) for label, counts in sizes.items()]
 
     def by_split(self) -> dict[Split, Plan]:
         """Return the plan for each split; all give the same guarantee.
@@ -878,42 +905,16 @@ class Plan:
         own = self.guarantee.split, self.guarantee.delta
         return next((x for x in self.options if (x.split, x.delta) == own), None)
 
-    def _find_sufficient(self) -> Option | None:
-        """Return the first split with which the tasks support what was asked for, not less."""
+    def _lacks_data(self) -> bool:
+        """Return whether the tasks support the guarantee with none of the named splits."""
         splits, delta = (*SPLITS, self.guarantee.split), self.guarantee.delta
-        same = (x for x in self.options if x.split in splits and x.delta == delta)
-        return next((option for option in same if option.feasible), None)
+        same = [x for x in self.options if x.split in splits and x.delta == delta]
+        return bool(same) and not any(option.feasible for option in same)
 
     def _count_small(self, option: Option) -> int:
         """Return how many of the tasks used have fewer examples than a split needs."""
         least, size = self.guarantee.min_examples, option.examples_per_task
         return max(int(np.sum((least <= x) & (x < size))) for x in self.sizes.values())
-
-
-def plan_half(
-    tasks: int | None, examples: int | None, **more: Any
-) -> tuple[list[dict[str, Any]], str]:
-    """Return what common guarantees need of tasks or of examples, as rows and as text."""
-    delta, rows, cells = OFFERED_DELTAS[0], [], []
-    for alpha in OFFERED_ALPHAS:
-        cells.append({"alpha": f"{alpha:g}"})
-        for epsilon in _OFFERED_EPSILONS:
-            own = plan(epsilon=epsilon, alpha=alpha, delta=delta, **more)
-            whole = own.complete(tasks, examples)
-            rows.append({"epsilon": epsilon, "alpha": alpha, "delta": delta} | whole)
-            number, size = whole.values()
-            cell = f"{number if tasks is None else size}"
-            if size is None:
-                cell = f"needs {count_tasks(own.tasks)}"
-            elif number is None:
-                cell = f"needs {own.needs[-1].examples_per_task} examples"
-            cells[-1][f"epsilon {epsilon:g}"] = cell
-    of = " of each class" * (own.classes > 1)
-    title = f"Tasks needed, with {examples} labelled examples{of} in each"
-    if tasks is not None:
-        title = f"Labelled examples{of} that each of {count_tasks(tasks)} needs"
-    note = "These are minima: more examples give smaller sets."
-    return rows, f"{format_table(cells, f'{title}, at delta {delta:g}')}\n\n{note}"
 
 
 _GRIDS = {
@@ -1017,4 +1018,6 @@ def plan(
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(number))
     found = Plan(part, find_needs(part), (), asked, number, counts)
-    return replace(found, options=compare_splits(found._demands())) if counts else found
+    return (
+        replace(found, options=compare_splits(found._demands()[: len(counts)])) if counts else found
+    )

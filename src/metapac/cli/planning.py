@@ -17,7 +17,8 @@ from metapac.cli.tables import open_table
 from metapac.cli.use import check_outputs
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
-from metapac.planning import Plan, describe_offers, min_tasks_over_levels, plan_half
+from metapac.federated import count_liars
+from metapac.planning import Plan, find_supported, min_tasks_over_levels, plan_half
 
 
 def _parse_sizes(texts: Sequence[str]) -> list[int]:
@@ -87,61 +88,45 @@ def plan(
     """
     check_outputs(None, plot)
     classes = as_whole_number("number_of_classes", number_of_classes)
-    more: dict[str, Any] = {"classes": classes, "min_examples": min_examples}
-    given = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
-    levels: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    is_equal = tasks is not None or examples is not None
-    _check_tasks(scores, columns, classes, per_class, is_equal=is_equal, has_sizes=bool(sizes))
+    is_equal, has_table = tasks is not None or examples is not None, scores is not None
+    for is_wrong, rule in (
+        (has_table != (columns.task is not None), "a table and --task go together."),
+        (has_table and classes > 1, "--number-of-classes is for planning without a table."),
+        (
+            (columns.label is not None) != (per_class and has_table),
+            "a table, --per-class and --label go together: pass all of them, or only the table.",
+        ),
+        (
+            per_class and not has_table and classes == 1,
+            "--per-class needs --number-of-classes, or a table with --label.",
+        ),
+        (per_class and has_table and sizes, "--sizes do not say of which class examples are."),
+        (is_equal and (has_table or sizes), "--tasks and --examples replace a table and --sizes."),
+    ):
+        if is_wrong:
+            raise InvalidInput(rule)
     known = _count_examples(scores, columns, reading, sizes)
     if tasks is not None and examples is not None:
         size = as_whole_number("examples", examples)
         known = {None: np.full(as_whole_number("tasks", tasks), size)}
-    if known and not levels and plot is None:
-        offers = metapac.plan(sizes=known, **more)
-        text = describe_offers(offers, known)
-        console.show([offer._asdict() for offer in offers], as_json=json, text=text)
-    elif is_equal and not levels and plot is None:
-        rows, text = plan_half(tasks, examples, **more)
+    given = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
+    levels: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    more: dict[str, Any] = {"classes": classes, "min_examples": min_examples}
+    if (known or is_equal) and not levels and plot is None:
+        rows, text = find_supported(known, **more) if known else plan_half(tasks, examples, **more)
         console.show(rows, as_json=json, text=text)
-    else:
-        if missing := [f"--{name}" for name in given if name not in levels]:
-            raise InvalidInput(
-                f"pass {' and '.join(missing)} too, to see what a guarantee needs. To see which "
-                "guarantees your tasks support, leave out --epsilon, --alpha, --delta and --plot, "
-                "and pass a table with --task, or --sizes, --tasks or --examples."
-            )
-        levels["delta"] = parse_delta(levels["delta"])
-        found = metapac.plan(**levels, **more, sizes=known or None, allow=allow)
-        if plot is not None:
-            found.plot(plot)
-        _show_plan(found, tasks, examples, as_json=json, plot=plot)
-
-
-def _check_tasks(
-    scores: list[str] | None,
-    columns: Columns,
-    classes: int,
-    per_class: bool,
-    *,
-    is_equal: bool,
-    has_sizes: bool,
-) -> None:
-    """Raise if the options that describe tasks and classes do not go together."""
-    text, has_table = "", scores is not None
-    if has_table != (columns.task is not None):
-        text = "a table and --task go together: pass both, or neither."
-    elif has_table and classes > 1:
-        text = "--number-of-classes is for planning without a table. With one, pass --per-class."
-    elif (columns.label is not None) != (per_class and has_table):
-        text = "a table, --per-class and --label go together: pass all of them, or only the table."
-    elif per_class and not has_table and classes == 1:
-        text = "--per-class needs --number-of-classes, or a table with --label."
-    elif per_class and has_table and has_sizes:
-        text = "--sizes cannot be added to a table with --per-class: they are of no class."
-    elif is_equal and (has_table or has_sizes):
-        text = "--tasks and --examples are for tasks of one size, without a table and --sizes."
-    if text:
-        raise InvalidInput(text)
+        return
+    if missing := [f"--{name}" for name in given if name not in levels]:
+        raise InvalidInput(
+            f"pass {' and '.join(missing)} too, to see what a guarantee needs. To see which "
+            "guarantees your tasks support, pass a table with --task, or --sizes, --tasks or "
+            "--examples, without levels and --plot."
+        )
+    levels["delta"] = parse_delta(levels["delta"])
+    found = metapac.plan(**levels, **more, sizes=known or None, allow=allow)
+    if plot is not None:
+        found.plot(plot)
+    _show_plan(found, tasks, examples, as_json=json, plot=plot)
 
 
 def _count_examples(
@@ -162,14 +147,11 @@ def _show_plan(
     found: Plan, tasks: int | None, examples: int | None, *, as_json: bool, plot: Path | None
 ) -> None:
     """Print a plan, what would help, and what is known of tasks that all have the same size."""
-    from metapac.federated import count_liars
-
     text, facts, g = str(found), found.to_dict(), found.guarantee
     if found.sizes:
-        remedies = found.explain()
         translate = console.make_translator(click.get_current_context())
-        facts["ways_out"] = translate(remedies) if remedies else None
-        text += "\n\n" + remedies if remedies else ""
+        facts["ways_out"] = translate(found.explain()) or None
+        text += "".join(f"\n- {remedy}" for remedy in found.remedies())
     safer = min_tasks_over_levels(g, [1] * len(g.levels))[0]
     facts["dishonest"] = {
         name: {"tasks": count, **count_liars(g, count)._asdict()}
@@ -178,7 +160,7 @@ def _show_plan(
     if tasks is not None and examples is not None:
         best = {split: own.affordable(tasks, examples) for split, own in found.by_split().items()}
         for split, levels in best.items():
-            facts[str(split)] |= {f"best_{name}": value for name, value in levels._asdict().items()}
+            facts[str(split)] |= {f"best_{name}": x for name, x in levels._asdict().items()}
         text += f"\n\nSmallest with your tasks, one at a time: {best['joint']}."
     elif tasks is not None or examples is not None:
         facts["your_tasks"] = found.complete(tasks, examples)
