@@ -50,19 +50,12 @@ def check_reason(g: Guarantee, sizes: Any, text: str) -> None:
         assert works(g, larger)
         assert not is_minimal or not works(g, huge)
         return
-    if few := numbers(
-        r"takes (\d+) tasks? with at least (\d+) ex.*? but there (?:is|are) (\d+)", text
-    ):
-        needed, examples, tasks = few
-        assert not (sizes < examples).any()
-    else:
-        (small, tasks, examples, enough, needed) = (
-            numbers(counts + r"so this takes (\d+) tasks instead of (\d+)", text) or [0] * 5
-        )
-        assert small == (sizes < examples).sum()
-        assert works(g, np.r_[sizes, [examples] * (enough - tasks)])
-        if is_minimal:
-            assert not works(g, np.r_[sizes, [10**6] * (enough - tasks - 1)])
+    small = numbers(r"but there (?:is|are) \d+ tasks?, (\d+) of them smaller", text) or [0]
+    needed, examples, tasks = (
+        numbers(r"takes (\d+) tasks? with at least (\d+) ex.*? but there (?:is|are) (\d+)", text)
+        or [0] * 3
+    )
+    assert small == [(sizes < examples).sum()]
     assert tasks == len(sizes)
     assert supports(g, needed, examples)
     if is_minimal:

@@ -148,10 +148,11 @@ def _show_plan(
 ) -> None:
     """Print a plan, what would help, and what is known of tasks that all have the same size."""
     text, facts, g = str(found), found.to_dict(), found.guarantee
-    if found.sizes:
+    if found.sizes and as_json:
         translate = console.make_translator(click.get_current_context())
         facts["ways_out"] = translate(found.explain()) or None
-        text += "".join(f"\n- {remedy}" for remedy in found.remedies())
+    elif remedies := found.remedies():
+        text += "\n\n" + "\n- ".join(["Any of these would help:", *remedies])
     safer = min_tasks_over_levels(g, [1] * len(g.levels))[0]
     facts["dishonest"] = {
         name: {"tasks": count, **count_liars(g, count)._asdict()}
