@@ -17,6 +17,7 @@ from metapac.planning import (
     Demand,
     Offer,
     find_single_level,
+    find_supported,
     min_sample_size,
     min_task_size,
     min_tasks,
@@ -445,7 +446,15 @@ def test_small_tasks_can_be_left_out_of_a_plan() -> None:
     enough = make_plan(**asked, sizes=sizes, min_examples=2)
     assert enough.to_dict()["recommended"] == "joint"
     assert (enough.remedies(), enough.explain()) == ([], "")
-    assert make_plan(**asked, min_examples=50).examples_per_task == 50
+    (only,) = make_plan(**asked, min_examples=50).needs
+    assert only.examples_per_task == 50
+
+
+def test_without_a_value_the_reason_is_said() -> None:
+    rows, text = find_supported({"a": np.full(78, 90), "b": np.zeros(78, dtype=int)})
+    assert {row["epsilon"] for row in rows} == {None}
+    assert "too many are too small" in text
+    assert "no value" not in find_supported({None: np.full(500, 90)})[1]
 
 
 def test_offers_are_the_smallest_epsilon() -> None:

@@ -12,17 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from metapac import _common, artefact
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    PathLike,
-    Progress,
-    as_whole_number,
-    brief,
-    ignore_progress,
-    listed,
-)
+from metapac._common import Array, Counts, Floats, PathLike, Progress
 from metapac._text import format_table
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
@@ -383,18 +373,18 @@ class Exploration:
     def _check(self) -> None:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
         check_distinct([*self.tasks])
-        as_whole_number("examples", self.examples, minimum=0)
+        _common.as_whole_number("examples", self.examples, minimum=0)
         levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
         levels["min_examples"] = self.min_examples
         Guarantee(epsilon=0.5, alpha=0.5, **levels)
         for cell in self.cells:
             Guarantee(epsilon=cell.epsilon, alpha=cell.alpha, per_class=cell.per_class, **levels)
-            as_whole_number("tasks", cell.tasks, minimum=0)
+            _common.as_whole_number("tasks", cell.tasks, minimum=0)
             if cell.tasks_needed is not None:
-                as_whole_number("tasks_needed", cell.tasks_needed, minimum=0)
+                _common.as_whole_number("tasks_needed", cell.tasks_needed, minimum=0)
         for labels in (self.prevalence, *(cell.missed for cell in self.cells)):
             if not all(isinstance(label, str | int) for label in labels):
-                raise InvalidInput(f"classes must be labels, got {brief([*labels])}.")
+                raise InvalidInput(f"classes must be labels, got {_common.brief([*labels])}.")
         if not all(cell.thresholds for cell in self.cells):
             raise InvalidInput("every cell must have a threshold.")
         if not self.tasks or not all(0 <= share <= 1 for share in self.prevalence.values()):
@@ -439,10 +429,9 @@ class Exploration:
             for label in self.classes
         }
         if cases := [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]:
-            decisions.append(
-                f"One threshold misses more than half of a class: {listed(cases, shown=3)}. Use "
-                "per_class=True, or a smaller epsilon."
-            )
+            names = _common.listed(cases, shown=3)
+            lost_text = f"One threshold misses more than half of a class: {names}."
+            decisions.append(f"{lost_text} Use per_class=True, or a smaller epsilon.")
         if any(cell.is_infeasible() for cell in self.cells):
             decisions.append(
                 "infeasible, needs: calibration on tasks like these is refused. They are too few, "
@@ -596,7 +585,7 @@ def explore(
     more: dict[str, Any] = {"delta": delta, "split": split, "min_examples": min_examples}
     levels = [(a, e) for a in _as_levels("alpha", alpha) for e in _as_levels("epsilon", epsilon)]
     grid = [Guarantee(epsilon=e, alpha=a, **more) for a, e in levels]
-    skipped, tell = check_allowed(allow), progress or ignore_progress
+    skipped, tell = check_allowed(allow), progress or _common.ignore_progress
     check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
     if n_tasks is not None:
         n_tasks = _common.as_whole_number("n_tasks", n_tasks)

@@ -424,7 +424,9 @@ def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
     """Return the needs at each level, without those that another level improves on."""
     needs = [find_need(guarantee, level) for level in range(len(guarantee.levels))]
     later = [min((n.tasks for n in needs[i + 1 :]), default=math.inf) for i in range(len(needs))]
-    return tuple(need for need, least in zip(needs, later, strict=True) if need.tasks < least)
+    kept = [need for need, least in zip(needs, later, strict=True) if need.tasks < least]
+    larger = [need for need in kept if need.examples_per_task > guarantee.min_examples]
+    return tuple(kept[: len(larger) + 1])  # more tasks cannot be smaller than min_examples
 
 
 def find_need(guarantee: Guarantee, number: int) -> Need:
@@ -878,7 +880,7 @@ class Plan:
         """Return whether the tasks support what was asked for, and if not, why."""
         if not self._lacks_data():
             return "suffice"
-        lacking = find_shortfalls(self._demands())
+        lacking = find_shortfalls(self._demands()[: len(self.sizes)])
         return f"do not suffice: {_describe_shortfalls(lacking)}"
 
     def _demands(self) -> list[Demand]:
