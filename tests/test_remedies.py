@@ -50,12 +50,12 @@ def check_reason(g: Guarantee, sizes: Any, text: str) -> None:
         assert works(g, larger)
         assert not is_minimal or not works(g, huge)
         return
-    small = numbers(r"but there (?:is|are) \d+ tasks?, (\d+) of them smaller", text) or [0]
+    smaller = numbers(r"but there (?:is|are) \d+ tasks?, (\d+) of them smaller", text) or [0]
     needed, examples, tasks = (
         numbers(r"takes (\d+) tasks? with at least (\d+) ex.*? but there (?:is|are) (\d+)", text)
         or [0] * 3
     )
-    assert small == [(sizes < examples).sum()]
+    assert smaller == [(sizes < examples).sum()]
     assert tasks == len(sizes)
     assert supports(g, needed, examples)
     if is_minimal:
