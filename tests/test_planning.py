@@ -17,6 +17,7 @@ from metapac.planning import (
     Demand,
     Offer,
     find_single_level,
+    find_supported,
     min_sample_size,
     min_task_size,
     min_tasks,
@@ -170,8 +171,7 @@ def test_reference_numbers() -> None:
     assert (tight.tasks, even.tasks) == (116, 225)
     assert tight.examples_per_task == even.examples_per_task == 29
     assert str(tight).startswith(
-        "Needed: 116 tasks with at least 29 labelled examples each (3364 labels in total). "
-        "Guarantee: With confidence 99.999% over"
+        "Needed: 116 tasks with at least 29 labelled examples each (3364 labels in total).\n"
     )
     joint = make_plan(epsilon=0.1, alpha=0.1, delta=1e-5)
     assert (joint.tasks, joint.examples_per_task, joint.labels) == (111, 44, 111 * 44)
@@ -291,7 +291,6 @@ def test_a_plan_for_each_class_counts_all_labels() -> None:
     examples, total = result.examples_per_task, result.labels
     text = f"{examples} labelled examples of each of 3 classes ({total} labels in total)"
     assert text in str(result)
-    assert "With confidence 95% over" in str(result)
 
 
 def test_with_several_classes_each_has_its_share() -> None:
@@ -422,6 +421,40 @@ def test_few_tasks_are_offered_a_guarantee_in_expectation() -> None:
     assert str(result).endswith(
         "split='joint', delta=None, a weaker guarantee, on average over calibrations."
     )
+
+
+def test_the_rarest_class_decides() -> None:
+    asked: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.3, "delta": 0.05}
+    rare, common = [5] * 20 + [2] * 20, [80] * 40
+    both = make_plan(**asked, sizes={"no": common, "yes": rare})
+    alone = make_plan(**asked, classes=2, sizes=rare)
+    assert both.classes == 2
+    assert both.options == alone.options
+    assert both.to_dict() == alone.to_dict()
+    assert plan(sizes={"no": common, "yes": rare}) == plan(sizes=rare, classes=2)
+    assert "40 tasks (80 of class 'no', 2 to 5 of class 'yes') suffice." in str(both)
+
+
+def test_small_tasks_can_be_left_out_of_a_plan() -> None:
+    asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
+    sizes = [60] * 60 + [1] * 36
+    lacking = make_plan(**asked, sizes=sizes)
+    why = "96 tasks of 1 to 60 examples do not suffice: 36 of the 96 tasks have fewer than "
+    assert why in str(lacking)
+    assert lacking.to_dict()["recommended"] is None
+    assert any(remedy.startswith("use min_examples=2,") for remedy in lacking.remedies())
+    enough = make_plan(**asked, sizes=sizes, min_examples=2)
+    assert enough.to_dict()["recommended"] == "joint"
+    assert (enough.remedies(), enough.explain()) == ([], "")
+    (only,) = make_plan(**asked, min_examples=50).needs
+    assert only.examples_per_task == 50
+
+
+def test_without_a_value_the_reason_is_said() -> None:
+    rows, text = find_supported({"a": np.full(78, 90), "b": np.zeros(78, dtype=int)})
+    assert {row["epsilon"] for row in rows} == {None}
+    assert "too many are too small" in text
+    assert "no value" not in find_supported({None: np.full(500, 90)})[1]
 
 
 def test_offers_are_the_smallest_epsilon() -> None:

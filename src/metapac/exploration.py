@@ -12,16 +12,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from metapac import _common, artefact
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    PathLike,
-    Progress,
-    as_whole_number,
-    brief,
-    ignore_progress,
-)
+from metapac._common import Array, Counts, Floats, PathLike, Progress
+from metapac._text import format_table
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_within
@@ -34,6 +26,7 @@ _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 ALPHAS = (0.05, 0.1, 0.2)
 _ESTIMATES = ("size", "empty", "full")
+_SHOWN = 2  # classes in the text, the rarest ones
 
 
 class Estimate(NamedTuple):
@@ -50,6 +43,24 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+    def format(self, style: str) -> str:
+        """Return the estimate as text, with half the width of its interval.
+
+        Parameters
+        ----------
+        style : str
+            How numbers are formatted, such as ".1%".
+
+        Returns
+        -------
+        str
+            The text; a dash if no example counts.
+        """
+        if math.isnan(self.low):
+            return "-" if math.isnan(self.value) else f"{self.value:{style}}"
+        half = max(self.high - self.value, self.value - self.low)
+        return f"{self.value:{style}} ±{half:{style}}"
 
     @classmethod
     def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
@@ -138,6 +149,28 @@ class Cell:
         missed = [[label, _encode(estimate)] for label, estimate in self.missed.items()]
         thresholds = artefact.encode_floats([*self.thresholds])
         return vars(self) | estimates | {"thresholds": thresholds, "missed": missed}
+
+    def is_infeasible(self) -> bool:
+        """Return whether calibration on tasks like the pilot tasks would be refused.
+
+        Returns
+        -------
+        bool
+            Whether there are too few tasks, or too many of them are too small.
+        """
+        return self.tasks_needed is not None or -math.inf in self.thresholds
+
+    def _format(self, classes: Sequence[Any]) -> dict[str, str]:
+        """Return the row of a table."""
+        row = {"alpha": f"{self.alpha:g}", "epsilon": f"{self.epsilon:g}", "tasks": str(self.tasks)}
+        sets = {"set size": self.size.format(".2f"), "empty": f"{self.empty.value:.1%}"}
+        sets |= {"full": f"{self.full.value:.1%}"}
+        sets |= {f"missed {label}": self.missed[label].format(".1%") for label in classes}
+        if self.is_infeasible():
+            needed = self.tasks_needed
+            why = "infeasible" if needed is None else f"needs {needed} tasks"
+            sets = dict.fromkeys(sets, "") | {"set size": why}
+        return row | sets
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
@@ -340,18 +373,18 @@ class Exploration:
     def _check(self) -> None:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
         check_distinct([*self.tasks])
-        as_whole_number("examples", self.examples, minimum=0)
+        _common.as_whole_number("examples", self.examples, minimum=0)
         levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
         levels["min_examples"] = self.min_examples
         Guarantee(epsilon=0.5, alpha=0.5, **levels)
         for cell in self.cells:
             Guarantee(epsilon=cell.epsilon, alpha=cell.alpha, per_class=cell.per_class, **levels)
-            as_whole_number("tasks", cell.tasks, minimum=0)
+            _common.as_whole_number("tasks", cell.tasks, minimum=0)
             if cell.tasks_needed is not None:
-                as_whole_number("tasks_needed", cell.tasks_needed, minimum=0)
+                _common.as_whole_number("tasks_needed", cell.tasks_needed, minimum=0)
         for labels in (self.prevalence, *(cell.missed for cell in self.cells)):
             if not all(isinstance(label, str | int) for label in labels):
-                raise InvalidInput(f"classes must be labels, got {brief([*labels])}.")
+                raise InvalidInput(f"classes must be labels, got {_common.brief([*labels])}.")
         if not all(cell.thresholds for cell in self.cells):
             raise InvalidInput("every cell must have a threshold.")
         if not self.tasks or not all(0 <= share <= 1 for share in self.prevalence.values()):
@@ -373,6 +406,49 @@ class Exploration:
         from metapac.plots import draw_pilot
 
         draw_pilot(self, path)
+
+    def __str__(self) -> str:
+        """What to decide, the sets to expect at each pair of levels, and what else they need."""
+        rarest = sorted(self.classes, key=self.prevalence.__getitem__)[:_SHOWN]
+        tables = []
+        titles = {False: "One threshold for all classes", True: "One threshold per class"}
+        for per_class, title in titles.items():
+            cells = [cell for cell in self.cells if cell.per_class == per_class]
+            tables.append(format_table([cell._format(rarest) for cell in cells], title))
+        delta = "none" if self.delta is None else f"{self.delta:g}"
+        shares = ", ".join(f"{label} {self.prevalence[label]:.1%}" for label in rarest)
+        basis = f"{len(self.tasks):,} pilot tasks with {self.examples:,} examples ({shares})"
+        head = f"Sets to expect at delta {delta}, estimated on {basis}."
+        return "\n\n".join([*self._decide(), head, *tables, self._describe_columns(delta)])
+
+    def _decide(self) -> list[str]:
+        """Return what to decide: classes that are mostly missed, levels that are infeasible."""
+        decisions, shared = [], [cell for cell in self.cells if not cell.per_class]
+        lost = {
+            label: [cell.epsilon for cell in shared if cell.missed[label].value > 0.5]
+            for label in self.classes
+        }
+        if cases := [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]:
+            names = _common.listed(cases, shown=3)
+            lost_text = f"One threshold misses more than half of a class: {names}."
+            decisions.append(f"{lost_text} Use per_class=True, or a smaller epsilon.")
+        if any(cell.is_infeasible() for cell in self.cells):
+            decisions.append(
+                "infeasible, needs: calibration on tasks like these is refused. They are too few, "
+                "or too many are too small (of a class), which min_examples can leave out."
+            )
+        return decisions
+
+    def _describe_columns(self, delta: str) -> str:
+        """Return what the columns mean, and how many calibration tasks are needed."""
+        more = f" ({_SHOWN} rarest of {len(self.classes)} classes)"
+        needed = [f"{x[self.delta]} at alpha {a:g}" for a, x in self.tasks_needed.items()]
+        return (
+            f"missed: share of the examples of a class{more * (len(self.classes) > _SHOWN)} whose "
+            "set lacks it. ±: 95% interval over pilot tasks. tasks: calibration tasks assumed; at "
+            f"delta {delta}, one threshold needs {', '.join(needed)}.\n\nCalibrate on other tasks: "
+            "you may compare levels freely only because these are not used for calibration."
+        )
 
     def __repr__(self) -> str:
         return (
@@ -509,7 +585,7 @@ def explore(
     more: dict[str, Any] = {"delta": delta, "split": split, "min_examples": min_examples}
     levels = [(a, e) for a in _as_levels("alpha", alpha) for e in _as_levels("epsilon", epsilon)]
     grid = [Guarantee(epsilon=e, alpha=a, **more) for a, e in levels]
-    skipped, tell = check_allowed(allow), progress or ignore_progress
+    skipped, tell = check_allowed(allow), progress or _common.ignore_progress
     check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
     if n_tasks is not None:
         n_tasks = _common.as_whole_number("n_tasks", n_tasks)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _common
-from metapac._common import LARGEST_COUNT, Counts, as_whole_number, as_whole_numbers
+from metapac._common import LARGEST_COUNT, Counts, PathLike, as_whole_number, as_whole_numbers
+from metapac._text import format_table
 from metapac.binomial import certifies, min_integer, min_value, round_up
 from metapac.data_checks import check_levels
 from metapac.errors import InvalidInput, keyword
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _EXACT = 20_000
 _MAX_TRIED = 40  # levels or sizes to try, where each takes time
 SHOWN_CLASSES = 3
-WEAKEST = 0.5  # guarantees with larger parameters are not worth suggesting
+WEAKEST = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.2}  # larger values are not worth suggesting
 
 
 def min_sample_size(epsilon: float, delta: float, errors: int = 0) -> int:
@@ -97,6 +98,9 @@ class Affordable(NamedTuple):
     alpha: float | None
     delta: float | None
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {_format_level(x)}" for name, x in self._asdict().items())
+
 
 class Demand(NamedTuple):
     """A guarantee, and the sizes of the tasks that should support it."""
@@ -159,6 +163,22 @@ class Demand(NamedTuple):
             if not self._is_any_level_usable(g.delta):
                 return False
         return max(self.spare_tasks()) >= 0
+
+    def find_enlargement(self) -> tuple[int, int, int, int] | None:
+        """Return the cheapest way to enlarge tasks that are too small; None if tasks are too few.
+
+        It is the number of labels to add, of tasks to enlarge, of tasks that may stay small, and
+        the size that the others need.
+        """
+        g, ways = self.guarantee, []
+        allowed = g.allowed_low_thresholds(self.tasks) if self.tasks else ()
+        for level, may_stay, few in zip(g.levels, allowed, self.too_small(), strict=False):
+            if may_stay >= 0:
+                size = min_task_size(g, level)
+                small = self.used & (self.sizes < size)
+                largest = np.repeat(self.sizes[small], self.counts[small])[may_stay:]
+                ways.append((int((size - largest).sum()), few - may_stay, may_stay, size))
+        return min(ways, default=None)
 
     def _is_any_level_usable(self, delta: float) -> bool:
         """Return whether some level, given ``delta`` for itself, tolerates its small tasks."""
@@ -226,7 +246,7 @@ def _show(name: str, value: float | None) -> str:
 
 
 class Shortfall:
-    """What the tasks of one demand lack, at the level that needs the fewest tasks."""
+    """What the tasks of one demand lack: tasks, or examples in those that are too small."""
 
     def __init__(self, demand: Demand) -> None:
         g, small = demand.guarantee, demand.too_small()
@@ -234,24 +254,36 @@ class Shortfall:
         self.demand, self.to_add, self.small = demand, enough - demand.tasks, small[level]
         self.needed = min_tasks(g, level)  # if none of them were too small
         self.examples = min_task_size(g, g.levels[level])
-        of_class = "" if demand.label is None else f" of class {demand.label!r}"
-        self.size = f"{self.examples} examples{of_class}"
-        self.allowed = g.allowed_low_thresholds(demand.tasks)[level] if demand.tasks else -1
+        self.enlargement = demand.find_enlargement()
+        self.of_class = "" if demand.label is None else f" of class {demand.label!r}"
 
     def __str__(self) -> str:
         """What is missing; counts are of the tasks used."""
-        demand, g, tasks = self.demand, self.demand.guarantee, self.demand.tasks
-        lack = f"this takes {count_tasks(self.needed)} with at least {self.size} each"
-        lack += f", but {there_are(tasks)}"
-        if self.small:
-            small = f"{self.small} of the {count_tasks(tasks)} have fewer than {self.size}"
-            lack = f"{small}, so this takes {tasks + self.to_add} tasks instead of {self.needed}"
+        demand, g = self.demand, self.demand.guarantee
+        if self.enlargement is not None:
+            _labels, few, may_stay, size = self.enlargement
+            small = f"{few + may_stay} of the {count_tasks(demand.tasks)} have fewer than {size}"
+            lack = f"{small} examples{self.of_class}, and at most {may_stay} may"
+        else:
+            needed = f"{count_tasks(self.needed)} with at least {self.examples} examples"
+            lack = f"this takes {needed}{self.of_class} each, but {there_are(demand.tasks)}"
+            lack += f", {self.small} of them smaller" if self.small else ""
         if demand.left_out:
             least = keyword("min_examples", g.min_examples)
             lack += f" ({demand.left_out} more are left out by {least})"
         if demand.label is None:
             return lack
         return f"class {demand.label!r} ({_show('epsilon', g.miss_rate)}): {lack}"
+
+
+def find_shortfalls(demands: Sequence[Demand]) -> list[Shortfall]:
+    """Return what the tasks lack, for each demand that they do not support."""
+    return [Shortfall(demand) for demand in demands if not demand.is_feasible()]
+
+
+def _describe_shortfalls(lacking: Sequence[Shortfall]) -> str:
+    more = [f"and {len(lacking) - SHOWN_CLASSES} more"] * (len(lacking) > SHOWN_CLASSES)
+    return "; ".join([*map(str, lacking[:SHOWN_CLASSES]), *more])
 
 
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
@@ -274,19 +306,21 @@ def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> li
 
 
 def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
-    """Return how many tasks to add, with the fewest examples in each, and how many to enlarge."""
-    remedies, most = [], max(one.to_add for one in lacking)
+    """Return how many tasks to add, and how many to enlarge; the fewest labels first."""
+    labels, most = {}, max(one.to_add for one in lacking)
     guarantees = [demand.guarantee for demand in demands]
     sizes = sorted({min_task_size(g, level) for g in guarantees for level in g.levels})
     for count, size in itertools.product(range(most, most + _MAX_TRIED), sizes):
         if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
             each = "each" if demands[0].label is None else "of each class"
-            remedies.append(f"add {count_tasks(count)} with at least {size} examples {each}")
+            add = f"add {count_tasks(count)} with at least {size} examples {each}"
+            labels[add] = count * size * len(demands)
             break
-    if len(lacking) == 1 and (one := lacking[0]).allowed >= 0:
-        few = one.small - one.allowed
-        remedies.append(f"increase {few} of the small tasks to {one.size} each")
-    return remedies
+    if len(lacking) == 1 and (enlargement := lacking[0].enlargement):
+        cost, few, _may_stay, size = enlargement
+        increase = f"increase {few} of the small tasks to {size} examples{lacking[0].of_class} each"
+        labels[increase] = cost
+    return sorted(labels, key=lambda text: labels[text])
 
 
 def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
@@ -295,28 +329,24 @@ def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
     With several levels a larger value may be infeasible where a smaller one is feasible: the count
     allowed at one level may fall while those of others rise.
     """
-    value = smallest(demands, name, fast=True)
-    shown = WEAKEST + 1 if value is None else round_up(value)
-    while shown <= WEAKEST and not all_feasible(demands, **{name: shown}):
+    value, most = smallest(demands, name, fast=True), WEAKEST[name]
+    shown = 1.0 if value is None else round_up(value)
+    while shown <= most and not all_feasible(demands, **{name: shown}):
         shown = round_up(shown * 1.001)
-    return shown if shown <= WEAKEST else None
+    return shown if shown <= most else None
 
 
 def explain_too_few_tasks(
     demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
 ) -> str:
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
-    g = demands[0].guarantee
-    lacking = [Shortfall(demand) for demand in demands if not demand.is_feasible()]
+    g, lacking = demands[0].guarantee, find_shortfalls(demands)
     delta = None if g.delta is None else g.delta * len(demands)
     asked = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}"
     which = f" for {len(lacking)} of {len(demands)} classes"
     if demands[0].label is None:
         asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
-    reasons = [*map(str, lacking[:SHOWN_CLASSES])]
-    if (more := len(lacking) - SHOWN_CLASSES) > 0:
-        reasons.append(f"and {more} more")
-    lack = f" with {keyword('split', g.split)}{which}: {'; '.join(reasons)}"
+    lack = f" with {keyword('split', g.split)}{which}: {_describe_shortfalls(lacking)}"
     remedies = find_remedies(demands, lacking)
     if trivial:
         result = "for intervals of infinite width" if is_interval else "to keep every label"
@@ -354,7 +384,7 @@ def explain_too_few(
         "delta": min_value(lambda value: works(epsilon, value)),
     }
     shown = {name: round_up(value) for name, value in best.items() if value}
-    weaker = [f"settle for {keyword(*level)}" for level in shown.items() if level[1] <= WEAKEST]
+    weaker = [f"settle for {keyword(*x)}" for x in shown.items() if x[1] <= WEAKEST[x[0]]]
     asked = f"{_show('epsilon', epsilon)}, {_show('delta', delta)}"
     return _explain(asked, lack, [add, *weaker, "pass on_infeasible='trivial' to keep every label"])
 
@@ -394,7 +424,9 @@ def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
     """Return the needs at each level, without those that another level improves on."""
     needs = [find_need(guarantee, level) for level in range(len(guarantee.levels))]
     later = [min((n.tasks for n in needs[i + 1 :]), default=math.inf) for i in range(len(needs))]
-    return tuple(need for need, least in zip(needs, later, strict=True) if need.tasks < least)
+    kept = [need for need, least in zip(needs, later, strict=True) if need.tasks < least]
+    larger = [need for need in kept if need.examples_per_task > guarantee.min_examples]
+    return tuple(kept[: len(larger) + 1])  # more tasks cannot be smaller than min_examples
 
 
 def find_need(guarantee: Guarantee, number: int) -> Need:
@@ -403,6 +435,8 @@ def find_need(guarantee: Guarantee, number: int) -> Need:
     return Need(min_tasks(guarantee, number), min_task_size(guarantee, level), level)
 
 
+_NEEDED = ("tasks", "examples_per_task", "labels")
+_OFFERED_EPSILONS = (0.05, 0.1, 0.2)
 OFFERED_ALPHAS = (0.05, 0.1, 0.2, 0.3)
 OFFERED_DELTAS = (0.05, None)
 
@@ -425,15 +459,83 @@ class Offer(NamedTuple):
     epsilon: float | None
 
 
-def find_offers(sizes: Counts, *, split: Split = "joint", classes: int = 1) -> list[Offer]:
-    """Return the smallest epsilon that tasks of given sizes support, by alpha and delta."""
-    labels = range(as_whole_number("classes", classes))
+def find_offers(
+    sizes: Mapping[Any, Counts], *, split: Split = "joint", classes: int = 1, min_examples: int = 0
+) -> list[Offer]:
+    """Return the smallest epsilon that tasks support for every class, by alpha and delta."""
     offers = []
     for alpha, delta in itertools.product(OFFERED_ALPHAS, OFFERED_DELTAS):
-        whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
-        demand = Demand.from_sizes(whole.for_class(None, labels), sizes)
-        offers.append(Offer(alpha, delta, smallest([demand], "epsilon")))
+        more: Any = {"split": split, "min_examples": min_examples}
+        whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, **more)
+        part = whole.for_class(None, range(classes))
+        demands = [Demand.from_sizes(part, counts) for counts in sizes.values()]
+        offers.append(Offer(alpha, delta, smallest(demands, "epsilon")))
     return offers
+
+
+_NO_VALUE = (
+    "no value: the tasks are too few, or too many are too small. Pass epsilon, alpha and delta to "
+    "see what would help."
+)
+
+
+def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title: str) -> str:
+    """Return one value of each row as a table of alpha and another level."""
+    table: dict[float, dict[str, str]] = {}
+    for row in rows:
+        cells = table.setdefault(row["alpha"], {"alpha": f"{row['alpha']:g}"})
+        cells[f"{column} {_name_delta(row[column])}"] = _format_level(row[value])
+    text = format_table([*table.values()], title)
+    return f"{text}\n\n{_NO_VALUE}" if any(row[value] is None for row in rows) else text
+
+
+def find_supported(sizes: Mapping[Any, Counts], **more: Any) -> tuple[list[dict[str, Any]], str]:
+    """Return the guarantees that tasks support, as rows and as text."""
+    rows = [offer._asdict() for offer in plan(sizes=sizes, **more)]
+    return rows, _tabulate(rows, "delta", "epsilon", f"Smallest epsilon, {describe_sizes(sizes)}")
+
+
+def plan_half(
+    tasks: int | None, examples: int | None, **more: Any
+) -> tuple[list[dict[str, Any]], str]:
+    """Return what common guarantees need of the tasks or of the examples in each, and as text."""
+    pairs = itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS)
+    levels: Any = [{"epsilon": e, "alpha": a, "delta": OFFERED_DELTAS[0]} for a, e in pairs]
+    rows = [level | plan(**level, **more).complete(tasks, examples) for level in levels]
+    needed, known = "examples_per_task", f"with {tasks} tasks"
+    if tasks is None:
+        needed, known = "tasks", f"with {examples} examples in each task"
+    title = f"{needed.replace('_', ' ').capitalize()} needed {known}, at delta {OFFERED_DELTAS[0]}"
+    return rows, _tabulate(rows, "epsilon", needed, title)
+
+
+def _name_delta(delta: float | None) -> str:
+    return "none" if delta is None else f"{delta:g}"
+
+
+def _format_level(value: float | None) -> str:
+    if value is None:
+        return "no value"
+    return str(value) if isinstance(value, int) else f"{round_up(value):g}"
+
+
+def _span(numbers: Iterable[int]) -> str:
+    ordered = sorted({*map(int, numbers)})
+    return " to ".join(map(str, dict.fromkeys([ordered[0], ordered[-1]])))
+
+
+def describe_sizes(sizes: Mapping[Any, Counts]) -> str:
+    """Return the number of tasks and their sizes; of many classes, the rarest ones."""
+    tasks = count_tasks(len(next(iter(sizes.values()))))
+    rarest = sorted(sizes, key=lambda label: int(sizes[label].sum()))[:SHOWN_CLASSES]
+    parts = []
+    for label, counts in sizes.items():
+        if label is None:
+            return f"{tasks} of {_span(counts)} examples"
+        if label in rarest:
+            parts.append(f"{_span(counts)} of class {label!r}")
+    more = f", the {len(rarest)} rarest of {len(sizes)} classes" * (len(rarest) < len(sizes))
+    return f"{tasks} ({', '.join(parts)}{more})"
 
 
 class Option(NamedTuple):
@@ -453,30 +555,32 @@ class Option(NamedTuple):
         return f"split={self.split!r}" + ", delta=None" * (self.delta is None)
 
 
-def compare_splits(guarantee: Guarantee, sizes: Counts) -> tuple[Option, ...]:
+def compare_splits(demands: Sequence[Demand]) -> tuple[Option, ...]:
     """Return how each split would use tasks of given sizes, feasible splits first.
 
     The comparison looks at sizes alone, at no score. If no split is feasible, a single level that
-    works and a guarantee in expectation are added.
+    works and a guarantee in expectation are added. Of several classes, the scarcest one counts.
     """
-    demand = Demand.from_sizes(guarantee, sizes)
-    splits = dict.fromkeys([*SPLITS, guarantee.split])
-    options = [_option(demand.with_parameters(split=split)) for split in splits]
+    splits = dict.fromkeys([*SPLITS, demands[0].guarantee.split])
+    options = [_option(demands, split=split) for split in splits]
     if not any(option.feasible for option in options):
-        if level := find_single_level([demand]):
-            options.append(_option(demand.with_parameters(split=level)))
-        options.append(_option(demand.with_parameters(delta=None)))
+        if level := find_single_level(demands):
+            options.append(_option(demands, split=level))
+        options.append(_option(demands, delta=None))
     return tuple(sorted(options, key=lambda option: not option.feasible))
 
 
-def _option(demand: Demand) -> Option:
-    g = demand.guarantee
-    usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
-    allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
-    # Infeasible: the same level as in the message of the exception, so that both ask for one size.
-    last = usable[-1] if usable else min_tasks_over_levels(g, demand.too_small())[1]
-    ranks = tuple(allowed[level] + 1 for level in usable)
-    return Option(g.split, g.delta, ranks, min_task_size(g, g.levels[last]))
+def _option(demands: Sequence[Demand], **changes: Any) -> Option:
+    options = []
+    for demand in (one.with_parameters(**changes) for one in demands):
+        g = demand.guarantee
+        usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
+        allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
+        # Infeasible: the level that needs the fewest tasks.
+        last = usable[-1] if usable else min_tasks_over_levels(g, demand.too_small())[1]
+        ranks = tuple(allowed[level] + 1 for level in usable)
+        options.append(Option(g.split, g.delta, ranks, min_task_size(g, g.levels[last])))
+    return min(options, key=lambda option: max(option.nth_lowest, default=0))
 
 
 class Curve(NamedTuple):
@@ -520,6 +624,9 @@ class Plan:
         The guarantee for all classes together.
     classes : int
         Number of classes with a guarantee each; examples are those of one class.
+    sizes : mapping from class to ndarray
+        Number of examples of each task, by class; of all classes together as None. Empty if no
+        sizes were given.
     recommended : Option or None
         The option to choose; None if no sizes were given or no option is feasible. Its ``delta``
         is None where only a weaker guarantee, in expectation, is feasible.
@@ -537,6 +644,7 @@ class Plan:
     options: tuple[Option, ...]
     asked: Guarantee
     classes: int
+    sizes: Mapping[Any, Counts] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def tasks(self) -> int:
@@ -634,15 +742,181 @@ class Plan:
         needs = np.array([find_need(guarantee, 0)[:2] for guarantee in changed])
         return Curve(parameter, grid, needs[:, 0], needs[:, 1])
 
+    def plot(self, path: PathLike) -> None:
+        """Draw the data needed against alpha, a line for each split.
+
+        Parameters
+        ----------
+        path : str or path
+            PNG or SVG file to write.
+
+        Raises
+        ------
+        MissingExtra
+            If Matplotlib is not installed.
+        """
+        from metapac.plots import draw_needs
+
+        g = self.guarantee
+        alphas = np.geomspace(min(0.01, g.alpha / 2), max(0.5, g.alpha), 60)
+        curves = {str(name): own.curve("alpha", alphas) for name, own in self.by_split().items()}
+        title = f"Data needed at epsilon = {g.miss_rate:g}, delta = {_name_delta(self.asked.delta)}"
+        draw_needs(curves, title=title, path=path, mark=g.alpha)
+
+    def explain(self) -> str:
+        """Return why the tasks do not support the guarantee, and what would help.
+
+        Returns
+        -------
+        str
+            The text; empty if they do, or no sizes were given.
+        """
+        return explain_too_few_tasks(self._demands(), trivial=False) if self._lacks_data() else ""
+
+    def remedies(self) -> list[str]:
+        """Return what would help if the tasks do not support the guarantee.
+
+        Returns
+        -------
+        list of str
+            Changes, each of which is enough; empty if the tasks suffice.
+        """
+        demands = self._demands() if self._lacks_data() else []
+        return find_remedies(demands, find_shortfalls(demands)) if demands else []
+
+    def complete(self, tasks: int | None, examples: int | None) -> dict[str, int | None]:
+        """Return the number of tasks and of examples in each; one of them follows from the other.
+
+        Parameters
+        ----------
+        tasks : int or None
+            Number of tasks; None if ``examples`` is given.
+        examples : int or None
+            Number of labelled examples in each task.
+
+        Returns
+        -------
+        dict
+            ``tasks`` and ``examples_per_task``; None where no number is enough.
+        """
+        if tasks is not None:
+            return {"tasks": tasks, "examples_per_task": self.examples_for(tasks)}
+        size = as_whole_number("examples", examples)
+        return {"tasks": self.tasks_for(size), "examples_per_task": size}
+
+    def describe_half(self, tasks: int | None, examples: int | None) -> str:
+        """Return in a sentence how many examples so many tasks need, or how many such tasks.
+
+        Parameters
+        ----------
+        tasks : int or None
+            Number of tasks; None if ``examples`` is given.
+        examples : int or None
+            Number of labelled examples in each task.
+
+        Returns
+        -------
+        str
+            The sentence.
+        """
+        number, size = self.complete(tasks, examples).values()
+        of = " of each class" * (self.classes > 1)
+        if size is None:
+            return f"With {count_tasks(tasks or 0)}, no number of examples suffices."
+        if number is None:
+            return f"With {size} examples{of} in each task, no number of tasks suffices."
+        return f"{count_tasks(number)} with at least {size} labelled examples{of} each suffice."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what each split needs, and how it would use the tasks, as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            A dictionary for each split and, if sizes were given, ``recommended``: the split to use
+            for the guarantee that was asked for, if there is one.
+        """
+        body: dict[str, Any] = {}
+        for split, own in self.by_split().items():
+            row: dict[str, Any] = {name: getattr(own, name) for name in _NEEDED}
+            row["needs"] = [need[:2] for need in own.needs]
+            if (option := own._option()) is not None:
+                row |= {"ranks": option.nth_lowest, "too_small": self._count_small(option)}
+            body[str(split)] = row
+        if self.sizes:
+            best = None if self._lacks_data() else self.recommended
+            body["recommended"] = None if best is None else best.split
+        return body
+
     def __str__(self) -> str:
-        some = [self.needs[0], min(self.needs, key=lambda need: need.labels), self.needs[-1]]
-        needed = ", or ".join(dict.fromkeys(need.describe(self.classes) for need in some))
-        text = f"Needed: {needed}. Guarantee: {self.asked}"
-        if self.recommended is None:
-            return text
-        is_weaker = self.recommended.delta != self.guarantee.delta
-        weaker = ", a weaker guarantee, on average over calibrations" * is_weaker
-        return f"{text} Recommended for your tasks: {self.recommended}{weaker}."
+        """What is needed, whether the tasks suffice, a table by split, and which split to use."""
+        ends = [need.describe(self.classes) for need in (self.needs[0], self.needs[-1])]
+        between = ", or something in between" * (len(self.needs) > 2)
+        head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
+        note = "Every split gives the same guarantee; joint is the default."
+        if self.sizes:
+            head += f" Your {describe_sizes(self.sizes)} {self._judge()}."
+            note += " rank: the threshold is that of the task of this rank, from the lowest."
+        paragraphs = [head, format_table(self._rows()), note]
+        if (best := self.recommended) is not None:
+            is_weaker = best.delta != self.guarantee.delta
+            weaker = ", a weaker guarantee, on average over calibrations" * is_weaker
+            paragraphs.append(f"Recommended for your tasks: {best}{weaker}.")
+        return "\n\n".join(paragraphs)
+
+    def _rows(self) -> list[dict[str, object]]:
+        """Return the needs of each split and, with sizes, how it would use the tasks."""
+        rows = []
+        for split, own in self.by_split().items():
+            row: dict[str, object] = {"split": split}
+            row |= {name.replace("_", " "): getattr(own, name) for name in _NEEDED}
+            if (option := own._option()) is not None:
+                row["rank"] = _span(option.nth_lowest) if option.feasible else "infeasible"
+                row["too small"] = f"{self._count_small(option)} (below {option.examples_per_task})"
+            rows.append(row)
+        return rows
+
+    def _judge(self) -> str:
+        """Return whether the tasks support what was asked for, and if not, why."""
+        if not self._lacks_data():
+            return "suffice"
+        lacking = find_shortfalls(self._demands()[: len(self.sizes)])
+        return f"do not suffice: {_describe_shortfalls(lacking)}"
+
+    def _demands(self) -> list[Demand]:
+        """Return the demand on the tasks for each class; sizes of no class are those of all."""
+        g, sizes = self.guarantee, dict(self.sizes)
+        if self.classes > len(sizes):
+            sizes = dict.fromkeys(range(1, self.classes + 1), *sizes.values())
+        return [Demand.from_sizes(g, counts, label=label) for label, counts in sizes.items()]
+
+    def by_split(self) -> dict[Split, Plan]:
+        """Return the plan for each split; all give the same guarantee.
+
+        Returns
+        -------
+        dict from split to Plan
+            The plans.
+        """
+        splits = dict.fromkeys([*SPLITS, self.guarantee.split])
+        parts = [replace(self.guarantee, split=split) for split in splits]
+        return {g.split: replace(self, guarantee=g, needs=find_needs(g)) for g in parts}
+
+    def _option(self) -> Option | None:
+        """Return how the split would use the tasks, if their sizes are known."""
+        own = self.guarantee.split, self.guarantee.delta
+        return next((x for x in self.options if (x.split, x.delta) == own), None)
+
+    def _lacks_data(self) -> bool:
+        """Return whether the tasks support the guarantee with none of the named splits."""
+        splits, delta = (*SPLITS, self.guarantee.split), self.guarantee.delta
+        same = [x for x in self.options if x.split in splits and x.delta == delta]
+        return bool(same) and not any(option.feasible for option in same)
+
+    def _count_small(self, option: Option) -> int:
+        """Return how many of the tasks used have fewer examples than a split needs."""
+        least, size = self.guarantee.min_examples, option.examples_per_task
+        return max(int(np.sum((least <= x) & (x < size))) for x in self.sizes.values())
 
 
 _GRIDS = {
@@ -661,11 +935,18 @@ def plan(
     delta: float | None,
     split: Split = "joint",
     classes: int = 1,
-    sizes: ArrayLike | None = None,
+    min_examples: int = 0,
+    sizes: ArrayLike | Mapping[Any, ArrayLike] | None = None,
     allow: Iterable[str] = (),
 ) -> Plan: ...
 @overload
-def plan(*, split: Split = "joint", classes: int = 1, sizes: ArrayLike) -> list[Offer]: ...
+def plan(
+    *,
+    split: Split = "joint",
+    classes: int = 1,
+    min_examples: int = 0,
+    sizes: ArrayLike | Mapping[Any, ArrayLike],
+) -> list[Offer]: ...
 @_common.reject_foreign_keywords
 def plan(
     *,
@@ -674,7 +955,8 @@ def plan(
     delta: float | EllipsisType | None = ...,
     split: Split = "joint",
     classes: int = 1,
-    sizes: ArrayLike | None = None,
+    min_examples: int = 0,
+    sizes: ArrayLike | Mapping[Any, ArrayLike] | None = None,
     allow: Iterable[str] = (),
 ) -> Plan | list[Offer]:
     """Return what a guarantee needs, and how each split would use your tasks.
@@ -692,8 +974,10 @@ def plan(
     classes : int, default 1
         Number of classes, if you will use ``per_class``. All numbers of examples, given and
         returned, are then per class.
-    sizes : array_like of int, optional
-        Number of labelled examples of each task that you have.
+    min_examples : int, default 0
+        Leave out tasks with fewer examples (with several classes, of the class).
+    sizes : array_like of int, or mapping from class to array_like of int, optional
+        Number of labelled examples of each task that you have; for several classes, of each class.
     allow : iterable of str, default ()
         Checks to skip, as their messages name them: "levels", if you do mean an epsilon or delta
         above 1/2, or an alpha above 3/4.
@@ -721,15 +1005,20 @@ def plan(
     >>> plan(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 60).recommended.nth_lowest[0]
     2
     """
-    task_sizes = None if sizes is None else as_whole_numbers("sizes", sizes, minimum=0).ravel()
+    by_class = sizes if isinstance(sizes, Mapping) else {} if sizes is None else {None: sizes}
+    counts = {
+        label: as_whole_numbers("sizes", one, minimum=0).ravel() for label, one in by_class.items()
+    }
+    number = max(as_whole_number("classes", classes), len(counts))
+    more: Any = {"split": split, "min_examples": min_examples}
     given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}
-    if task_sizes is not None and not any(given.values()):
-        return find_offers(task_sizes, split=split, classes=classes)
+    if counts and not any(given.values()):
+        return find_offers(counts, classes=number, **more)
     if missing := [name for name, is_given in given.items() if not is_given]:
         raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
-    count = as_whole_number("classes", classes)
-    asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, split=split, per_class=count > 1)  # type: ignore[arg-type]
+    asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, per_class=number > 1, **more)  # type: ignore[arg-type]
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
-    part = asked.for_class(None, range(count))
-    options = () if task_sizes is None else compare_splits(part, task_sizes)
-    return Plan(part, find_needs(part), options, asked, count)
+    part = asked.for_class(None, range(number))
+    found = Plan(part, find_needs(part), (), asked, number, counts)
+    options = compare_splits(found._demands()[: len(counts)]) if counts else ()
+    return replace(found, options=options)

@@ -252,8 +252,11 @@ def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Built:
     """Return the argument or option that fills a parameter of a function."""
     from metapac.cli.options import FIELDS, Field, convert
 
-    name, kind, default = parameter.name, str(parameter.annotation), parameter.default
+    name, annotation, default = parameter.name, parameter.annotation, parameter.default
     spec = FIELDS.get(name, Field("TEXT"))
+    if get_origin(annotation) is Annotated:  # an option typed unlike that of other commands
+        annotation, spec = get_args(annotation)
+    kind = str(annotation)
     is_list = "list[" in kind
     is_many = is_list or spec.multiple
     text, is_required = entry.help or spec.help, default is inspect.Parameter.empty
