@@ -156,7 +156,8 @@ class Group(_Panelled, click.Group):
         """Import and return a command; None if there is none of that name."""
         if cmd_name not in self.entries:
             return None
-        found = getattr(import_module(self.entries[cmd_name][0]), cmd_name)
+        module = import_module(self.entries[cmd_name][0])
+        found = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # list_
         return found if isinstance(found, click.Command) else build_command(found, cmd_name)
 
     def make_context(self, *words: Any, **settings: Any) -> click.Context:
@@ -224,13 +225,15 @@ def _build_fields(kind: Any, only: list[str] | None) -> Iterator[Any]:
     entries: dict[str, Entry] = {}
     for base in reversed(kind.__mro__[:-1]):
         entries |= read_docstring(base)[1]
-    panel = next(text for base, text in PANEL_OF.items() if issubclass(kind, base))
+    title = read_docstring(kind)[0].partition(".")[0]
+    panel = next((text for base, text in PANEL_OF.items() if issubclass(kind, base)), title)
     for parameter in inspect.signature(kind, eval_str=True).parameters.values():
         if parameter.name in OMITTED or (only is not None and parameter.name not in only):
             continue
         parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        help_text = entries[parameter.name].help if parameter.name != "epsilon" else ""
-        option = _build_parameter(parameter, Entry("", help_text))
+        metavar, help_text = entries[parameter.name] if parameter.name != "epsilon" else ("", "")
+        is_type = not (metavar.isupper() or "|" in metavar)  # such as "str, optional"
+        option = _build_parameter(parameter, Entry("" if is_type else metavar, help_text))
         option.panel = panel
         yield option
 
@@ -251,13 +254,16 @@ def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Any:
         built: Any = click.Argument([name], nargs=-1 if is_list else 1, **settings)
         built.help = entry.help or spec.help
     else:
-        flags = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else []), name]
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
         settings |= {"help": entry.help or spec.help, "multiple": is_many}
-        if kind is bool:
+        is_flag = kind is bool or kind == (bool | None)
+        if is_flag:
             settings |= {"is_flag": True, "metavar": None}
+            flag += "" if kind is bool else f"/--no-{flag[2:]}"
+        flags = [flag, *(["-o"] if name == "output" else []), name]
         shown = settings.get("default")
-        settings["show_default"] = kind is not bool and shown not in (None, "", 0)
-        built = Option(flags, type=bool if kind is bool else str, **settings)
+        settings["show_default"] = not is_flag and shown not in (None, "", 0)
+        built = Option(flags, type=bool if is_flag else str, **settings)
 
     def convert_value(value: Any) -> Any:
         if value is None or value == ():
