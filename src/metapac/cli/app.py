@@ -128,8 +128,8 @@ def _report_usage_errors() -> Iterator[None]:
     """Print an error in what was typed, and exit with code 2."""
     try:
         yield
-    except click.exceptions.NoArgsIsHelpError:
-        raise
+    except click.exceptions.NoArgsIsHelpError as error:  # the help is printed
+        raise click.exceptions.Exit(2) from error
     except click.UsageError as error:
         from metapac.cli.console import print_error
 
@@ -144,7 +144,8 @@ class Group(_Panelled, click.Group):
     """Commands that are imported when they are run."""
 
     def __init__(self, panels: Mapping[str, Mapping[str, tuple[str, str]]], **settings: Any):
-        super().__init__(**settings)
+        super().__init__(**settings, add_help_option=False)
+        self.params += _help_options(has_more=False)
         self.panels = panels
         self.entries = {name: entry for panel in panels.values() for name, entry in panel.items()}
 
@@ -290,9 +291,5 @@ app = Group(
     help="Prediction sets that hold up at new sites, not only on average.",
     callback=_start,
     invoke_without_command=True,
-    add_help_option=False,
-    params=[
-        Option(["--version"], is_flag=True, help="Print the version."),
-        *_help_options(has_more=False),
-    ],
+    params=[Option(["--version"], is_flag=True, help="Print the version.")],
 )

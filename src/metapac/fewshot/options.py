@@ -106,6 +106,24 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NewExamples:
+    """New examples of one task.
+
+    Parameters
+    ----------
+    new : FILE|FOLDER
+        New examples without labels: an .npy file, an .npz file with an array x or, for a run on a
+        folder of images, another folder of images. No tasks are drawn then.
+    support : FILE|FOLDER
+        For a run: the labelled examples of the same task, an .npz file with arrays x and y, or
+        images with one folder per class. For embeddings, the source holds them.
+    """
+
+    new: Path | None = None
+    support: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SampleLogs:
     """Logs of lm-evaluation-harness.
 

@@ -26,7 +26,7 @@ from metapac.fewshot.datasets.images import image_files, image_folder, read_imag
 from metapac.fewshot.datasets.pools import load_run_pools, read_run
 from metapac.fewshot.drawing import Choice, count_noun
 from metapac.fewshot.learners.vectors import build_vector_learner
-from metapac.fewshot.options import Drawing, Embeddings, Run, SampleLogs, reject_given
+from metapac.fewshot.options import Drawing, Embeddings, NewExamples, Run, SampleLogs, reject_given
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.prompts import name_model, read_samples
 from metapac.fewshot.scoring import fit_temperature, score_examples, tabulate
@@ -65,7 +65,9 @@ class ScoredTable:
             origin = f" drawn from {facts['units']} {units} ({facts['pool']})"
         if "accuracy" in facts:  # new examples have no labels
             accuracy = f", accuracy {facts['accuracy']:.1%}"
-        counts = [f"{facts[name]:,} {name[: -1 if facts[name] == 1 else None]}" for name in _COUNTED]
+        counts = [
+            f"{facts[name]:,} {name[: -1 if facts[name] == 1 else None]}" for name in _COUNTED
+        ]
         lines = [f"{' of '.join(counts)}{origin}{accuracy}.", f"Model: {self.provenance.model}."]
         is_test = facts.get("pool") in ("train", "validation", "test")
         return "\n".join([*lines, *(() if is_test else self.notes)])
@@ -408,13 +410,19 @@ def most_queries(pool: Any, ways: int, shots: int) -> int:
 
 def score_new_by_run(
     folder: PathLike,
-    support: Path,
-    new: Path,
+    examples: NewExamples,
     drawing: Drawing = Drawing(),
     *,
     device: str | None = None,
 ) -> ScoredTable:
     """Score new examples of one task with the learner of a run, adapted to labelled ones."""
+    new, support = examples.new, examples.support
+    if new is None or support is None:
+        raise InvalidInput(
+            "new and support belong together: a learner adapts to the labelled examples of a "
+            "task, and scores its new ones.",
+            parameter=("new", "support"),
+        )
     record, learner, model, _ = _load_run_learner(folder, device)
     size, classes = record["options"].get("image_size"), record.get("classes")
     sizes = {key: record["options"][key] for key in ("ways", "shots")}

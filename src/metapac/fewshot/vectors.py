@@ -92,10 +92,19 @@ def read_vectors(
     return vectors
 
 
+def holds_vectors(file: Path) -> bool:
+    """Return whether a file is one of vectors, not of images or damaged."""
+    if file.suffix.lower() != ".npz":
+        return file.suffix.lower() in (".npy", *_PARQUET)
+    try:
+        return bool(load_arrays(file)["x"].ndim == 2)
+    except (OSError, KeyError, InvalidInput):
+        return False
+
+
 def read_examples(file: Path) -> dict[str, Array]:
     """Return the examples in a NumPy file, of any shape."""
-    found = _load(file)
-    arrays = found if isinstance(found, dict) else {"x": found}
+    arrays = load_arrays(file)
     x = arrays.get("x")
     if x is None or x.ndim < 2 or x.dtype.kind not in "fiub" or 0 in x.shape:
         kind = f"shape {x.shape} of {x.dtype}" if x is not None else ", ".join(arrays)
@@ -108,13 +117,12 @@ def read_examples(file: Path) -> dict[str, Array]:
 
 
 def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any, Any, Any]:
-    found = _load(file)
-    if isinstance(found, dict) and "x" not in found:
+    arrays = load_arrays(file)
+    if "x" not in arrays:
         raise InvalidInput(
-            f"{file} must hold an array x of vectors; it has: {', '.join(found)}. Write it with "
+            f"{file} must hold an array x of vectors; it has: {', '.join(arrays)}. Write it with "
             "np.savez(path, x=x, y=y)."
         )
-    arrays = found if isinstance(found, dict) else {"x": found}
     y = arrays.get("y") if labels is None else _read_ids(labels)
     if y is None:
         raise InvalidInput(
@@ -124,13 +132,13 @@ def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any
     return arrays["x"], y, arrays.get("groups") if groups is None else _read_ids(groups)
 
 
-def _load(file: Path) -> Any:
-    """Return the array of an .npy file, or the arrays of an .npz file by name."""
+def load_arrays(file: Path) -> dict[str, Array]:
+    """Return the arrays of an .npz file by name; that of an .npy file is x."""
     check_stated_size(file)
     with file.open("rb") as opened:
         try:
             found = np.load(opened, allow_pickle=False)
-            return found if isinstance(found, np.ndarray) else {name: found[name] for name in found}
+            return {"x": found} if isinstance(found, np.ndarray) else dict(found)
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise InvalidInput(
@@ -143,7 +151,7 @@ def _read_ids(path: str) -> Any:
     """Return the classes or groups in a file: an array, or the lines of a text."""
     file = Path(path)
     if file.suffix.lower() == ".npy":
-        return _load(file)
+        return load_arrays(file)["x"]
     if file.suffix.lower() in (".txt", ""):
         return np.array(file.read_text(encoding="utf-8").splitlines())
     raise InvalidInput(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Array, Floats
+from metapac._text import format_table
 from metapac.errors import InvalidInput
 from metapac.fewshot.study.methods import describe_need
 from metapac.fewshot.study.rows import Rows
@@ -245,14 +246,14 @@ def header(summary: Summary) -> list[str]:
     ]
 
 
-def cells(summary: Summary) -> list[list[str]]:
-    """Return the cells of the table as text."""
+def cells(summary: Summary, size: str = ".3f", share: str = ".1%") -> list[list[str]]:
+    """Return the cells of the table as text, with mean sizes and shares in a format."""
     return [
         [
             full_name(summary, line),
-            f"{line.size:.3f}{_ends(line.size_interval, '.3f')}",
+            f"{line.size:{size}}{_ends(line.size_interval, size)}",
             f"{line.error_quantile:.3f}{_ends(line.error_quantile_interval, '.3f')}",
-            f"{line.tasks_within:.1%}{_ends(line.tasks_within_interval, '.1%')}",
+            f"{line.tasks_within:.1%}{_ends(line.tasks_within_interval, share)}",
             f"{line.draws_within:.0%}",
             f"{line.draws_expected:.0%}",
             line.verdict,
@@ -316,17 +317,16 @@ def define_columns(summary: Summary) -> str:
 
 
 def to_text(summary: Summary) -> str:
-    """Return the table as plain text, its columns aligned, with its footnotes."""
-    rows = [header(summary), *cells(summary)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, ["-" * width for width in widths])
-
-    def align(row: list[str]) -> str:
-        first, *numbers, last = zip(row, widths, strict=True)
-        middle = [text.rjust(width) for text, width in numbers]
-        return "  ".join([first[0].ljust(first[1]), *middle, last[0]])
-
-    return "\n".join([*map(align, rows), "", *footnotes(summary)])
+    """Return the table as plain text of 80 columns, with intervals below the numbers."""
+    rows, names = [], [name.replace("draws within", "draws") for name in header(summary)]
+    for texts in cells(summary, ".2f", ".0%"):
+        parts = {name: text.partition(" [") for name, text in zip(names, texts, strict=True)}
+        del parts["by chance"]
+        rows.append({name: value for name, (value, _, _) in parts.items()})
+        if any(bracket for _, bracket, _ in parts.values()):
+            ends = {name: ends.rstrip("]") for name, (_, _, ends) in parts.items()}
+            rows.append({name: text.replace(", ", "-") for name, text in ends.items()})
+    return "\n".join([format_table(rows), "", *footnotes(summary)[1:]])
 
 
 def to_markdown(summary: Summary) -> str:

@@ -59,6 +59,7 @@ class TrainedRun:
     """A finished run: its accuracy on new tasks, and its course."""
 
     weights: Path
+    ways: int
     accuracy: Accuracy
     history: History
     training: Training
@@ -149,7 +150,8 @@ def train_run(
         "history": [asdict(epoch) for epoch in history.epochs],
     }
     artefact.write(folder / FILE, record, RUN)
-    return TrainedRun(folder / "model.safetensors", reached, history, training, loaded.pools)
+    weights = folder / "model.safetensors"
+    return TrainedRun(weights, shape["ways"], reached, history, training, loaded.pools)
 
 
 def _as_sizes(pools: Sequence[int] | None, data: str) -> dict[str, int] | None:
