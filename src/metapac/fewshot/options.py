@@ -154,6 +154,12 @@ class Training:
 
     Parameters
     ----------
+    learner : NAME
+        Few-shot method: protonet (the default) or maml, which are trained; in a study also
+        prototypes, ridge or logistic on vectors, which need no training.
+    backbone : NAME
+        Network: conv4, resnet12 or resnet50 for images, mlp for rows of numbers, sentence_cnn for
+        sentences. By default one that suits the data.
     recipe : paper|strong
         paper: train on episodes and keep the best epoch. strong: pre-train on all training classes,
         then tune on episodes; for a protonet on images.
@@ -180,6 +186,8 @@ class Training:
         Weight of each label in the loss, separated by commas, such as 1,10 (paper).
     """
 
+    learner: str | None = None
+    backbone: str | None = None
     recipe: str = "paper"
     epochs: int | None = None
     lr: float | None = None

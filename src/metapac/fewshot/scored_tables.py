@@ -65,15 +65,11 @@ class ScoredTable:
             origin = f" drawn from {facts['units']} {units} ({facts['pool']})"
         if "accuracy" in facts:  # new examples have no labels
             accuracy = f", accuracy {facts['accuracy']:.1%}"
-        counts = [
-            f"{facts[name]:,} {name[: -1 if facts[name] == 1 else None]}" for name in _COUNTED
-        ]
-        lines = [f"{' of '.join(counts)}{origin}{accuracy}.", f"Model: {self.provenance.model}."]
+        examples = count_noun(facts["examples"], "example")
+        counts = f"{examples} of {count_noun(facts['tasks'], 'task')}"
+        lines = [f"{counts}{origin}{accuracy}.", f"Model: {self.provenance.model}."]
         is_test = facts.get("pool") in ("train", "validation", "test")
         return "\n".join([*lines, *(() if is_test else self.notes)])
-
-
-_COUNTED = ("examples", "tasks")
 
 
 def score_run(
@@ -84,7 +80,7 @@ def score_run(
     progress: Progress = ignore_progress,
 ) -> ScoredTable:
     """Score tasks of a pool of a run of ``metapac train``, with its learner."""
-    record, learner, model, checksum = _load_run_learner(folder, run.device)
+    record, learner, model, checksum = load_run_learner(folder, run.device)
     progress("loading data", 0, None)
     loaded = load_run_pools(folder, data=run.data, home=run.home, progress=progress)
     name = drawing.pool or "calibration"
@@ -115,7 +111,7 @@ def score_run(
     )
 
 
-def _load_run_learner(folder: PathLike, device: str | None) -> tuple[dict[str, Any], Any, str, str]:
+def load_run_learner(folder: PathLike, device: str | None) -> tuple[dict[str, Any], Any, str, str]:
     """Return the record of a run, its learner on a device, its name and its checksum."""
     record = read_run(folder)
     weights = require(
@@ -152,14 +148,16 @@ def score_embeddings(
             parameter=("temperature", "fit_temperature"),
         )
     # With a temperature, also if it is yet to be fitted: fails for a learner that has none.
-    learner, described = _build(replace(options, temperature=1.0) if is_fitted else options)
+    learner, described = build_vector_learner(
+        replace(options, temperature=1.0) if is_fitted else options
+    )
     check_one_of("pool", name, ("all", "calibration", "test"))
     progress("reading vectors", 0, None)
     vectors = read_vectors(file, options.labels, options.groups, options.columns)
     notes: tuple[str, ...] = () if model else (_UNNAMED.format("encoder"),)
     if is_fitted:
         temperature, note = _fit_temperature(learner, vectors, drawing)
-        learner, described = _build(replace(options, temperature=temperature))
+        learner, described = build_vector_learner(replace(options, temperature=temperature))
         notes = note, *notes
     pool, rows = _make_pool(vectors, name, is_fitted=is_fitted)
     details = {
@@ -179,11 +177,6 @@ def score_embeddings(
         columns = {**provenance.columns, "classes": vectors.names.tolist()}
         provenance = replace(provenance, columns=columns)
     return ScoredTable(table, provenance, (*scored.notes, *notes))
-
-
-def _build(options: Embeddings) -> tuple[Any, str]:
-    parameters = {name: getattr(options, name) for name in ("metric", "temperature", "penalty")}
-    return build_vector_learner(options.learner, **parameters)
 
 
 def _name_encoder(model: str | None, learner: str, x: Array) -> str:
@@ -423,7 +416,7 @@ def score_new_by_run(
             "task, and scores its new ones.",
             parameter=("new", "support"),
         )
-    record, learner, model, _ = _load_run_learner(folder, device)
+    record, learner, model, _ = load_run_learner(folder, device)
     size, classes = record["options"].get("image_size"), record.get("classes")
     sizes = {key: record["options"][key] for key in ("ways", "shots")}
     shape = _choose_shape("class" if classes is None else "group", drawing, **sizes)
@@ -455,7 +448,7 @@ def score_new_vectors(
             "temperature, with the number that was fitted for the calibration.",
             parameter=("fit_temperature", "temperature"),
         )
-    learner, described = _build(options)
+    learner, described = build_vector_learner(options)
     vectors = read_vectors(file, options.labels, None, options.columns)
     full_name = _name_encoder(model, described, vectors.x)
     details = {"kind": "embeddings", "support": file.name}
@@ -495,12 +488,7 @@ def _score_new(
     provenance = Provenance(
         model=_name_sizes(model, shape),
         score=str(function),
-        columns={
-            "task": "task",
-            "columns": "scores",
-            "classes_column": "classes",
-            "id": "example",
-        },
+        columns={"task": "task", "columns": "scores", "classes_column": "classes", "id": "example"},
         details={**details, **facts},
     )
     return ScoredTable(table, provenance)
@@ -513,10 +501,7 @@ def _read_labelled(path: Path, size: int | None) -> tuple[Any, Array]:
         return x, np.array(names)[y]
     found = read_examples(path)
     if "y" not in found:
-        raise InvalidInput(
-            f"{path} must hold arrays x and y; it has: {', '.join(found)}. Write it with "
-            "np.savez(path, x=x, y=y)."
-        )
+        raise InvalidInput(f"{path} must hold arrays x and y; it has: {', '.join(found)}.")
     return found["x"], np.asarray(found["y"])
 
 
@@ -537,8 +522,7 @@ def _require_size(path: Path, size: int | None) -> int:
     if size is None:
         raise InvalidInput(
             f"{path} is a folder, and the learner was not trained on a folder of images. Pass a "
-            "file with examples like those it was trained on, written with np.savez(path, x=x), "
-            "and y=y for the labelled ones."
+            "file written with np.savez(path, x=x), and y=y for labelled examples."
         )
     return size
 

@@ -21,17 +21,8 @@ from metapac.unpacking import check_stated_size
 
 _PARQUET = (".parquet", ".pq")
 # What zipfile and NumPy raise for damaged headers.
-_DAMAGE = (
-    OSError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_DAMAGE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, SyntaxError)
+_DAMAGE_OF_ZIP = (tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +130,7 @@ def load_arrays(file: Path) -> dict[str, Array]:
         try:
             found = np.load(opened, allow_pickle=False)
             return {"x": found} if isinstance(found, np.ndarray) else dict(found)
-        except _DAMAGE as error:
+        except (*_DAMAGE, *_DAMAGE_OF_ZIP) as error:
             reason = " ".join(str(error).split())
             raise InvalidInput(
                 f"{file} is not a complete NumPy file of numbers or text ({reason}). Write it with "

@@ -29,8 +29,6 @@ def train(
     data: str,
     *,
     output: Path,
-    learner: str = "protonet",
-    backbone: str | None = None,
     pools: Sequence[int] | None = None,
     image_size: int | None = None,
     ways: int | None = None,
@@ -63,11 +61,6 @@ def train(
         glyphs.
     output : FOLDER
         Folder of the run.
-    learner : protonet|maml
-        Few-shot method.
-    backbone : NAME
-        Network: conv4, resnet12 or resnet50 for images, mlp for rows of numbers, sentence_cnn for
-        sentences. By default one that suits the data.
     pools : NUMBERS
         Classes (or groups) for training, validation, calibration and test, such as 60,10,15,15. By
         default 56, 8, 16 and 20 percent of them, and at least ``ways`` for each.
@@ -86,14 +79,12 @@ def train(
         run = runs.train_run(
             data,
             output,
-            learner=learner,
-            backbone=backbone,
+            training,
             pools=pools,
             image_size=image_size,
             ways=ways,
             shots=shots,
             queries=queries,
-            training=training,
             device=device,
             rng=rng,
             home=home,

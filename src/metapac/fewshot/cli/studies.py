@@ -25,9 +25,7 @@ def study(
     delta: float | None = 0.05,
     allow: Sequence[str] = (),
     tasks: StudyTasks,
-    learner: str | None = None,
-    backbone: str | None = None,
-    training: Annotated[Training, "recipe epochs episodes"],
+    training: Annotated[Training, "learner backbone recipe epochs episodes"],
     embeddings: Annotated[Embeddings, "labels groups columns metric temperature penalty"],
     device: str | None = None,
     home: Path | None = None,
@@ -70,11 +68,6 @@ def study(
     allow : NAME
         Check to skip: 'levels', if you do mean an epsilon or delta above 0.5, or an alpha above
         0.75.
-    learner : NAME
-        prototypes, ridge or logistic on vectors, which need no training; protonet or maml, which
-        are trained. By default prototypes on vectors, otherwise protonet.
-    backbone : NAME
-        Network to train: conv4, resnet12, resnet50 or mlp. By default one that suits the data.
     jobs : NUMBER
         Number of workers that share the draws; -1 uses all cores.
     """
@@ -88,8 +81,6 @@ def study(
             seeds=seeds,
             draws=draws,
             tasks=tasks,
-            learner=learner,
-            backbone=backbone,
             training=training,
             embeddings=embeddings,
             device=device,

@@ -20,6 +20,7 @@ from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
 from metapac.adaptation import as_support_set, count_examples
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import BoundedScorer, as_positive_number, lower_true_scores
+from metapac.fewshot.options import Embeddings
 from metapac.fewshot.tasks import (
     Task,
     TaskBatch,
@@ -617,14 +618,13 @@ _LEARNERS: dict[str, Any] = {
 LEARNERS = tuple(_LEARNERS)
 
 
-def build_vector_learner(
-    name: str | None = None, **parameters: str | float | None
-) -> tuple[VectorLearner, str]:
-    """Return a learner by its name, and its description; parameters that are None are left out."""
-    name = name or "prototypes"
+def build_vector_learner(options: Embeddings) -> tuple[VectorLearner, str]:
+    """Return the learner that the options name, and its description."""
+    name = options.learner or "prototypes"
     check_one_of("learner", name, LEARNERS)
     takes = inspect.signature(_LEARNERS[name]).parameters
-    given = {key: value for key, value in parameters.items() if value is not None}
+    given = {key: getattr(options, key) for key in ("metric", "temperature", "penalty")}
+    given = {key: value for key, value in given.items() if value is not None}
     for key in given:
         if key not in takes:
             raise InvalidInput(

@@ -14,11 +14,12 @@ from metapac._common import Array, Progress, check_one_of, ignore_progress, requ
 from metapac.artefact import replacing
 from metapac.data_checks import check_levels
 from metapac.errors import InvalidInput, keyword
-from metapac.fewshot.datasets.pools import load_run_pools, read_run
+from metapac.fewshot.datasets.pools import load_run_pools
 from metapac.fewshot.drawing import count_noun
 from metapac.fewshot.learners.vectors import LEARNERS, build_vector_learner
-from metapac.fewshot.options import Embeddings, StudyTasks, Training, reject_given
+from metapac.fewshot.options import Embeddings, Run, StudyTasks, Training, reject_given
 from metapac.fewshot.pools import Pools, split_classes, split_groups
+from metapac.fewshot.scored_tables import load_run_learner
 from metapac.fewshot.study.pool_study import TASKS, PoolStudy
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import run_seeds, seed_folder
@@ -28,6 +29,7 @@ from metapac.fewshot.vectors import Vectors, holds_vectors, read_vectors
 from metapac.guarantee import Guarantee
 
 _TRAINED = ("protonet", "maml")
+_TRAINING = ("backbone", "recipe", "epochs", "episodes")
 _READABLE = (".npz", ".npy", ".parquet", ".pq")
 # Shares of the classes or groups of vectors: for Meta-CP's predictor, calibration and test.
 _VALIDATION, _TEST = 0.2, 0.4
@@ -107,9 +109,9 @@ class DataStudy:
 
 
 class _Source(NamedTuple):
-    """Studies by seed, and what they are about."""
+    """Learner and pools by seed, with notes, and what they are about."""
 
-    make_study: Callable[[int], PoolStudy]
+    open: Callable[[int], tuple[Any, Pools[Any], tuple[str, ...]]]
     learner: str
     can_vary: bool = True
     vectors: Vectors | None = None
@@ -123,8 +125,6 @@ def study_data(
     seeds: int | None = None,
     draws: int = 20,
     tasks: StudyTasks = StudyTasks(),
-    learner: str | None = None,
-    backbone: str | None = None,
     training: Training = Training(),
     embeddings: Embeddings = Embeddings(),
     device: str | None = None,
@@ -143,35 +143,12 @@ def study_data(
     check_levels(guarantee.miss_rate, guarantee.alpha, guarantee.delta, allow=allow)
     require("matplotlib", extra="plot", purpose="a study")
     progress("reading the data", 0, None)
-
-    def build(learner: Any, pools: Pools[Any], notes: tuple[str, ...] = ()) -> PoolStudy:
-        return _build_study(learner, pools, tasks, guarantee.miss_rate, notes)
-
-    where = {"device": device, "home": home}
-    if Path(data).is_dir() and data != "glyphs":
-        if learner or backbone:
-            name = "learner" if learner else "backbone"
-            raise InvalidInput(f"{name} is that of the run {data}. Leave it out.", parameter=name)
-        for given in (training, embeddings):
-            reject_given(given, "a training run")
-        source = _open_run(data, build, **where)
-    elif (vectors := _find_vectors(data, learner, embeddings)) is not None:
-        if backbone:
-            raise InvalidInput("backbone is for a learner that is trained.", parameter="backbone")
-        source = _open_vectors(vectors, learner, training, embeddings, build)
-    else:
-        reject_given(embeddings, "a learner that is trained")
-        options = {"learner": learner or "protonet", "backbone": backbone, "training": training}
-
-        def train(seed: int) -> PoolStudy:
-            place = seed_folder(folder, seed) / "training"
-            return build(*_train(data, place, tasks, seed, progress, **options, **where))
-
-        source = _Source(train, learner or "protonet")
+    run = Run(device=device, home=home)
+    source = _open_source(data, folder, tasks, training, embeddings, run, progress)
     sizes: list[DrawSizes] = []
 
     def make_study(seed: int) -> PoolStudy:
-        study = source.make_study(seed)
+        study = _build_study(*source.open(seed), tasks, guarantee.miss_rate)
         sizes.append(DrawSizes.measure(study, tasks))
         return study
 
@@ -191,6 +168,45 @@ def study_data(
     progress("drawing the figure", 0, None)
     files = _write(summary, folder, f"{data}, {source.learner}")
     return DataStudy(data, source.learner, summary, of_draw, files, source.vectors)
+
+
+def _open_source(
+    data: str,
+    folder: Path,
+    tasks: StudyTasks,
+    training: Training,
+    embeddings: Embeddings,
+    run: Run,
+    progress: Progress,
+) -> _Source:
+    """Return where learner and pools come from: a run, vectors, or data to train on."""
+    if Path(data).is_dir() and data != "glyphs":
+        for given in (training, embeddings):
+            reject_given(given, "a training run")
+        record, learner, _, _ = load_run_learner(data, run.device)
+        pools = load_run_pools(data, home=run.home).pools
+        name = str(record["architecture"]["class"])
+        return _Source(lambda seed: (learner, pools, ()), name, can_vary=False)
+    vectors = _find_vectors(data, training.learner, embeddings)
+    if vectors is not None:
+        reject_given(training, "vectors, whose learner is not trained", _TRAINING)
+        head, described = build_vector_learner(replace(embeddings, learner=training.learner))
+        return _Source(lambda seed: (head, _divide(vectors, seed), ()), described, vectors=vectors)
+    reject_given(embeddings, "a learner that is trained")
+
+    def train(seed: int) -> tuple[Any, Pools[Any], tuple[str, ...]]:
+        def advance(stage: str, done: int, total: int | None) -> None:
+            progress(f"seed {seed}: {stage}", done, total)
+
+        runs = require("metapac.fewshot.training.runs", extra="torch", purpose="training")
+        shape = {"ways": tasks.ways, "shots": tasks.shots, "queries": runs.QUERIES}
+        loaded, notes = runs.load_training_pools(data, **shape, rng=seed, home=run.home)
+        place = seed_folder(folder, seed) / "training"  # where an interrupted training resumes
+        options: Any = {"device": run.device, "checkpoint": place, "progress": advance}
+        model, _, _ = runs.fit_learner(loaded, training, shape, rng=seed, **options)
+        return model, loaded.pools, notes
+
+    return _Source(train, training.learner or "protonet")
 
 
 def _describe_features(vectors: Vectors | None) -> list[str]:
@@ -240,12 +256,9 @@ def _find_vectors(data: str, learner: str | None, options: Embeddings) -> Vector
     """Return the vectors in a file; None if the learner is to be trained on something else."""
     file = Path(data)
     if file.is_file() and file.suffix.lower() not in _READABLE:
-        remedy = f"pandas.DataFrame(...).to_parquet({str(file.with_suffix('.parquet'))!r})"
-        if file.suffix.lower() == ".csv":
-            remedy = remedy.replace("DataFrame(...)", f"read_csv({str(file)!r})")
         raise InvalidInput(
-            f"{file} must be an .npz, .npy or .parquet file, or the folder of a run. Convert a "
-            f"table in Python: {remedy}."
+            f"{file} must be an .npz, .npy or .parquet file, or the folder of a run. Convert a CSV "
+            f"file in Python: pandas.read_csv({str(file)!r}).to_parquet('data.parquet')."
         )
     if learner is not None:
         check_one_of("learner", learner, (*LEARNERS, *_TRAINED))
@@ -257,24 +270,6 @@ def _find_vectors(data: str, learner: str | None, options: Embeddings) -> Vector
             "learner='protonet'."
         )
     return None
-
-
-def _open_vectors(
-    vectors: Vectors,
-    learner: str | None,
-    training: Training,
-    options: Embeddings,
-    build: Callable[..., PoolStudy],
-) -> _Source:
-    reject_given(training, "vectors, whose learner is not trained")
-    model, described = build_vector_learner(
-        learner, metric=options.metric, temperature=options.temperature, penalty=options.penalty
-    )
-
-    def make_study(seed: int) -> PoolStudy:
-        return build(model, _divide(vectors, seed))
-
-    return _Source(make_study, described, vectors=vectors)
 
 
 def _divide(vectors: Vectors, seed: int) -> Pools[Any]:
@@ -298,59 +293,8 @@ def _count_shares(ids: Array) -> dict[str, int]:
     return sizes | {"calibration": count - validation - test}
 
 
-def _open_run(
-    data: str, build: Callable[..., PoolStudy], *, device: str | None, home: Path | None
-) -> _Source:
-    record = read_run(data)
-    weights = require(
-        "metapac.fewshot.training.checkpoints", extra="torch", purpose="the study of a run"
-    )
-    from metapac.fewshot.training.loop import choose_device
-
-    pools = load_run_pools(data, home=home).pools
-    learner = weights.load_learner(data)
-    learner.module.to(choose_device(device))
-    name = str(record["architecture"]["class"])
-    return _Source(lambda seed: build(learner, pools), name, can_vary=False)
-
-
-def _train(
-    data: str,
-    folder: Path,
-    tasks: StudyTasks,
-    seed: int,
-    progress: Progress,
-    *,
-    learner: str,
-    backbone: str | None,
-    training: Training,
-    device: str | None,
-    home: Path | None,
-) -> tuple[Any, Pools[Any], tuple[str, ...]]:
-    """Return a trained learner, the pools and notes; a training that was interrupted resumes."""
-    runs = require("metapac.fewshot.training.runs", extra="torch", purpose="training")
-    shape = {"ways": tasks.ways, "shots": tasks.shots, "queries": runs.QUERIES}
-    loaded, notes = runs.load_training_pools(data, **shape, rng=seed, home=home)
-
-    def advance(stage: str, done: int, total: int | None) -> None:
-        progress(f"seed {seed}: {stage}", done, total)
-
-    model, _, _ = runs.fit_learner(
-        loaded,
-        learner,
-        backbone,
-        training,
-        shape,
-        device=device,
-        checkpoint=folder,
-        rng=seed,
-        progress=advance,
-    )
-    return model, loaded.pools, notes
-
-
 def _build_study(
-    learner: Any, pools: Pools[Any], tasks: StudyTasks, epsilon: float, notes: tuple[str, ...]
+    learner: Any, pools: Pools[Any], notes: tuple[str, ...], tasks: StudyTasks, epsilon: float
 ) -> PoolStudy:
     """Return the study of a learner; groups are divided anew in each draw, none used twice."""
     calibration, test = pools.calibration, pools.test

@@ -26,12 +26,7 @@ from metapac.fewshot.datasets.pools import FILE, RUN, LoadedPools, check_same_da
 from metapac.fewshot.drawing import count_noun
 from metapac.fewshot.learners.accuracy import Accuracy, accuracy
 from metapac.fewshot.learners.maml import MAML
-from metapac.fewshot.learners.networks import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Sphere,
-    build_backbone,
-)
+from metapac.fewshot.learners.networks import IMAGENET_MEAN, IMAGENET_STD, Sphere, build_backbone
 from metapac.fewshot.learners.protonet import ProtoNet
 from metapac.fewshot.options import Training, reject_given
 from metapac.fewshot.pools import ClassPool, Pools
@@ -84,15 +79,13 @@ class TrainedRun:
 def train_run(
     data: str,
     folder: Path,
+    training: Training = Training(),
     *,
-    learner: str = "protonet",
-    backbone: str | None = None,
     pools: Sequence[int] | None = None,
     image_size: int | None = None,
     ways: int | None = None,
     shots: int = 5,
     queries: int = QUERIES,
-    training: Training = Training(),
     device: str | None = None,
     rng: int = 0,
     home: PathLike | None = None,
@@ -118,15 +111,7 @@ def train_run(
     if ways is None and getattr(loaded.pools.train, "transform", None):
         shape["ways"] = len(loaded.pools.train.names)  # tasks differ by their transformation
     model, history, settings = fit_learner(
-        loaded,
-        learner,
-        backbone,
-        training,
-        shape,
-        device=device,
-        checkpoint=folder,
-        rng=rng,
-        progress=progress,
+        loaded, training, shape, device=device, checkpoint=folder, rng=rng, progress=progress
     )
     if not is_first:
         return None
@@ -229,8 +214,6 @@ def _check_same_option(folder: Path, name: str, before: int | None, now: int | N
 
 def fit_learner(
     loaded: LoadedPools,
-    name: str,
-    backbone: str | None,
     training: Training,
     shape: Mapping[str, int],
     *,
@@ -239,7 +222,7 @@ def fit_learner(
     **options: Any,
 ) -> tuple[Any, History, dict[str, Any]]:
     """Build a learner and train it by a recipe; return it, its course and its settings."""
-    model = build_learner(name, backbone, loaded, shape["ways"], rng, recipe=training.recipe)
+    model = build_learner(loaded, training, shape["ways"], rng)
     if training.recipe == "paper":
         settings, run, stages = _choose_paper(training)
         used: Any = train
@@ -288,22 +271,15 @@ def _choose_strong(training: Training, model: Any) -> _Recipe:
     return {"recipe": "strong", **asdict(recipe)}, {"recipe": recipe}, stages
 
 
-def build_learner(
-    name: str,
-    backbone: str | None,
-    loaded: LoadedPools,
-    ways: int,
-    rng: int,
-    *,
-    recipe: str = "paper",
-) -> Any:
+def build_learner(loaded: LoadedPools, training: Training, ways: int, rng: int) -> Any:
     """Return an untrained learner."""
+    name, is_strong = training.learner or "protonet", training.recipe == "strong"
     check_one_of("learner", name, ("protonet", "maml"))
     pool = loaded.pools.train
-    network = _build_backbone(backbone, pool.x, loaded, rng)
+    network = _build_backbone(training.backbone, pool.x, loaded, rng)
     if name == "protonet":
-        return ProtoNet(Sphere(network) if recipe == "strong" else network)
-    if recipe == "strong":
+        return ProtoNet(Sphere(network) if is_strong else network)
+    if is_strong:
         raise InvalidInput(
             f"recipe='strong' trains a protonet, got {keyword('learner', name)}. Leave one of them "
             "out."
