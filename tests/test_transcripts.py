@@ -1,0 +1,83 @@
+"""The commands as people type them: exit codes, JSON and files are those of the transcripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import metapac
+from tests.transcripts.settings import settled
+from tests.transcripts.transcript import (
+    PAGES,
+    Outcome,
+    Transcript,
+    compare,
+    keep_placeholders,
+    parse_step,
+    read_page,
+    run,
+    write_step,
+)
+
+TRANSCRIPTS = [found for path in sorted(PAGES.glob("*.md")) for found in read_page(path)]
+_COMMAND = re.compile(r"^[\s│]*([a-z]+)(?:  .*)?$", re.MULTILINE)
+_OPTION = re.compile(r"^[\s│*]*(?:-\w,?\s+)?(--[a-z][\w-]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda found: found.name)
+def test_the_commands_do_what_the_transcript_shows(transcript: Transcript, tmp_path: Path) -> None:
+    with settled(tmp_path):
+        for step, outcome in run(transcript, tmp_path):
+            faults = compare(step, outcome)
+            shown = "\n".join(line[:500] for line in faults[:10])
+            assert not faults, f"$ {step.text}\n{shown}"
+
+
+def list_commands(*group: str) -> Iterator[tuple[str, ...]]:
+    """Yield the commands that the help lists."""
+    _, _, commands = metapac(*group, "--help").stdout.partition("Commands")
+    names = _COMMAND.findall(commands)
+    if not names:
+        yield group
+    for name in names:
+        yield from list_commands(*group, name)
+
+
+def test_every_option_of_every_command_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    typed = [step.words[1:] for found in TRANSCRIPTS for step in found.steps]
+    commands = [*list_commands()]
+    assert len(commands) == 20
+    unused = []
+    for command in commands:
+        options = {*_OPTION.findall(metapac(*command, "--help").stdout)} - {"--help"}
+        assert options, command
+        lines = [line for line in typed if tuple(line[: len(command)]) == command]
+        used = {"--output" if word == "-o" else word for line in lines for word in line}
+        unused += [f"{' '.join(command)} {option}" for option in sorted(options - used)]
+    assert unused == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "is_same"),
+    [
+        ('{"a": 1.5}', '{"a": 1.5}', True),
+        ('{"a": 1.5}', '{"a": 1.25}', False),
+        ('{"a": 1}', '{"a": 1, "b": 2}', False),
+        ('{"a": 1, "b": 2}', '{"a": 1}', False),
+        ('{"a": "<number>"}', '{"a": 0.5}', True),
+        ('{"a": "<number>"}', '{"a": "<text>"}', False),
+        ("[1, 2]", "[2, 1]", False),
+        ("exit 3", "exit 2", False),
+        ("exit 2: --alpha", "exit 2", False),
+    ],
+)
+def test_what_differs_is_noticed(expected: str, found: str, is_same: bool) -> None:
+    step, other = parse_step(f"metapac plan\n{expected}"), parse_step(f"metapac plan\n{found}")
+    assert write_step(step) == f"$ metapac plan\n{expected}"
+    faults = compare(step, Outcome(other.shown, other.code, ""))
+    assert (faults == []) is is_same
+    assert keep_placeholders(step.shown, step.shown) == step.shown
