@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from metapac import MetaPS
 from metapac.cli.app import app
