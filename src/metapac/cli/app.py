@@ -137,8 +137,8 @@ def _report_usage_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # shows the help of a group
-            raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help of a group, already printed
+            raise click.exceptions.Exit(2) from error
         from metapac.cli.console import print_error
 
         path = error.ctx.command_path if error.ctx else "metapac"
@@ -152,7 +152,8 @@ class Group(_Panelled, click.Group):
     """Commands that are imported when they are run."""
 
     def __init__(self, panels: Mapping[str, Mapping[str, tuple[str, str]]], **settings: Any):
-        super().__init__(**settings)
+        super().__init__(**settings, add_help_option=False)
+        self.params += _help_options(has_more=False)
         self.panels = panels
         self.entries = {name: entry for panel in panels.values() for name, entry in panel.items()}
 
@@ -164,7 +165,8 @@ class Group(_Panelled, click.Group):
         """Import and return a command; None if there is none of that name."""
         if cmd_name not in self.entries:
             return None
-        found = getattr(import_module(self.entries[cmd_name][0]), cmd_name)
+        module = import_module(self.entries[cmd_name][0])
+        found = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # list_
         return found if isinstance(found, click.Command) else build_command(found, cmd_name)
 
     def make_context(self, *words: Any, **settings: Any) -> click.Context:
@@ -239,11 +241,16 @@ def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
     entries: dict[str, Entry] = {}
     for base in reversed(kind.__mro__[:-1]):
         entries |= read_docstring(base)[1]
-    panel = next(PANEL_OF[base.__name__] for base in kind.__mro__ if base.__name__ in PANEL_OF)
+    title = read_docstring(kind)[0].partition(".")[0]
+    names = [base.__name__ for base in kind.__mro__]
+    panel = next((PANEL_OF[name] for name in names if name in PANEL_OF), title)
     for parameter in inspect.signature(kind).parameters.values():
         if parameter.name not in (only or entries) or parameter.name in OMITTED:
             continue
-        option, converter = _build_parameter(parameter, Entry("", entries[parameter.name].help))
+        parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        metavar, text = entries[parameter.name]
+        is_type = not (metavar.isupper() or "|" in metavar)  # such as "str, optional"
+        option, converter = _build_parameter(parameter, Entry("" if is_type else metavar, text))
         option.panel = panel
         yield option, converter
 
@@ -268,11 +275,13 @@ def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Built:
         built = Argument([name], nargs=-1 if is_list else 1, **settings)
         built.help = text
     else:
-        flags = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else []), name]
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
         if "bool" in kind:
             settings |= {"is_flag": True, "metavar": None}
+            flag += f"/--no-{flag[2:]}" if "None" in kind else ""
         else:
             settings |= {"type": str, "show_default": not (is_required or default in _NOTHING)}
+        flags = [flag, *(["-o"] if name == "output" else []), name]
         built = Option(flags, help=text, multiple=is_many, **settings)
 
     def convert_value(value: Any) -> Any:
@@ -299,9 +308,5 @@ app = Group(
     help="Prediction sets that hold up at new sites, not only on average.",
     callback=_start,
     invoke_without_command=True,
-    add_help_option=False,
-    params=[
-        Option(["--version"], is_flag=True, help="Print the version."),
-        *_help_options(has_more=False),
-    ],
+    params=[Option(["--version"], is_flag=True, help="Print the version.")],
 )

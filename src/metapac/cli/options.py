@@ -184,6 +184,8 @@ def convert(name: str, kind: str, text: Any) -> Any:
         if "://" in text:  # Path would drop a slash, and the password would no longer be masked
             raise InvalidInput(f"{name} must be a local file, got {mask(text)}.", parameter=name)
         return Path(text)
+    if "Sequence[" in kind and "str" not in kind:
+        return _parse_numbers(name, kind, text)
     if "float" in kind:
         return parse_number(name, text)
     if "int" in kind:
@@ -194,6 +196,19 @@ def convert(name: str, kind: str, text: Any) -> Any:
                 f"{name} must be a whole number, got {text!r}.", parameter=name
             ) from None
     return text
+
+
+def _parse_numbers(name: str, kinds: str, text: str) -> Any:
+    """Return numbers separated by commas; where one number will do, a range such as 5-10 too."""
+    is_choice, low, high = kinds.startswith("int"), *text.partition("-")[::2]
+    if is_choice and low and high:
+        numbers: Sequence[Any] = range(convert(name, "int", low), convert(name, "int", high) + 1)
+    else:
+        kind = "int" if "int" in kinds else "float"
+        numbers = [convert(name, kind, word) for word in text.split(",")]
+    if not numbers:
+        raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.", parameter=name)
+    return numbers[0] if is_choice and len(numbers) == 1 else numbers
 
 
 # The panel of the help in which the options of a dataclass are shown.

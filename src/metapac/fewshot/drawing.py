@@ -536,9 +536,10 @@ def draw_all(tasks: Sequence[Task]) -> Sequence[Task]:
     return tasks.draw() if isinstance(tasks, DrawnTasks) else list(tasks)
 
 
-def count_noun(some: Sized, noun: str, plural: str = "s") -> str:
+def count_noun(some: int | Sized, noun: str, plural: str = "s") -> str:
     """Return how many there are, such as "1 task" or "3 tasks"."""
-    return f"{len(some)} {noun}{plural * (len(some) != 1)}"
+    number = some if isinstance(some, int) else len(some)
+    return f"{number} {noun}{plural * (number != 1)}"
 
 
 def positions_by_id(ids: Array) -> tuple[list[Any], list[Counts]]:

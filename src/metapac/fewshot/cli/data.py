@@ -1,216 +1,170 @@
-"""``metapac data``: list, fetch and prepare data sets."""
+"""``metapac data``: list, fetch, prepare and check data sets."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.progress import DownloadColumn
-from rich.table import Table
 
 from metapac._common import data_home
-from metapac.cli.commands import add_command
-from metapac.cli.console import make_table, print_json, print_line, progress_bar, stdout
-from metapac.cli.help import PlainGroup
-from metapac.cli.options import AsJson, Home
-from metapac.errors import BadArtefact, InvalidInput
-from metapac.fewshot.datasets import cache
-from metapac.fewshot.datasets.catalogue import CATALOGUE, DataSet, get_data_set
+from metapac._text import format_table
+from metapac.cli import console
+from metapac.cli.app import Group
+from metapac.errors import InvalidInput
+from metapac.fewshot.datasets.catalogue import CATALOGUE, get_data_set
 
 # Options of prepare that apply to one data set only.
-_SPECIFIC = {"fewrel": ("glove",), "heart": ("label", "state", "year", "exclude")}
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help=f"Data set: {', '.join(CATALOGUE)}.")]
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="FOLDER",
-        help="Folder with the publisher's files. By default the one that 'metapac data fetch' "
-        "fills.",
-    ),
-]
+_SPECIFIC = {"fewrel": ("glove",), "heart": ("label", "state", "year", "leave_out")}
 
 
-def list_(*, home: Home = None, as_json: AsJson = False) -> None:
+def list_(*, home: Path | None = None, json: bool = False) -> None:
     """List data sets with licence and local status.
-
-    The status is absent, fetched, prepared or damaged.
 
     Example:
 
         metapac data list
+
+    The status is absent, fetched, prepared or damaged.
     """
-    rows = [
-        {
-            "name": entry.name,
-            "title": entry.title,
-            "licence": entry.licence,
-            "state": _state(entry, home),
-        }
-        for entry in CATALOGUE.values()
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    table = make_table(["name", "title", "licence", "status"], [])
-    for row in rows:
-        table.add_row(*row.values())
-    stdout.print(table)
-    print_line(f"Data are stored in {data_home(home)}")
+    rows = [entry.describe(home) for entry in CATALOGUE.values()]
+    shown = [{"name": row["name"], "status": row["state"], "title": row["title"]} for row in rows]
+    licences = [f"{row['name']}: {row['licence']}" for row in rows]
+    table = format_table([row | {"title": ""} for row in shown])
+    text = "\n".join([table, "", *licences, f"Data are stored in {data_home(home)}"])
+    console.show(rows, as_json=json, text=text)
 
 
-def fetch(name: Name, *, home: Home = None) -> None:
-    """Download a data set from its publisher, or print how to download it by hand.
-
-    An interrupted download resumes. Files that the publisher never changes are verified.
+def fetch(name: str, *, home: Path | None = None) -> None:
+    """Download a data set, or say how to do it by hand.
 
     Example:
 
         metapac data fetch cifar10c
+
+    An interrupted download resumes. Files that the publisher never changes are verified.
+
+    Parameters
+    ----------
+    name : NAME
+        Data set: miniimagenet, cifar10c, fewrel or heart.
     """
     entry = get_data_set(name)
     try:
-        with progress_bar(DownloadColumn()) as progress:
+        with console.progress_bar(DownloadColumn()) as progress:
             folder = entry.fetch(home=home, progress=progress)
     finally:
         if entry.by_hand:
-            for line in entry.manual_instructions(home).splitlines():
-                print_line(line)
+            console.print_line(entry.manual_instructions(home))
     missing = entry.missing(folder)
     if missing and not entry.by_hand:
         raise InvalidInput(" ".join(missing))
     if not missing:
-        print_line(f"Files in {folder}")
-    print_line(f"Then run: metapac data prepare {name}")
+        console.print_line(f"Files in {folder}")
+    console.print_line(f"Then run: metapac data prepare {name}")
 
 
 def prepare(
-    name: Name,
+    name: str,
     *,
-    folder: Folder = None,
-    home: Home = None,
-    glove: Annotated[
-        Path | None,
-        typer.Option(help="fewrel: file of word vectors. By default one in the folder."),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="heart: column of the labels.")
-    ] = None,
-    state: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="heart: column of the states.")
-    ] = None,
-    year: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="heart: column of the years.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--leave-out",
-            metavar="COLUMN",
-            help="heart: feature to drop, such as _MICHD, which leaks the label. May be repeated.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
+    from_: Path | None = None,
+    home: Path | None = None,
+    glove: Path | None = None,
+    label: str | None = None,
+    state: str | None = None,
+    year: str | None = None,
+    leave_out: list[str] | None = None,
+    json: bool = False,
 ) -> None:
-    """Convert the publisher's files into a cache that opens instantly.
+    """Convert the publisher's files into a fast cache.
 
-    The cache is rebuilt only if the files have changed.
+    Example:
 
-    Examples:
-
-        metapac data prepare cifar10c
         metapac data prepare miniimagenet --from downloads/mini
+
+    The cache opens instantly. It is rebuilt only if the files have changed.
+
+    Parameters
+    ----------
+    name : NAME
+        Data set: miniimagenet, cifar10c, fewrel or heart.
+    from_ : FOLDER
+        Folder with the publisher's files. By default the one that 'metapac data fetch' fills.
+    glove : FILE
+        fewrel: file of word vectors. By default one in the folder.
+    label : COLUMN
+        heart: column of the labels.
+    state : COLUMN
+        heart: column of the states.
+    year : COLUMN
+        heart: column of the years.
+    leave_out : COLUMN
+        heart: feature to drop, such as _MICHD, which leaks the label.
     """
     entry = get_data_set(name)
-    values = {"glove": glove, "label": label, "state": state, "year": year, "exclude": exclude}
-    options = {option: value for option, value in values.items() if value}
-    for option in options:
+    values = {"glove": glove, "label": label, "state": state, "year": year, "leave_out": leave_out}
+    given: dict[str, Any] = {option: value for option, value in values.items() if value}
+    for option in given:
         if option not in _SPECIFIC.get(name, ()):
             raise InvalidInput(f"{option} is not for {name}. Leave it out.", parameter=option)
-    with progress_bar() as progress:
-        prepared = entry.prepare(
-            folder or entry.source(home), home=home, progress=progress, **options
-        )
-    _print_prepared(entry, prepared, as_json)
+    if leave_out:
+        given["exclude"] = given.pop("leave_out")
+    with console.progress_bar() as progress:
+        prepared = entry.prepare(from_ or entry.source(home), home=home, progress=progress, **given)
+    _show(name, prepared, json)
 
 
-def check(name: Name, *, folder: Folder = None, home: Home = None, as_json: AsJson = False) -> None:
-    """Report classes, counts and splits, and what is missing or damaged.
-
-    The prepared data are checked or, if there are none, the publisher's files.
+def check(
+    name: str, *, from_: Path | None = None, home: Path | None = None, json: bool = False
+) -> None:
+    """Say what is complete, missing or damaged.
 
     Example:
 
         metapac data check miniimagenet
+
+    The prepared data are checked or, if there are none, the publisher's files.
+
+    Parameters
+    ----------
+    name : NAME
+        Data set: miniimagenet, cifar10c, fewrel or heart.
+    from_ : FOLDER
+        Folder with the publisher's files. By default the one that 'metapac data fetch' fills.
     """
     entry = get_data_set(name)
-    prepared = _prepared(entry, home) if folder is None else None
+    prepared = entry.find_prepared(home) if from_ is None else None
     if prepared is not None:
         prepared.verify()
-        _print_prepared(entry, prepared, as_json)
+        _show(name, prepared, json)
         return
-    source = folder or entry.source(home)
-    missing = entry.missing(source)
-    if as_json:
-        print_json({"name": name, "folder": str(source), "missing": missing})
+    folder = from_ or entry.source(home)
+    missing = entry.missing(folder)
+    command = f"metapac data prepare {name}{'' if from_ is None else f' --from {folder}'}"
+    if json or not missing:
+        facts = {"name": name, "folder": str(folder), "missing": missing}
+        text = f"{folder} has the files of {name}. To prepare them: {command}"
+        console.show(facts, as_json=json, text=text)
     if missing:
         raise InvalidInput(" ".join(missing))
-    if not as_json:
-        command = f"metapac data prepare {name}{'' if folder is None else f' --from {folder}'}"
-        print_line(f"{source} has the files of {name}. To prepare them: {command}")
 
 
-data = typer.Typer(
+def _show(name: str, prepared: Any, json: bool) -> None:
+    text = f"{CATALOGUE[name].title}\n{prepared}"
+    console.show(prepared, as_json=json, text=text, name=name, missing=[])
+
+
+_HERE = "metapac.fewshot.cli.data"
+data = Group(
+    {
+        "Commands": {
+            "list": (_HERE, "List data sets with licence and local status."),
+            "fetch": (_HERE, "Download a data set, or say how to do it by hand."),
+            "prepare": (_HERE, "Convert the publisher's files into a fast cache."),
+            "check": (_HERE, "Say what is complete, missing or damaged."),
+        }
+    },
     name="data",
-    cls=PlainGroup,
-    help="Fetch, prepare and check the data sets of the paper.",
+    help="Fetch and prepare the paper's data sets.",
     no_args_is_help=True,
-    add_completion=False,
 )
-for _function, _name in ((list_, "list"), (fetch, "fetch"), (prepare, "prepare"), (check, "check")):
-    add_command(data, _function, _name)
-
-
-def _state(entry: DataSet, home: Path | None) -> str:
-    try:
-        if _prepared(entry, home) is not None:
-            return "prepared"
-    except BadArtefact:
-        return "damaged"
-    return "fetched" if entry.source(home).is_dir() else "absent"
-
-
-def _prepared(entry: DataSet, home: Path | None) -> cache.Prepared | None:
-    try:
-        return cache.open_prepared(entry.name, home)
-    except FileNotFoundError:
-        return None
-
-
-def _print_prepared(entry: DataSet, prepared: cache.Prepared, as_json: bool) -> None:
-    facts = prepared.facts
-    if as_json:
-        names = {"name": entry.name, "folder": str(prepared.folder)}
-        print_json({**names, "checksum": prepared.checksum, "missing": [], **facts})
-        return
-    print_line(entry.title)
-    stdout.print(_splits_table(facts["splits"]))
-    size = sum(array.nbytes for array in prepared.values()) / 2**20
-    for line in [*facts["notes"], f"{size:,.0f} MiB in {prepared.folder}"]:
-        print_line(line)
-
-
-def _splits_table(splits: dict[str, dict[str, Any]]) -> Table:
-    columns = list(dict.fromkeys(key for row in splits.values() for key in row))
-    table = make_table(["split"], columns)
-    for split, row in splits.items():
-        table.add_row(split, *(_number(row.get(column)) for column in columns))
-    return table
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.1%}"

@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 
 from metapac import artefact
 from metapac._common import Array, PathLike, data_home
+from metapac._text import format_table
 from metapac.artefact import clear_leftovers, file_version, new_folder, temporary_name
 from metapac.errors import BadArtefact, InvalidInput
 
@@ -59,6 +60,21 @@ class Prepared(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self.arrays)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return where the data are, and the facts about them, as JSON can hold them."""
+        return {"folder": str(self.folder), "checksum": self.checksum, **self.facts}
+
+    def __str__(self) -> str:
+        splits = self.facts["splits"]
+        columns = dict.fromkeys(key for row in splits.values() for key in row)
+        rows = [
+            {"split": split} | {name: _format_number(row.get(name)) for name in columns}
+            for split, row in splits.items()
+        ]
+        size = sum(array.nbytes for array in self.arrays.values()) / 2**20
+        place = f"{size:,.0f} MiB in {self.folder}"
+        return "\n".join([format_table(rows), *self.facts["notes"], place])
+
     def verify(self) -> None:
         """Compare every array with its checksum, once per process if nothing changes."""
         recorded = _read(self.folder)["arrays"]
@@ -66,6 +82,12 @@ class Prepared(Mapping[str, Array]):
             path = self.folder / f"{name}.npy"
             if _digest(path, array.offset, file_version(path)) != recorded[name]["sha256"]:
                 raise _damaged(self.folder, f"{name}.npy does not match its checksum")
+
+
+def _format_number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1%}"
 
 
 class Writer:

@@ -10,6 +10,7 @@ from typing import Any
 
 from metapac._common import PathLike, Progress, check_one_of, data_home
 from metapac.artefact import replacing
+from metapac.errors import BadArtefact
 from metapac.fewshot.datasets import cache, downloads
 from metapac.fewshot.datasets.downloads import Download, download
 
@@ -64,6 +65,22 @@ class DataSet:
             folder, home=home, progress=progress, **options
         )
         return prepared
+
+    def find_prepared(self, home: cache.Home = None) -> cache.Prepared | None:
+        """Return the prepared data; None if there are none."""
+        try:
+            return cache.open_prepared(self.name, home)
+        except FileNotFoundError:
+            return None
+
+    def describe(self, home: cache.Home = None) -> dict[str, str]:
+        """Return name, title, licence and state: absent, fetched, prepared or damaged."""
+        state = "fetched" if self.source(home).is_dir() else "absent"
+        try:
+            state = state if self.find_prepared(home) is None else "prepared"
+        except BadArtefact:
+            state = "damaged"
+        return {"name": self.name, "title": self.title, "licence": self.licence, "state": state}
 
     def _loader(self) -> Any:
         """Import the module of this data set on demand, since it may need optional packages."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +16,6 @@ from metapac._common import Array, PathLike, Progress
 from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.cifar10c import cifar10c
-from metapac.fewshot.datasets.downloads import check_stated_size
 from metapac.fewshot.datasets.fewrel import fewrel
 from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.datasets.heart import heart, heart_groups
@@ -27,6 +24,7 @@ from metapac.fewshot.datasets.images import image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet
 from metapac.fewshot.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
 from metapac.fewshot.tensors import data_checksum
+from metapac.fewshot.vectors import load_arrays
 
 
 def _is_architecture(body: dict[str, Any]) -> bool:
@@ -116,16 +114,6 @@ _IMAGE_SIZE = 84  # as in mini-ImageNet
 _VALIDATION_CLASSES = 8  # of the training classes, to select the best epoch
 # Of the classes or groups, as in the paper's 56 + 8 + 16 + 20 classes of mini-ImageNet.
 _SHARES = {"validation": 0.08, "calibration": 0.16, "test": 0.2}
-# What zipfile and NumPy raise for headers that make no sense.
-_DAMAGE = (
-    OSError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    SyntaxError,
-    tokenize.TokenError,
-)
 
 
 @dataclass(frozen=True)
@@ -392,16 +380,10 @@ def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> _Arrays:
                 f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, a file "
                 "written with np.savez(path, x=x, y=y), or a folder of images."
             )
-        check_stated_size(data)
-        try:
-            arrays = np.load(file, allow_pickle=False)
-            if not {"x", "y"} <= set(arrays):
-                raise InvalidInput(
-                    f"{data} must hold arrays x and y, and groups where each group is a task; it "
-                    f"has: {', '.join(arrays)}. Write it with np.savez(path, x=x, y=y)."
-                )
-            return arrays["x"], arrays["y"], arrays.get("groups")
-        except InvalidInput:
-            raise
-        except (zipfile.BadZipFile, zlib.error, *_DAMAGE) as error:
-            raise InvalidInput(f"{data} is damaged ({error}). Write it again.") from error
+    arrays = load_arrays(Path(data))
+    if not {"x", "y"} <= set(arrays):
+        raise InvalidInput(
+            f"{data} must hold arrays x and y, and groups where each group is a task; it has: "
+            f"{', '.join(arrays)}. Write it with np.savez(path, x=x, y=y)."
+        )
+    return arrays["x"], arrays["y"], arrays.get("groups")

@@ -9,6 +9,7 @@ rounding, a sum of ``terms`` products of lengths a and b is off by at most ``ter
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
-from metapac.errors import InvalidInput
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import (
     BoundedScorer,
     as_positive_number,
@@ -24,6 +25,7 @@ from metapac.fewshot.adapters import (
     count_examples,
     lower_true_scores,
 )
+from metapac.fewshot.options import Embeddings
 from metapac.fewshot.tasks import (
     Task,
     TaskBatch,
@@ -611,3 +613,30 @@ class LogisticLearner(VectorLearner):
 
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
         return fit_logistic(SupportSets(support, one_hot), self.penalty)
+
+
+_LEARNERS: dict[str, Any] = {
+    "prototypes": PrototypeLearner,
+    "ridge": RidgeLearner,
+    "logistic": LogisticLearner,
+}
+LEARNERS = tuple(_LEARNERS)
+
+
+def build_vector_learner(options: Embeddings) -> tuple[VectorLearner, str]:
+    """Return the learner that the options name, and its description."""
+    name = options.learner or "prototypes"
+    check_one_of("learner", name, LEARNERS)
+    takes = inspect.signature(_LEARNERS[name]).parameters
+    given = {key: getattr(options, key) for key in ("metric", "temperature", "penalty")}
+    given = {key: value for key, value in given.items() if value is not None}
+    for key in given:
+        if key not in takes:
+            raise InvalidInput(
+                f"{key} does not apply to {keyword('learner', name)}, which takes "
+                f"{', '.join(takes)}.",
+                parameter=key,
+            )
+    learner: VectorLearner = _LEARNERS[name](**given)
+    used = ", ".join(f"{key} {getattr(learner, key)}" for key in takes)
+    return learner, f"{name} ({used})"

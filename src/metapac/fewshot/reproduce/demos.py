@@ -12,20 +12,36 @@ import numpy as np
 from scipy import special
 
 from metapac import artefact, plots
-from metapac._common import Array, Counts, Floats, PathLike
+from metapac._common import (
+    Array,
+    Counts,
+    Floats,
+    PathLike,
+    Progress,
+    as_whole_number,
+    ignore_progress,
+    require,
+    warn,
+)
+from metapac._text import format_table
 from metapac._version import __version__
 from metapac.context import Context
+from metapac.errors import MissingExtra
 from metapac.evaluation import Evaluation, evaluate
 from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.pools import ClassPool, Pools, split_classes
 from metapac.fewshot.reproduce import figures
 from metapac.fewshot.reproduce.experiments import Experiment, Training
+from metapac.fewshot.study.draws import SyntheticStudy
 from metapac.fewshot.study.methods import META_PS, PS, PS_TEST, Method
 from metapac.fewshot.study.pool_study import PoolStudy
 from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.run import run_study
+from metapac.fewshot.study.summary import Summary, summarise
 from metapac.grouping import Scored
-from metapac.guarantee import Guarantee
+from metapac.guarantee import Guarantee, format_share, percent
 from metapac.heart_sites import LABELS, read_sample
+from metapac.planning import min_sample_size
 from metapac.plots import INK, LIMIT, create_figure, save
 from metapac.predictors import MetaPS
 from metapac.report.builder import SignOff, report
@@ -135,6 +151,59 @@ def write_results(rows: Rows, folder: Path, title: str, rng: int) -> tuple[Path,
     return table, picture
 
 
+@dataclass(frozen=True, eq=False)
+class MethodsDemo:
+    """Four ways to choose a threshold, compared over many calibration draws."""
+
+    summary: Summary
+    files: list[Path]
+    accuracy: float | None = None
+
+    def __str__(self) -> str:
+        g = GUARANTEE
+        needed = min_sample_size(g.miss_rate, g.failure_probability)
+        confidence = percent(g.failure_probability, complement=True)
+        lines = [
+            f"Guarantee: error at most {g.miss_rate:g} on at least {1 - g.alpha:.0%} of tasks, "
+            f"with confidence {confidence}.",
+            f"\n{self.summary}\n",
+            "PS pools all tasks: its error is near epsilon on average, and above it on many tasks. "
+            f"PS-Test has 100 labelled examples of the new task itself and needs {needed}, so it "
+            "keeps every label. Meta-PS needs none; its joint split, the default, has smaller sets "
+            "than the paper's even split.",
+        ]
+        if self.accuracy is not None:
+            lines.append(f"5-way 5-shot accuracy on unseen characters: {self.accuracy:.1%}")
+        return "\n".join(lines)
+
+
+def demonstrate_methods(
+    data: str, folder: Path, *, draws: int = 20, rng: int = 0, progress: Progress = ignore_progress
+) -> MethodsDemo:
+    """Compare four methods on drawn characters ("glyphs") or on synthetic tasks."""
+    draws, trained = as_whole_number("draws", draws), None
+    if data == "glyphs":
+        for module in ("torch", "safetensors"):
+            require(module, extra="torch", purpose="the demo with characters")
+        progress("drawing characters", 0, None)
+
+        def on_epoch(epoch: Epoch) -> None:
+            stage = f"training a ProtoNet, accuracy {epoch.accuracy:.1%}"
+            progress(stage, epoch.epoch, TRAINING.epochs)
+
+        trained = prepare_glyphs(rng, on_epoch)
+    study: Any = SyntheticStudy() if trained is None else trained.study
+    options: dict[str, Any] = {"guarantee": GUARANTEE, "methods": METHODS, "draws": draws}
+    rows = run_study(study, **options, rng=rng, progress=progress)
+    title = SYNTHETIC_TITLE if trained is None else EXPERIMENT.title
+    files = list(write_results(rows, folder, f"{title}; {draws} draws", rng))
+    if trained is not None:
+        files.append(folder / "sets.png")
+        draw_sets(trained, rng, files[-1])
+    accuracy = None if trained is None else trained.accuracy
+    return MethodsDemo(summarise(rows, GUARANTEE, notes=()), files, accuracy)
+
+
 EPSILON, ALPHA, DELTA = 0.1, 0.2, 0.05
 _TRAIN, _CALIBRATE = 10, 20
 _STEPS = 25
@@ -164,6 +233,67 @@ class SitesDemo:
     plain: Attempt
     per_class: Attempt
     test: Scored
+
+    def __str__(self) -> str:
+        attempts = (self.plain, self.per_class)
+        claim, confidence = self.plain.predictor.explain().split("\n\n")[1:3]
+        measured = [_measure(attempt.evaluation) for attempt in attempts]
+        rows = [
+            {f"{len(self.new)} new states": name}
+            | {f"{x.name} guarantee": y[name] for x, y in zip(attempts, measured, strict=True)}
+            for name in measured[0]
+        ]
+        misses = {part.label: part for part in self.plain.evaluation.classes or ()}["yes"]
+        both = (self.per_class.evaluation.set_shares or {})["full"]
+        return (
+            f"Who has had a heart attack? {self.frequency:.1%} of the respondents of a US health "
+            f"survey have. A logistic regression is trained on {len(self.train)} states. Its sets "
+            f"of labels are calibrated on {len(self.known)} others and checked on {len(self.new)} "
+            f"more. The plain guarantee:\n\n{claim} {confidence}\n\n{format_table(rows)}\n\n"
+            f"The harm: with the plain guarantee, {misses.missed} of {misses.examples} heart "
+            "attacks are missed. It is about all respondents together, and most of them had none.\n"
+            f"The price: with a guarantee per class, {both:.0%} of the sets contain both labels. "
+            "There the model cannot tell, and a person has to."
+        )
+
+
+def _measure(evaluation: Evaluation) -> dict[str, str]:
+    """Return what the table shows of a guarantee."""
+    shares, sizes, verdict = evaluation.set_shares, evaluation.sizes, evaluation.verdict
+    assert shares is not None
+    assert sizes is not None
+    assert verdict is not None
+    missed = {part.label: part.error for part in evaluation.classes or ()}
+    allowed = percent(EPSILON)
+    of_all = int(evaluation.missed.sum()) / int(evaluation.examples.sum())
+    return {
+        "allowed to miss": allowed if evaluation.by_class is None else f"{allowed} of each class",
+        "missed, of all respondents": format_share(of_all),
+        "missed, of heart attacks": format_share(missed["yes"]),
+        "missed, of the others": format_share(missed["no"]),
+        "labels in a set, mean over states": f"{np.mean(sizes):.2f}",
+        "sets without a label": format_share(shares["empty"]),
+        "sets with one label": format_share(shares["single"]),
+        "sets with both labels": format_share(shares["full"]),
+        "verdict on the guarantee": verdict.status,
+    }
+
+
+def demonstrate_sites(
+    folder: Path, *, rng: int = 0, progress: Progress = ignore_progress
+) -> tuple[SitesDemo, list[Path]]:
+    """Compare a plain guarantee with one per class, and write promises, figure and reports."""
+    progress("calibrating two guarantees", 0, None)
+    demo = compare_guarantees(rng)
+    files = [*save_promises(demo, folder), folder / "sites.png"]
+    progress("drawing the figure", 0, None)
+    draw_comparison(demo, files[-1])
+    progress("writing the reports", 0, None)
+    try:
+        files += write_reports(demo, folder)
+    except MissingExtra as error:
+        warn(f"{error}. Without it, the demo writes no reports.")
+    return demo, files
 
 
 def compare_guarantees(rng: int) -> SitesDemo:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from metapac._common import PathLike, Progress, as_whole_number, ignore_progress, listed
+import numpy as np
+
+from metapac._common import PathLike, Progress, as_whole_number, ignore_progress, listed, require
 from metapac.artefact import lock_folder
 from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.pools import LoadedPools, load_pools
-from metapac.fewshot.reproduce.experiments import Control, Experiment, list_controls
+from metapac.fewshot.reproduce.claims import Claim, check_claims
+from metapac.fewshot.reproduce.experiments import (
+    Control,
+    Experiment,
+    find_experiment,
+    list_controls,
+)
+from metapac.fewshot.reproduce.figures import COLOURS, draw_figures
 from metapac.fewshot.reproduce.seed import LEARNER_FILE, SeedRun, control_folder, read_learner
 from metapac.fewshot.study.run import SETTINGS, check_seeds, find_seeds, read_rows, seed_folder
 from metapac.fewshot.study.summary import Summary, summarise
 
 _POOLS = ("train", "validation", "calibration", "test")
+_SHOWN = "Meta-PS joint"  # of a control: the library's default split
 _CHARACTERS = (100, 20, 60, 60)  # of the glyphs, in each pool
 
 
@@ -78,6 +89,86 @@ def reproduce(
             for control in list_controls(experiment) if controls else ():
                 run.evaluate_control(learner, control, **options)
     return summarise(rows, experiment.guarantee, notes=_notes(experiment))
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """Results of an experiment: all seeds together, the paper's claims, the controls."""
+
+    experiment: Experiment
+    summary: Summary
+    accuracies: list[float]
+    controls: list[tuple[Control, Summary]]
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The paper's claims, compared with the results."""
+        return check_claims(self.summary.rows, self.experiment.guarantee, self.experiment.data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as JSON can hold them."""
+        return {
+            "name": self.experiment.name,
+            "accuracy": self.accuracies,
+            **self.summary.describe(),
+            "claims": [asdict(claim) for claim in self.claims],
+            "controls": [
+                {"name": control.name, "title": control.title, **result.describe()}
+                for control, result in self.controls
+            ],
+        }
+
+    def __str__(self) -> str:
+        strict = self.experiment.guarantee.failure_probability
+        lines = tuple(line for line in self.summary if line.delta == strict)
+        reached = ", ".join(f"{accuracy:.1%}" for accuracy in self.accuracies)
+        parts = [
+            f"{self.experiment.title}\n",
+            f"{replace(self.summary, lines=lines)}\n",
+            f"Accuracy of the learner on new tasks: {reached}\n",
+            *(f"{claim.status}: {claim.claim}" for claim in self.claims),
+        ]
+        for control, result in self.controls:
+            line = next((line for line in result if line.method == _SHOWN), result[0])
+            parts.append(
+                f"Control {control.name} ({control.title}): {line.method}, mean size "
+                f"{line.size:.2f}, {line.tasks_within:.1%} of tasks within: {line.verdict}"
+            )
+        return "\n".join(parts)
+
+
+def reproduce_by_name(
+    name: str,
+    folder: PathLike,
+    *,
+    draws: int | None = None,
+    epochs: int | None = None,
+    controls: bool = False,
+    progress: Progress = ignore_progress,
+    **options: Any,
+) -> Reproduction:
+    """Run an experiment of the paper as `reproduce` does, and draw its figures."""
+    experiment = find_experiment(name)
+    if draws is not None:
+        experiment = replace(experiment, draws=as_whole_number("draws", draws))
+    if epochs is not None:
+        if experiment.training is None:
+            raise InvalidInput(
+                f"epochs cannot be chosen for {name}: its learner is trained by the strong recipe, "
+                "which fixes the number of epochs. Leave the option out.",
+                parameter="epochs",
+            )
+        training = replace(experiment.training, epochs=as_whole_number("epochs", epochs))
+        experiment = replace(experiment, training=training)
+    for module, extra in (("matplotlib", "plot"), ("torch", "torch"), ("safetensors", "torch")):
+        require(module, extra=extra, purpose="metapac reproduce")
+    summary = reproduce(experiment, folder, controls=controls, progress=progress, **options)
+    progress("drawing the figures", 0, None)
+    # The figures are those of the paper, so they leave out methods that it does not have.
+    rows = [each.take(np.isin(each.method, [*COLOURS])) for each in summary.rows]
+    draw_figures(rows, experiment.guarantee, folder, title=experiment.title)
+    checked = read_controls(experiment, folder) if controls else []
+    return Reproduction(experiment, summary, read_accuracies(folder), checked)
 
 
 def read_controls(experiment: Experiment, folder: PathLike) -> list[tuple[Control, Summary]]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Array, Floats
+from metapac._text import format_table
 from metapac.errors import InvalidInput
 from metapac.fewshot.study.methods import describe_need
 from metapac.fewshot.study.rows import Rows
@@ -234,25 +235,17 @@ _EVERY_LABEL = "‡ every set has every label, so that its error is 0 whatever t
 def header(summary: Summary) -> list[str]:
     """Return the names of the columns."""
     quantile = f"{100 * (1 - summary.guarantee.alpha):g} % error"
-    return [
-        "method",
-        "mean size",
-        quantile,
-        "tasks within",
-        "draws within",
-        "by chance",
-        "verdict",
-    ]
+    return ["method", "mean size", quantile, "tasks within", "draws within", "by chance", "verdict"]
 
 
-def cells(summary: Summary) -> list[list[str]]:
-    """Return the cells of the table as text."""
+def cells(summary: Summary, size: str = ".3f", share: str = ".1%") -> list[list[str]]:
+    """Return the cells of the table as text, with mean sizes and shares in a format."""
     return [
         [
             full_name(summary, line),
-            f"{line.size:.3f}{_ends(line.size_interval, '.3f')}",
+            f"{line.size:{size}}{_ends(line.size_interval, size)}",
             f"{line.error_quantile:.3f}{_ends(line.error_quantile_interval, '.3f')}",
-            f"{line.tasks_within:.1%}{_ends(line.tasks_within_interval, '.1%')}",
+            f"{line.tasks_within:.1%}{_ends(line.tasks_within_interval, share)}",
             f"{line.draws_within:.0%}",
             f"{line.draws_expected:.0%}",
             line.verdict,
@@ -315,70 +308,6 @@ def define_columns(summary: Summary) -> str:
     )
 
 
-def to_text(summary: Summary) -> str:
-    """Return the table as plain text, its columns aligned, with its footnotes."""
-    rows = [header(summary), *cells(summary)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, ["-" * width for width in widths])
-
-    def align(row: list[str]) -> str:
-        first, *numbers, last = zip(row, widths, strict=True)
-        middle = [text.rjust(width) for text, width in numbers]
-        return "  ".join([first[0].ljust(first[1]), *middle, last[0]])
-
-    return "\n".join([*map(align, rows), "", *footnotes(summary)])
-
-
-def to_markdown(summary: Summary) -> str:
-    """Return the table in Markdown, with its footnotes."""
-    names = header(summary)
-    rows = [names, ["---", *["---:"] * (len(names) - 2), "---"], *cells(summary)]
-    escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-    table = [f"| {' | '.join(row)} |" for row in escaped]
-    return "\n".join([*table, "", *footnotes(summary)]) + "\n"
-
-
-def to_latex(summary: Summary) -> str:
-    """Return the table as a LaTeX ``tabular`` for the package ``booktabs``."""
-    head, *rows = (
-        " & ".join(cell.translate(_TEX).translate(_MARKS) for cell in row) + r" \\"
-        for row in [header(summary), *cells(summary)]
-    )
-    columns = "l" + "r" * (len(header(summary)) - 2) + "l"
-    lines = [
-        "% " + " ".join(footnotes(summary)).replace("\n", " "),
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def to_html(summary: Summary) -> str:
-    """Return the table in HTML, with its footnotes."""
-
-    def row(tag: str, texts: list[str]) -> str:
-        return f"<tr>{''.join(f'<{tag}>{html.escape(text)}</{tag}>' for text in texts)}</tr>"
-
-    body = "".join(row("td", texts) for texts in cells(summary))
-    below = "".join(f"<p>{html.escape(text)}</p>" for text in footnotes(summary))
-    return f"<table>{row('th', header(summary))}{body}</table>{below}"
-
-
-def to_csv(summary: Summary) -> str:
-    """Return the table as CSV, in full precision, with a column for each end of an interval."""
-    text = io.StringIO(newline="")
-    lines = [_flatten(line) for line in summary]
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
-
-
 def _flatten(line: MethodSummary) -> dict[str, Any]:
     """Return the fields of a line; an interval becomes two, such as size_low and size_high."""
     flat: dict[str, Any] = {}
@@ -389,22 +318,6 @@ def _flatten(line: MethodSummary) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat | {"verdict": line.verdict}
-
-
-def describe(summary: Summary) -> dict[str, Any]:
-    """Return the table as JSON can hold it; an interval without an end has None there."""
-    return {
-        "methods": [
-            {name: _finite(value) for name, value in asdict(line).items()}
-            | {"verdict": line.verdict, "needed": _need(summary, line)}
-            for line in summary
-        ],
-        "seeds": summary.seeds,
-        "draws": summary.draws,
-        "columns": define_columns(summary),
-        "covers": summary.covers,
-        "notes": list(summary.notes),
-    }
 
 
 def _finite(value: Any) -> Any:
@@ -543,7 +456,16 @@ class Summary(Sequence[MethodSummary]):
         return f"<Summary of {len(self)} methods, {self.seeds} seeds, {self.draws} draws each>"
 
     def __str__(self) -> str:
-        return to_text(self)
+        """Return the table in 80 columns, with intervals below the numbers."""
+        rows, names = [], [name.replace("draws within", "draws") for name in header(self)]
+        for texts in cells(self, ".2f", ".0%"):
+            parts = {name: text.partition(" [") for name, text in zip(names, texts, strict=True)}
+            del parts["by chance"]
+            rows.append({name: value for name, (value, _, _) in parts.items()})
+            if any(bracket for _, bracket, _ in parts.values()):
+                ends = {name: ends.rstrip("]") for name, (_, _, ends) in parts.items()}
+                rows.append({name: text.replace(", ", "-") for name, text in ends.items()})
+        return "\n".join([format_table(rows), "", *footnotes(self)[1:]])
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -609,7 +531,11 @@ class Summary(Sequence[MethodSummary]):
         >>> print(summarise(rows, g).to_markdown().splitlines()[0])
         | method | mean size | 90 % error | tasks within | draws within | by chance | verdict |
         """
-        return to_markdown(self)
+        names = header(self)
+        rows = [names, ["---", *["---:"] * (len(names) - 2), "---"], *cells(self)]
+        escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+        table = [f"| {' | '.join(row)} |" for row in escaped]
+        return "\n".join([*table, "", *footnotes(self)]) + "\n"
 
     def to_latex(self) -> str:
         r"""Return the table as a LaTeX ``tabular`` for the package ``booktabs``.
@@ -628,7 +554,22 @@ class Summary(Sequence[MethodSummary]):
         >>> print(summarise(rows, g).to_latex().splitlines()[1])
         \begin{tabular}{lrrrrrl}
         """
-        return to_latex(self)
+        head, *rows = (
+            " & ".join(cell.translate(_TEX).translate(_MARKS) for cell in row) + r" \\"
+            for row in [header(self), *cells(self)]
+        )
+        columns = "l" + "r" * (len(header(self)) - 2) + "l"
+        lines = [
+            "% " + " ".join(footnotes(self)).replace("\n", " "),
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
         """Return the table as CSV: every number to its last digit, the ends of intervals apart.
@@ -647,7 +588,12 @@ class Summary(Sequence[MethodSummary]):
         >>> print(summarise(rows, g).to_csv().splitlines()[0][:37])
         method,delta,size,size_low,size_high,
         """
-        return to_csv(self)
+        text = io.StringIO(newline="")
+        lines = [_flatten(line) for line in self]
+        writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        return text.getvalue()
 
     def describe(self) -> dict[str, Any]:
         """Return the table as JSON can hold it; an interval without an end has None there.
@@ -667,10 +613,27 @@ class Summary(Sequence[MethodSummary]):
         >>> summarise(rows, g).describe()["methods"][0]["verdict"]
         'violated'
         """
-        return describe(self)
+        return {
+            "methods": [
+                {name: _finite(value) for name, value in asdict(line).items()}
+                | {"verdict": line.verdict, "needed": _need(self, line)}
+                for line in self
+            ],
+            "seeds": self.seeds,
+            "draws": self.draws,
+            "columns": define_columns(self),
+            "covers": self.covers,
+            "notes": list(self.notes),
+        }
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+
+        def row(tag: str, texts: list[str]) -> str:
+            return f"<tr>{''.join(f'<{tag}>{html.escape(text)}</{tag}>' for text in texts)}</tr>"
+
+        body = "".join(row("td", texts) for texts in cells(self))
+        below = "".join(f"<p>{html.escape(text)}</p>" for text in footnotes(self))
+        return f"<table>{row('th', header(self))}{body}</table>{below}"
 
 
 def summarise(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -21,7 +22,7 @@ from metapac.fewshot.datasets.pools import Architecture, EpochRow
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
-from metapac.fewshot.tensors import read_tensors, write_tensors
+from metapac.fewshot.tensors import data_checksum, read_tensors, write_tensors
 
 _Size = Annotated[int, lambda size: 1 <= size <= 1 << 16]
 _Seed = Annotated[int, lambda seed: seed >= 0]
@@ -187,6 +188,13 @@ def load_learner(path: PathLike) -> ProtoNet | MAML:
     learner.module.load_state_dict(state)
     learner.module.eval()
     return learner
+
+
+def weights_checksum(learner: Trainable) -> str:
+    """Return the SHA-256 of the weights of a learner, whatever file they are stored in."""
+    state = dict(sorted(learner.module.state_dict().items()))
+    arrays = [tensor.detach().cpu().numpy() for tensor in state.values()]
+    return data_checksum(np.array([*state], dtype=str), *arrays)
 
 
 def describe_architecture(learner: Trainable) -> dict[str, Any]:

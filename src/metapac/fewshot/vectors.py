@@ -1,111 +1,28 @@
-"""Options and files of stored embeddings."""
+"""Files of vectors: stored embeddings with classes and groups, or examples of any shape."""
 
 from __future__ import annotations
 
-import fnmatch
 import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass
-from functools import cached_property, partial
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from metapac._common import Array, check_one_of, require
-from metapac.cli.console import format_count
-from metapac.errors import InvalidInput, keyword
+from metapac._common import Array, require
+from metapac.errors import InvalidInput
 from metapac.fewshot.datasets.downloads import check_stated_size
+from metapac.fewshot.drawing import count_noun
 from metapac.provenance import read_provenance
-
-embeddings_option = partial(typer.Option, rich_help_panel="Embeddings")
-# The class of each learner, and the options that it takes.
-LEARNERS = {
-    "prototypes": ("PrototypeLearner", ("metric", "temperature")),
-    "ridge": ("RidgeLearner", ("penalty", "temperature")),
-    "logistic": ("LogisticLearner", ("penalty",)),
-}
-_PARAMETERS = ("metric", "temperature", "penalty")
-
-
-@dataclass(frozen=True)
-class VectorOptions:
-    """Where vectors, classes and groups are, and the parameters of the learner."""
-
-    labels: Annotated[
-        str | None,
-        embeddings_option(
-            metavar="FILE|COLUMN",
-            help="Class of each vector: an .npy file, a text file with a class in each line, or a "
-            "column of a Parquet file. By default y in an .npz file, 'label' in Parquet.",
-        ),
-    ] = None
-    groups: Annotated[
-        str | None,
-        embeddings_option(
-            metavar="FILE|COLUMN",
-            help="Group of each vector, given like --labels, if each group is a task.",
-        ),
-    ] = None
-    columns: Annotated[
-        str | None,
-        embeddings_option(
-            metavar="PATTERN|NAME",
-            help="Parquet: a column of lists, or a pattern of columns of numbers, such as 'f_*'. "
-            "By default the column of lists, or all columns of numbers.",
-        ),
-    ] = None
-    metric: Annotated[
-        str | None,
-        embeddings_option(
-            metavar="euclidean|cosine", help="Distance to prototypes. By default euclidean."
-        ),
-    ] = None
-    temperature: Annotated[
-        float | None,
-        embeddings_option(help="Number that logits are divided by. By default 1."),
-    ] = None
-    penalty: Annotated[
-        float | None,
-        embeddings_option(help="Ridge and logistic: strength of the penalty. By default 1."),
-    ] = None
-
-
-def build_vector_learner(name: str | None, options: VectorOptions) -> tuple[Any, str]:
-    """Return the learner that the options ask for."""
-    from metapac import fewshot
-
-    name = name or "prototypes"
-    check_one_of("learner", name, tuple(LEARNERS))
-    class_name, takes = LEARNERS[name]
-    given = {key: getattr(options, key) for key in _PARAMETERS if getattr(options, key) is not None}
-    for key in given:
-        if key not in takes:
-            raise InvalidInput(
-                f"{key} does not apply to {keyword('learner', name)}, which takes "
-                f"{', '.join(takes)}.",
-                parameter=key,
-            )
-    learner = getattr(fewshot, class_name)(**given)
-    used = ", ".join(f"{key} {getattr(learner, key)}" for key in takes)
-    return learner, f"{name} ({used})"
-
 
 _PARQUET = (".parquet", ".pq")
 # What zipfile and NumPy raise for damaged headers.
-_DAMAGE = (
-    OSError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_DAMAGE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, SyntaxError)
+_DAMAGE_OF_ZIP = (tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +56,10 @@ class Vectors:
 
 
 def read_vectors(
-    file: Path, labels: str | None, groups: str | None, columns: str | None
+    file: Path,
+    labels: str | None = None,
+    groups: str | None = None,
+    columns: str | list[str] | None = None,
 ) -> Vectors:
     """Return the vectors in a file, with their classes and groups."""
     is_table = file.suffix.lower() in _PARQUET
@@ -163,10 +83,19 @@ def read_vectors(
     return vectors
 
 
+def holds_vectors(file: Path) -> bool:
+    """Return whether a file is one of vectors, not of images or damaged."""
+    if file.suffix.lower() != ".npz":
+        return file.suffix.lower() in (".npy", *_PARQUET)
+    try:
+        return bool(load_arrays(file)["x"].ndim == 2)
+    except (OSError, KeyError, InvalidInput):
+        return False
+
+
 def read_examples(file: Path) -> dict[str, Array]:
     """Return the examples in a NumPy file, of any shape."""
-    found = _load(file)
-    arrays = found if isinstance(found, dict) else {"x": found}
+    arrays = load_arrays(file)
     x = arrays.get("x")
     if x is None or x.ndim < 2 or x.dtype.kind not in "fiub" or 0 in x.shape:
         kind = f"shape {x.shape} of {x.dtype}" if x is not None else ", ".join(arrays)
@@ -179,13 +108,12 @@ def read_examples(file: Path) -> dict[str, Array]:
 
 
 def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any, Any, Any]:
-    found = _load(file)
-    if isinstance(found, dict) and "x" not in found:
+    arrays = load_arrays(file)
+    if "x" not in arrays:
         raise InvalidInput(
-            f"{file} must hold an array x of vectors; it has: {', '.join(found)}. Write it with "
+            f"{file} must hold an array x of vectors; it has: {', '.join(arrays)}. Write it with "
             "np.savez(path, x=x, y=y)."
         )
-    arrays = found if isinstance(found, dict) else {"x": found}
     y = arrays.get("y") if labels is None else _read_ids(labels)
     if y is None:
         raise InvalidInput(
@@ -195,14 +123,14 @@ def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any
     return arrays["x"], y, arrays.get("groups") if groups is None else _read_ids(groups)
 
 
-def _load(file: Path) -> Any:
-    """Return the array of an .npy file, or the arrays of an .npz file by name."""
+def load_arrays(file: Path) -> dict[str, Array]:
+    """Return the arrays of an .npz file by name; that of an .npy file is x."""
     check_stated_size(file)
     with file.open("rb") as opened:
         try:
             found = np.load(opened, allow_pickle=False)
-            return found if isinstance(found, np.ndarray) else {name: found[name] for name in found}
-        except _DAMAGE as error:
+            return {"x": found} if isinstance(found, np.ndarray) else dict(found)
+        except (*_DAMAGE, *_DAMAGE_OF_ZIP) as error:
             reason = " ".join(str(error).split())
             raise InvalidInput(
                 f"{file} is not a complete NumPy file of numbers or text ({reason}). Write it with "
@@ -214,7 +142,7 @@ def _read_ids(path: str) -> Any:
     """Return the classes or groups in a file: an array, or the lines of a text."""
     file = Path(path)
     if file.suffix.lower() == ".npy":
-        return _load(file)
+        return load_arrays(file)["x"]
     if file.suffix.lower() in (".txt", ""):
         return np.array(file.read_text(encoding="utf-8").splitlines())
     raise InvalidInput(
@@ -224,7 +152,7 @@ def _read_ids(path: str) -> Any:
 
 
 def _read_parquet(
-    file: Path, labels: str | None, groups: str | None, columns: str | None
+    file: Path, labels: str | None, groups: str | None, columns: str | list[str] | None
 ) -> tuple[Any, Any, Any, tuple[str, ...]]:
     arrow = require("pyarrow", extra="tables", purpose="reading Parquet")
     from pyarrow import parquet
@@ -258,13 +186,15 @@ def _get_column(file: Path, table: Any, parameter: str, name: str) -> Array:
     column = table.column(name)
     if column.null_count:
         raise InvalidInput(
-            f"{file}: column {name!r} has {format_count(column.null_count, 'null value')}. Drop "
+            f"{file}: column {name!r} has {count_noun(column.null_count, 'null value')}. Drop "
             "those rows."
         )
     return np.array(column.to_pylist())
 
 
-def _vector_columns(file: Path, schema: Any, columns: str | None, taken: set[Any]) -> list[str]:
+def _vector_columns(
+    file: Path, schema: Any, columns: str | list[str] | None, taken: set[Any]
+) -> list[str]:
     """Return the column of lists, or the columns of numbers, that hold the vectors."""
     from pyarrow import types
 
@@ -278,7 +208,10 @@ def _vector_columns(file: Path, schema: Any, columns: str | None, taken: set[Any
     if columns is None:
         names = lists or numbers
     else:
-        names = [name for name in lists + numbers if fnmatch.fnmatchcase(name, columns)]
+        patterns = [columns] if isinstance(columns, str) else columns
+        names = [
+            name for name in lists + numbers if any(fnmatchcase(name, each) for each in patterns)
+        ]
     if not names or (len(names) > 1 and set(names) & set(lists)):
         raise InvalidInput(
             "columns must name one column of lists of numbers, or columns of numbers, with a star "
@@ -333,7 +266,7 @@ def _check_finite(file: Path, x: Array, noun: str) -> None:
     bad = ~np.isfinite(x).reshape(len(x), -1).all(1)
     if bad.any():
         raise InvalidInput(
-            f"{file} has {format_count(int(bad.sum()), noun)} with NaN or infinity (first in row "
+            f"{file} has {count_noun(int(bad.sum()), noun)} with NaN or infinity (first in row "
             f"{int(np.argmax(bad))}). Compute those again, or drop them."
         )
 
