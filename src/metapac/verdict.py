@@ -501,9 +501,10 @@ class Verdict:
         dict
             Status, sentence, p-values, interval and counts.
         """
-        names = ("p_holds", "p_violated", "interval", "tasks", "within", "flagged", "more_tasks")
-        names += ("false_alarm", "alpha", "delta")
-        values = {name: getattr(self, name) for name in names}
+        names = (
+            "p_holds p_violated interval tasks within flagged more_tasks false_alarm alpha delta"
+        )
+        values = {name: getattr(self, name) for name in names.split()}
         return {"status": self.status, "sentence": self.sentence()} | values
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import click
 
@@ -244,10 +244,16 @@ def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
     title = read_docstring(kind)[0].partition(".")[0]
     names = [base.__name__ for base in kind.__mro__]
     panel = next((PANEL_OF[name] for name in names if name in PANEL_OF), title)
+    hints = get_type_hints(kind, include_extras=True)
     for parameter in inspect.signature(kind).parameters.values():
         if parameter.name not in (only or entries) or parameter.name in OMITTED:
             continue
-        parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameter = inspect.Parameter(
+            parameter.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=parameter.default,
+            annotation=hints[parameter.name],
+        )
         metavar, text = entries[parameter.name]
         is_type = not (metavar.isupper() or "|" in metavar)  # such as "str, optional"
         option, converter = _build_parameter(parameter, Entry("" if is_type else metavar, text))
