@@ -208,7 +208,8 @@ class Site:
         for place, thresholds in enumerate(self.thresholds):
             low, high = (round_down(end, 4) for end in (min(thresholds), max(thresholds)))
             of_class = "" if self.classes is None else f" of class {self.classes[place]!r}"
-            data = f"{self.examples[place]:,} examples{of_class}"
+            count = self.examples[place]
+            data = f"{count:,} example{'s' * (count != 1)}{of_class}"
             lines.append(f"- {data}: from {low} to {high}.{self._explain_shortage(place)}")
         return "\n".join(lines)
 

@@ -185,6 +185,10 @@ def check_outputs(output: Path | None, plot: Path | None) -> None:
         if plot.suffix.lower() not in _IMAGES:
             text = f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}."
             raise InvalidInput(text, parameter="plot")
+        artefact.check_folder(plot.resolve().parent)
+        if plot.is_dir():
+            text = f"plot must be a file, got the folder {str(plot)!r}."
+            raise InvalidInput(text, parameter="plot")
         require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
@@ -344,6 +348,7 @@ def monitor(
             if watched.alarm is None:
                 raise
             warn(f"{plot}: {error.strerror}.")  # an alarm is not lost
+            plot = None
     text, wrote = describe(watched, added), [added and state, plot]
     facts = watched.to_dict(added)
     console.show(facts, as_json=json, text=text, wrote=wrote, state=str(state))
