@@ -23,7 +23,7 @@ SUMMARIES = {
     "evaluate": "Judge the guarantee on labelled new tasks, and measure miss rates and set sizes.",
     "monitor": "Watch the guarantee while new tasks come in, and raise an alarm if it is violated.",
     "show": "Explain a promise file: what it guarantees, what it does not, and what it rests on.",
-    "report": "Write a report on a guarantee: what it says, what it rests on, how it fares.",
+    "report": "Write a report to sign: what is guaranteed, what it costs, and whether it holds.",
     "site": "Write the few numbers that a site sends to the coordinator.",
     "combine": "Combine the files of all sites into one threshold with a guarantee.",
     "data": "Fetch, prepare and check the data sets of the paper.",
