@@ -79,7 +79,7 @@ QUERIES = {
     "monitor score": (3, 3), "monitor label": (3, 5), "monitor per-class": (3, 5),
     "monitor lists": (4, 6), "monitor cluster": (4, 4), "monitor numbers": (4, 4),
     "drift score": (5, 5), "drift lists": (7, 7), "drift numbers": (5, 5),
-    "report score": (3, 3), "report label": (4, 6), "report numbers": (6, 6),
+    "report score": (3, 3), "report label": (3, 5), "report numbers": (4, 4),
     "explore": (9, 17), "site score": (2, 5), "site label": (3, 8),
     "plan": (1, 1), "plan each class": (1, 1),
 }  # fmt: skip
