@@ -221,6 +221,10 @@ def build_command(function: Callable[..., Any], name: str) -> click.Command:
             values[bundle] = kind(**{field: values.pop(field) for field in names})
         return function(**values)
 
+    flags = {str(param.name): param.opts[0] for param in params}
+    for param in params:  # names of other options are as they are typed
+        parts = (param.help or "").split("``")
+        param.help = "".join(flags.get(part, part) for part in parts)
     params += _help_options(has_more=any(param.panel in HIDDEN_PANELS for param in params))
     return Command(name, params=[*params], callback=call, help=text, add_help_option=False)
 

@@ -125,12 +125,13 @@ class _VisibleStream:
         return getattr(sys.stdout, name)
 
 
-def print_error(text: str) -> None:
-    """Print an error on standard error: its first sentence, and the way out as a hint."""
-    message, *hint = _SENTENCE_END.split(scrub_line(text), maxsplit=1)
+def print_error(message: str) -> None:
+    """Print an error on standard error: its first sentence, then each way out as a hint."""
+    message, *hint = _SENTENCE_END.split(scrub_line(message), maxsplit=1)
     _print_labelled("error", "bold red", message)
-    for way_out in hint:
-        _print_labelled("hint", "bold cyan", way_out)
+    for text in hint:
+        for way_out in text.removeprefix("Options: ").split("; or "):
+            _print_labelled("hint", "bold cyan", way_out)
 
 
 def print_warning(text: str) -> None:
@@ -157,16 +158,11 @@ def report_errors(context: click.Context) -> Iterator[None]:
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = print_any
             yield
-    except (click.exceptions.Exit, click.Abort, click.UsageError, SystemExit):
-        raise
-    except KeyboardInterrupt:
-        resumable = context.command.name in ("fetch", "train", "reproduce")
-        hint = " Run the same command again to resume." if resumable else ""
-        print_error(f"interrupted.{hint}")
-        raise click.exceptions.Exit(130) from None
     except BrokenPipeError:
         cli.discard_output()
     except (MetapacError, MemoryError, OSError, ValueError, ModuleNotFoundError) as error:
+        if cli.received:  # an interrupt, which the engine made an error of
+            raise
         raise click.exceptions.Exit(_report(error, translate)) from error
 
 
@@ -284,11 +280,6 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         indented = paragraph.startswith(" ")
         print_text(paragraph if indented else " ".join(paragraph.split()))
         stdout.print()
-    flags = {str(param.name): _flag(param) for param in command.params}
-
-    def show_name(match: re.Match[str]) -> str:
-        return flags.get(match[1], match[1])
-
     panels: dict[str, list[tuple[Text, str]]] = {}
     for param in command.params:
         panels.setdefault(param.panel, []).append(_describe_parameter(param))
@@ -302,7 +293,7 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(max_width=30)
         for left, text in rows:
-            grid.add_row(left, Text(re.sub("``(.+?)``", show_name, text)))
+            grid.add_row(left, Text(text))
         stdout.print(Panel(grid, title=title, title_align="left", border_style="dim"))
 
 
