@@ -387,10 +387,8 @@ class Table(Data):
             return context
         pool = origin.details.get("pool")
         if pool in ("train", "validation"):
-            raise InvalidInput(
-                f"the scores are of tasks of the pool {pool!r}, which the learner has seen in "
-                "training: too good to calibrate on. Score tasks of the pool 'calibration'."
-            )
+            text = "which the learner has seen in training: they are too good to calibrate on"
+            raise InvalidInput(f"the scores are of tasks of the pool {pool!r}, {text}.")
         if context.score is not None:
             context.check_score(origin.score)
         trained_on = [*(context.trained_on or ()), *(origin.details.get("trained_on") or ())]
@@ -405,6 +403,9 @@ class Table(Data):
 
     def check_origin(self, context: Context, model: str | None) -> None:
         origin = self._read_origin(model)
+        if origin is not None and context.model not in (None, origin.model):
+            text = f"{self.name} was scored by {origin.model!r}; the guarantee is for"
+            raise InvalidInput(f"{text} {context.model!r}, and holds for one model.")
         context.check_model(model if origin is None else origin.model)
         if origin is not None and context.score is not None:
             context.check_score(origin.score)
@@ -413,11 +414,8 @@ class Table(Data):
         """Return where the scores come from; raise if the user names another model."""
         origin = sources.read_origin(self.source)
         if origin is not None and model not in (None, origin.model):
-            raise InvalidInput(
-                f"model must be {origin.model!r}, which {self.name} names as the model that scored "
-                f"it, got {model!r}. Leave it out.",
-                parameter="model",
-            )
+            rule = f"model must be {origin.model!r}, which {self.name} names, or be left out"
+            raise InvalidInput(f"{rule}, got {model!r}.", parameter="model")
         return origin
 
 
