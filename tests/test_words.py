@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -40,9 +41,8 @@ from metapac.words import (
 )
 
 LEVELS: dict[str, Any] = {"epsilon": 0.03, "alpha": 0.1, "delta": 0.01}
-HOSPITALS = Context(
-    unit="hospital", example="patient", model="triage 3.1", trained_on=range(900, 927)
-)
+HOSPITALS = Context(unit="hospital", example="patient")
+COMMITTEE = replace(HOSPITALS, model="triage 3.1", trained_on=range(900, 927))
 INTERVALS = {"prediction": "guess", "y": "truth"}
 STORED = Path(__file__).parent / "golden" / "texts.json"
 SCORES = np.random.default_rng(0).random(6000)
@@ -90,7 +90,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "intervals": lambda: Guarantee(**LEVELS).sentence(threshold=-2.5, columns=INTERVALS),
     "clusters": lambda: Guarantee(**LEVELS).sentence(tasks=40, cluster=("city", "cities")),
     "examples": lambda: PS(epsilon=0.1, delta=0.05).calibrate(SCORES.round(3)).promise_,
-    "explained": lambda: calibrate(HOSPITALS).explain(),
+    "explained": lambda: calibrate(COMMITTEE).explain(),
     "explained in expectation": lambda: calibrate(delta=None, min_examples=45).explain(),
     "explained for each class": lambda: calibrate_classes().explain(),
     "explained intervals": lambda: calibrate_intervals().explain(),
@@ -101,7 +101,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "too few tasks": refuse,
     "a plan": lambda: str(plan(epsilon=0.1, alpha=0.1, delta=0.05, sizes=[200] * 15)),
     "a verdict": lambda: str(
-        evaluate(calibrate(HOSPITALS), SCORES[:1000] / 2 + 0.5, TASKS[:1000] + 999).verdict
+        evaluate(calibrate(COMMITTEE), SCORES[:1000] / 2 + 0.5, TASKS[:1000] + 999).verdict
     ),
     "no tasks watched": lambda: Monitor(calibrate()).sentence(),
     "no alarm": lambda: watch(np.r_[np.zeros(300), np.full(700, 0.9)]).sentence(),
