@@ -31,7 +31,6 @@ from metapac.evidence import (
     Evidence,
     join_evidence,
     ranks_within,
-    with_classes,
 )
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
@@ -232,15 +231,6 @@ def test_without_the_cap_balanced_tasks_violate_it() -> None:
         assert (capped, uncapped) == ([2], [4])
         assert mass[: uncapped[0] + 1].sum() > 0.825
         assert chance_of_one(mass, uncapped, g, tasks, bad=0.1) > 4e-5
-
-
-def test_calibration_uses_the_cap() -> None:
-    # 39 examples at .1: at level 1/2 three misses would be allowed, and 4 <= 3.9 is false.
-    assert allowed_errors(39, 0.1, 0.5) == 3
-    scores = np.arange(40.0 * 39).reshape(40, 39)
-    result = MetaPS(epsilon=0.1, alpha=0.3, delta=0.1, split=0.5)
-    result.calibrate(scores.ravel(), np.repeat(np.arange(40), 39))
-    assert result.task_thresholds_.tolist() == scores[:, 2].tolist()
 
 
 def test_each_class_has_its_own_miss_rate() -> None:
@@ -470,15 +460,6 @@ def test_small_tasks_are_left_out_by_size_alone(
     assert len(grown.tasks_) == len(result.tasks_) + 1 + (100 - minimum >= minimum)
 
 
-def test_a_task_with_exactly_min_examples_is_used() -> None:
-    scores, tasks = np.random.default_rng(0).normal(size=400), np.repeat(np.arange(20), 20)
-    assert MetaPS(**LOOSE, min_examples=20).calibrate(scores, tasks).left_out_ == 0
-    nothing = MetaPS(**LOOSE, min_examples=21, on_infeasible="trivial").calibrate(scores, tasks)
-    assert (nothing.left_out_, nothing.threshold_) == (20, -math.inf)
-    with pytest.raises(InfeasibleGuarantee, match="there are 0 tasks"):
-        MetaPS(**LOOSE, min_examples=21).calibrate(scores, tasks)
-
-
 def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
     # A regression: 49 tiny sites of 466 made every set contain all labels.
     rng = np.random.default_rng(0)
@@ -541,13 +522,3 @@ def test_a_class_of_some_tasks_has_no_examples_in_the_others() -> None:
 def test_the_coarser_precision_is_kept(kinds: tuple[Any, Any]) -> None:
     old, new = (collect_tasks([i], "ab", kind=kind) for i, kind in enumerate(kinds))
     assert join_evidence(old, new).precision == np.float32
-
-
-def test_classes_in_another_order() -> None:
-    evidence = collect_tasks([0, 1], "ab")
-    changed = with_classes(evidence, ("b", "c", "a"))
-    assert changed.classes == ("b", "c", "a")
-    assert changed.sizes.tolist() == [[20, 0, 20]] * 2
-    np.testing.assert_array_equal(changed.thresholds[:, [2, 0]], evidence.thresholds)
-    np.testing.assert_array_equal(changed.lowest, [evidence.lowest[1], np.inf, evidence.lowest[0]])
-    assert_equal(with_classes(evidence, ("a", "b")), evidence)

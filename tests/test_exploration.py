@@ -84,15 +84,6 @@ def test_the_threshold_expected_is_the_mean_of_the_order_statistic(tasks: int) -
         assert expected_thresholds(pilot, guarantee, tasks)[0] == nearest
 
 
-def test_as_many_calibration_tasks_give_the_threshold_of_calibration() -> None:
-    guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=0.1)
-    levels = np.random.default_rng(0).random((50, len(guarantee.levels)))
-    ranks = guarantee.allowed_low_thresholds(50)
-    expected = max(np.sort(levels[:, j])[k] for j, k in enumerate(ranks) if k >= 0)
-    assert expected_thresholds(levels, guarantee, 50)[0] == expected
-    assert expected_thresholds(levels, guarantee, 2)[0] == -math.inf  # nothing is supported
-
-
 @pytest.mark.parametrize("delta", [0.05, None])
 def test_least_tasks_are_those_of_plan(pilot: Exploration, delta: float | None) -> None:
     assert least_tasks(0.1, delta) == plan(epsilon=0.1, alpha=0.1, delta=delta).tasks
@@ -264,12 +255,6 @@ def test_an_svg_depends_on_the_figure_alone(tmp_path: Path) -> None:
     assert first == save_figure(tmp_path / "second.svg")
     assert b"<dc:date>" not in first
     assert b"#123456" in first
-
-
-def test_the_extension_selects_the_format(tmp_path: Path) -> None:
-    assert save_figure(tmp_path / "a.png").startswith(b"\x89PNG")
-    assert save_figure(tmp_path / "a.pdf").startswith(b"%PDF")
-    assert save_figure(tmp_path / "a").startswith(b"\x89PNG")
 
 
 def assess(tasks: int, classes: int, *, per_class: bool = False) -> Evaluation:

@@ -332,14 +332,6 @@ def test_it_takes_as_many_liars_as_counted_and_no_fewer(split: str, tasks: int) 
     assert calibrate(guarantee, tasks, needed.to_empty - 1, math.inf) < math.inf
 
 
-def test_fewer_liars_move_the_threshold_by_as_many_ranks() -> None:
-    guarantee = agree("tight")
-    rank = guarantee.allowed_low_thresholds(90)[0]
-    for liars in range(rank + 1):
-        assert calibrate(guarantee, 90, liars, -math.inf) == rank + 1 - liars
-        assert calibrate(guarantee, 90, liars, math.inf) == rank + 1
-
-
 def test_sites_that_are_too_small_help_the_liars() -> None:
     guarantee = agree()
     tasks = 90

@@ -86,16 +86,6 @@ def test_public_names_are_those_that_type_checkers_see(package: ModuleType) -> N
         package.Perceptron  # noqa: B018
 
 
-def test_plain_learners_never_import_torch() -> None:
-    code = """
-import sys
-from metapac.fewshot import CallableLearner, FixedModel, Learner, PrototypeLearner, SklearnLearner
-CallableLearner(lambda *_: [[1.0]]).adapt([[0]], [0]).predict_proba([[1]])
-print("torch" in sys.modules, "sklearn" in sys.modules)
-"""
-    assert run(code) == "False False"
-
-
 @pytest.mark.parametrize("name", ["ProtoNet", "MAML", "Conv4"])
 def test_without_torch_the_extra_is_named(name: str) -> None:
     code = f"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -329,11 +328,6 @@ def test_every_predictor_saves_and_loads_its_context(tmp_path: Path) -> None:
         assert load(tmp_path / "p.json").context_ == ABOUT == predictor.context_
 
 
-def test_a_context_changes_no_threshold() -> None:
-    assert calibrate_with(ABOUT).threshold_ == calibrate_with(None).threshold_
-    assert calibrate_with(None).context_ == Context()
-
-
 @pytest.mark.parametrize(
     ("name", "tasks", "shared"),
     [
@@ -404,10 +398,6 @@ def test_invalid_values_are_rejected(name: str, value: Any) -> None:
     assert raised.value.parameters == (name,)
 
 
-def test_tasks_are_kept_once_in_order() -> None:
-    assert Context(trained_on=["b", "a", "b"]).trained_on == ("b", "a")
-
-
 # The shipped sample: small, with natural label frequencies, and large enough for a guarantee.
 
 
@@ -427,23 +417,6 @@ def test_every_state_year_has_enough_respondents(sample: Sample) -> None:
 def test_label_balance_is_natural(sample: Sample) -> None:
     # 36,266 of the 682,060 respondents behind the sample had a heart attack; states differ in size.
     assert sample.y.mean() == pytest.approx(36266 / 682060, abs=0.005)
-
-
-def test_rows_within_a_task_are_in_random_order(sample: Sample) -> None:
-    # A sorted task would have few runs of equal labels; a random one has about 2 n p (1 - p) + 1.
-    y = sample.y[sample.find_rows(np.array(["Ohio"]))]
-    runs = 1 + np.count_nonzero(np.diff(y))
-    expected = 2 * len(y) * y.mean() * (1 - y.mean()) + 1
-    assert runs == pytest.approx(expected, rel=0.2)
-
-
-def test_is_small_and_states_its_provenance() -> None:
-    folder = files("metapac")
-    assert len(folder.joinpath("heart_sites.npz").read_bytes()) <= 400_000
-    text = folder.joinpath("heart_sites.txt").read_text(encoding="utf-8")
-    assert "Public domain" in text
-    assert "inferred from the order of the file" in text
-    assert "complete answers only" in text
 
 
 def _naive_bayes(x: Any, y: Any) -> Callable[[Any], Any]:

@@ -29,8 +29,6 @@ from metapac.planning import (
     Offer,
     find_single_level,
     min_sample_size,
-    min_task_size,
-    min_tasks,
     smallest,
 )
 from tests.helpers.plans import make_plan, supports
@@ -53,30 +51,6 @@ def test_a_sample_size_beyond_counting_is_an_error() -> None:
     with pytest.raises(InvalidInput) as caught:
         min_sample_size(1e-300, 0.05)
     assert caught.value.parameters == ("epsilon", "alpha", "delta")
-
-
-@settings(max_examples=25)
-@given(
-    alpha=st.floats(0.05, 0.5),
-    delta=st.one_of(st.none(), st.floats(1e-6, 0.5)),
-    few=st.integers(0, 4),
-    split=st.sampled_from(SPLITS),
-)
-def test_the_minimum_number_of_tasks_allows_small_ones(
-    alpha: float, delta: float | None, few: int, split: str | float
-) -> None:
-    g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split=split)
-    for level in {0, len(g.levels) // 2, len(g.levels) - 1}:
-        tasks = min_tasks(g, level, few)
-        assert g.allowed_low_thresholds(tasks)[level] >= few
-        if len(g.levels) == 1:
-            assert g.allowed_low_thresholds(tasks - 1)[level] < few
-
-
-@pytest.mark.parametrize(("minimum", "expected"), [(0, 22), (22, 22), (30, 30)])
-def test_a_task_that_counts_is_not_left_out_by_its_size(minimum: int, expected: int) -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight", min_examples=minimum)
-    assert min_task_size(g, g.levels[0]) == expected  # 0.9 ** 22 < 0.1 < 0.9 ** 21
 
 
 def test_a_single_level_is_found_where_one_works() -> None:
@@ -200,13 +174,6 @@ def test_in_expectation_there_is_no_affordable_delta() -> None:
     assert best.alpha == pytest.approx(1 - (1 - 2 / 21) ** 0.5, rel=1e-9)
 
 
-def test_affordable_in_closed_form() -> None:
-    asked = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5, "split": "tight"}
-    best = make_plan(**asked).affordable(tasks=200, examples_per_task=50)
-    assert best.epsilon == pytest.approx(1 - 0.05 ** (1 / 50), rel=1e-12)
-    assert best.delta == pytest.approx(0.905**200, rel=1e-12)
-
-
 @pytest.mark.parametrize("parameter", ["epsilon", "alpha", "delta", "split"])
 def test_curves_are_plans_side_by_side(parameter: str) -> None:
     asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5, "split": "tight"}
@@ -292,19 +259,6 @@ def test_options_are_what_each_split_makes_of_the_tasks() -> None:
     assert make_plan(**asked).options == ()
     # As in calibration: the second lowest threshold at the lowest level, or a higher one.
     assert result.options[1].nth_lowest == (allowed_errors(60, 0.095, 0.05) + 1,)
-
-
-def test_levels_that_need_larger_tasks_are_not_used() -> None:
-    # 10 examples at .1 certify levels from .9 ** 10 = .349 on: the last three.
-    asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.05}
-    result = make_plan(**asked, sizes=[10] * 100)
-    joint, tight, even = result.options
-    assert len(joint.nth_lowest) == 3
-    assert joint.examples_per_task == 7
-    assert not tight.feasible
-    assert not even.feasible
-    assert tight.examples_per_task == min_sample_size(0.1, 0.1)
-    assert result.recommended == joint
 
 
 @settings(max_examples=40)

@@ -432,22 +432,6 @@ def test_adding_tasks_equals_calibrating_from_scratch(
     assert_same(grown, scratch)
 
 
-def test_results_of_a_calibration() -> None:
-    scores, tasks = draw_tasks()
-    result = paper(split="tight").calibrate(scores, tasks)
-    assert result.threshold_ == np.sort(result.task_thresholds_)[0]  # 130 tasks allow no error
-    for task in (0, 77):
-        expected = threshold(scores[tasks == task], epsilon=0.1, delta=0.05)
-        assert result.task_thresholds_[task] == expected
-    assert result.tasks_.tolist() == list(range(130))
-    assert set(result.task_sizes_) == {40}
-    assert result.left_out_ == 0
-    assert result.level_ == result.guarantee_.levels[0]
-    assert str(result) == result.promise_
-    assert "over the draw of the 130 calibration tasks" in result.promise_
-    assert result.remarks_ == []
-
-
 def test_the_joint_split_takes_the_largest_of_its_levels() -> None:
     scores, tasks = draw_tasks(300, 60)
     joint = paper().calibrate(scores, tasks)
@@ -579,20 +563,6 @@ def test_no_threshold_is_negative_zero() -> None:
     assert not np.signbit(result.threshold_)
     assert not np.signbit(result.task_thresholds_).any()
     assert not np.signbit(threshold(np.full(50, -0.0), epsilon=0.5, delta=0.5))
-
-
-@pytest.mark.parametrize("scores", [[[99.2, 0.8]], 100 * np.random.default_rng(1).random((50, 3))])
-def test_percentages_after_fractions_are_warned_of_once(scores: Any, tmp_path: Path) -> None:
-    fractions = np.random.default_rng(0).random(1200)
-    method = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1)
-    method.calibrate(fractions, np.repeat(np.arange(24), 50))
-    method.save(tmp_path / "promise.json")
-    for predictor in (method, load(tmp_path / "promise.json")):
-        with pytest.warns(CheckWarning, match="these are percentages and those fractions") as seen:
-            kept = predictor.predict_set(scores)
-        assert len(seen) == 1
-        np.testing.assert_array_equal(kept, np.asarray(scores) >= method.threshold_)
-        predictor.predict_set(np.asarray(scores) / 100)  # no warning
 
 
 # PS: one call to the inequality.

@@ -33,7 +33,6 @@ from metapac import (
     residual_scores,
     set_sizes,
     summarise_sets,
-    threshold,
 )
 from tests.helpers.refusals import assert_refused
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
@@ -91,12 +90,6 @@ def test_intervals_satisfy_the_guarantee_of_the_threshold() -> None:
     assert ends.shape == (130, 40, 2)
     inside = (ends[..., 0] <= y) & (y <= ends[..., 1])
     np.testing.assert_array_equal(inside, result.predict_set(scores))
-
-
-def test_one_scale_for_all_predictions() -> None:
-    cut = threshold(residual_scores([1.0] * 50, [0.0] * 50, 2.0), epsilon=0.1, delta=0.1)
-    assert cut == -0.5
-    np.testing.assert_allclose(interval(cut, [1.0, 5.0], 2.0), [[0, 2], [4, 6]], atol=1e-12)
 
 
 @given(hnp.arrays(bool, st.tuples(st.integers(0, 30), st.integers(2, 4))))
@@ -346,17 +339,6 @@ def test_columns_of_a_new_table_are_known(tmp_path: Path) -> None:
     assert written.upper.tolist() == high.tolist()
 
 
-def test_numbers_without_names_have_the_names_of_the_parameters() -> None:
-    frame = draw_sites()
-    y, prediction = frame.truth.to_numpy(), frame.guess.to_numpy()
-    method = MetaPS(**LEVELS).calibrate_intervals(y, prediction, frame.site)
-    assert method.columns_ == {"prediction": "prediction", "y": "y"}
-    method.calibrate_intervals(y, prediction, frame.site.to_numpy(), 2.0)
-    assert method.columns_ == {"prediction": "prediction", "y": "y", "scale": "scale"}
-    method.calibrate_intervals(frame.truth.rename("site"), frame.guess, frame.site)
-    assert method.columns_ == {"prediction": "prediction", "y": "y"}
-
-
 def test_new_tasks_are_added_as_intervals() -> None:
     old, new = draw_sites(), draw_sites(10, rng=1)
     grown = calibrate(old).add(residual_scores(new.truth, new.guess, new.sd), new.site)
@@ -400,16 +382,6 @@ def test_a_copy_of_the_true_value_is_no_prediction() -> None:
     copied.loc[7, "guess"] += 1  # one prediction that differs
     assert calibrate(copied, allow=("duplicates",)).threshold_ == 0
     assert calibrate_table(copied, task="site", **columns).threshold_ == 0
-
-
-def test_few_exact_predictions_show_nothing() -> None:
-    method, y = MetaPS(epsilon=0.45, alpha=0.7, delta=0.4), np.arange(19.0)
-    tasks = np.arange(19) % 3
-    method.calibrate_intervals(y, y, tasks, allow=("duplicates", "levels"))
-    with pytest.warns(CheckWarning, match="every prediction equals its true value"):
-        method.calibrate_intervals(
-            np.append(y, 9.0), np.append(y, 9.0), np.append(tasks, 0), allow=("duplicates",)
-        )
 
 
 def test_sites_whose_numbers_are_exact_have_the_most_informative_intervals() -> None:

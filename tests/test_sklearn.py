@@ -23,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
@@ -31,11 +30,11 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import estimator_checks
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples
 
 from metapac import (
     Context,
@@ -50,7 +49,7 @@ from metapac import (
 from metapac.data_checks import CHECKS
 from metapac.fewshot import CallableLearner
 from metapac.sklearn import MetaPSClassifier, MetaPSRegressor
-from tests.helpers.group_data import LEVELS, make_data, threshold_by_loops
+from tests.helpers.group_data import LEVELS, make_data
 from tests.helpers.oracles import FALSE_ALARM
 from tests.helpers.tables import evaluate_table
 
@@ -143,41 +142,6 @@ except metapac.MissingExtra as error:
     assert imported == "set()"
     expected = "metapac.sklearn needs sklearn. Install it with: pip install 'metapac[sklearn]'"
     assert message.startswith(expected)
-
-
-def test_parameters_are_read_and_set_with_those_of_the_estimator() -> None:
-    model = make(rng=3)
-    assert model.get_params(deep=False).keys() == {
-        "estimator", "epsilon", "alpha", "delta", "split", "per_class", "min_examples",
-        "on_infeasible", "calibration", "prefit", "shots", "rng", "context", "allow",
-    }  # fmt: skip
-    assert model.get_params()["estimator__C"] == 1.0
-    assert model.set_params(epsilon=0.3, estimator__C=7) is model
-    assert (model.epsilon, model.estimator.C) == (0.3, 7)
-    replaced = make_pipeline(StandardScaler(), LogisticRegression())
-    model.set_params(estimator__logisticregression__C=2, estimator=replaced)
-    assert replaced.get_params()["logisticregression__C"] == 2
-    with pytest.raises(ValueError, match="Invalid parameter 'C' for estimator MetaPSClassifier"):
-        model.set_params(C=1)
-    with pytest.raises(AttributeError, match="set_params"):
-        model.set_params(context__model="x")
-    with pytest.raises(ValueError, match="Invalid parameter 'D'"):
-        model.set_params(estimator__D=1)
-
-
-def test_clones_have_the_same_parameters_and_no_results() -> None:
-    context = Context(model="risk 1.0", unit="hospital")
-    model = make(context=context, calibration=["s1", "s2"], rng=np.random.default_rng(0))
-    copied = clone(model)
-    assert copied.context == context
-    assert copied.calibration == ["s1", "s2"]
-    assert copied.estimator is not model.estimator
-    fitted = make().fit(DATA.x, DATA.labels, DATA.groups)
-    check_is_fitted(fitted)
-    assert not hasattr(clone(fitted), "meta_ps_")
-    assert not hasattr(clone(fitted), "classes_")
-    assert fitted.estimator_ is not fitted.estimator
-    assert not hasattr(fitted.estimator, "classes_")
 
 
 @pytest.fixture
@@ -478,16 +442,6 @@ def test_the_result_is_that_of_the_array_route(
     )
 
 
-def test_the_threshold_is_that_of_two_loops() -> None:
-    model = fit_classifier(split=0.1)
-    train, known = rows_of(model.training_groups_), rows_of(model.calibration_groups_)
-    reference = LogisticRegression().fit(X[train], Y[train])
-    scores = [
-        float(reference.predict_proba(X)[i, list(reference.classes_).index(Y[i])]) for i in known
-    ]
-    assert model.meta_ps_.threshold_ == threshold_by_loops(scores, GROUPS[known], **LEVELS)
-
-
 def test_a_model_that_knows_its_rows_by_heart_is_not_calibrated_on_them() -> None:
     # Labels are coins and the model repeats its training rows: on these it is always right, on
     # others by chance. Only sets of both labels miss at most a fifth.
@@ -594,19 +548,6 @@ def test_every_container_gives_the_same_result(x: Any, y: Any, groups: Any) -> N
     assert model.calibration_groups_ == expected.calibration_groups_
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.n_features_in_ == 3
-
-
-def test_frames_keep_their_feature_names() -> None:
-    frame = pd.DataFrame(X, columns=["u", "v", "w"]).assign(kind=np.where(Y == "a", "x", "y"))
-    columns = make_column_transformer((OneHotEncoder(), ["kind"]), remainder=StandardScaler())
-    model = fit_classifier(make_pipeline(columns, LogisticRegression()), x=frame)
-    assert model.feature_names_in_.tolist() == ["u", "v", "w", "kind"]
-    assert model.predict_set(frame.iloc[:2]).shape == (2, 3)
-    with pytest.raises(ValueError, match="columns are missing: {'kind'}"):
-        model.predict_set(frame[["u", "v", "w"]])
-    model.set_params(estimator=GaussianNB()).fit(X, Y, GROUPS)
-    assert model.n_features_in_ == 3
-    assert not hasattr(model, "feature_names_in_")
 
 
 @pytest.mark.parametrize(
