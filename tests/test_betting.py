@@ -441,4 +441,4 @@ def test_bad_input() -> None:
         ("reference 19 18", [1.0], ["a"], few),
     ]
     for words, scores, tasks, known_tasks in cases:
-        assert_refused(words, lambda x=scores, t=tasks, k=known_tasks: compare_scores(x, t, **k))
+        assert_refused(words, compare_scores, scores, tasks, **known_tasks)

@@ -30,17 +30,9 @@ from tests.helpers import oracles
 from tests.helpers.refusals import assert_refused
 
 LARGEST = 10**9
-
-
 SMALLEST_DOUBLE = 5e-324
-
-
 BELOW_ONE = 1 - 2**-53
-
-
 probabilities = st.floats(1e-6, 1 - 1e-6)
-
-
 all_probabilities = st.floats(SMALLEST_DOUBLE, BELOW_ONE)
 
 

@@ -21,8 +21,6 @@ from metapac.evidence import draw_tasks, encode_evidence
 from metapac.grouping import as_cluster, match_clusters
 
 FALSE_ALARM = 1e-6
-
-
 PROMISE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
 
 

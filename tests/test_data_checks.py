@@ -324,14 +324,13 @@ def test_scores_that_do_not_fit_the_labels_are_noticed(
     sites, labels, scores = draw_communes(np.random.default_rng(0))
     labels, scores = spoil(kind, labels, transform(scores))
     frame = as_frame(scores).assign(site=sites, y=labels)
-    for calibrate in (
+    calls: list[Any] = [
         lambda: MetaPS(**LEVELS).calibrate(scores, sites, labels, classes=CHILDREN),
         lambda: calibrate_table(frame, task="site", label="y", **LEVELS),
-    ):
-        is_error = "lower" in match
-        with (pytest.raises if is_error else pytest.warns)(
-            InvalidInput if is_error else CheckWarning, match=match
-        ):
+    ]
+    for calibrate in calls:
+        objects = pytest.raises(InvalidInput, match=match)
+        with objects if "lower" in match else pytest.warns(CheckWarning, match=match):
             calibrate()
 
 

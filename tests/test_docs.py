@@ -24,11 +24,7 @@ from typer.testing import CliRunner
 from metapac.cli.app import app
 
 ROOT = Path(__file__).parent.parent
-
-
 DOCS = ROOT / "docs"
-
-
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
@@ -222,11 +218,7 @@ def test_links_in_the_repository_lead_somewhere() -> None:
 
 
 PYTHON = os.environ.get("METAPAC_FLOWER", "")
-
-
 EXAMPLE = ROOT / "examples" / "flower.py"
-
-
 needs_flower = pytest.mark.skipif(
     not PYTHON,
     reason="no Flower: METAPAC_FLOWER is not set (.ci/run installs it and sets it)",

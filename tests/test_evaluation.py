@@ -81,6 +81,9 @@ def test_counts_of_each_task_and_class(frame: pd.DataFrame) -> None:
         assert (part.examples, part.missed) == (rows.sum(), missed[rows].sum())
         ends = stats.binomtest(part.missed, part.examples).proportion_ci()
         assert (part.low, part.high) == pytest.approx((ends.low, ends.high))
+    body = result.to_dict()["classes"]
+    assert [part["missed"] for part in body] == [part.missed for part in result.classes]
+    assert {*body[0]} == {"class", "examples", "missed", "error", "low", "high"}
     assert result.verdict is not None
     expected = judge(result.examples, result.missed, epsilon=0.3, alpha=0.4, delta=0.3)
     assert result.verdict.p_holds == expected.p_holds

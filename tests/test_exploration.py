@@ -216,7 +216,9 @@ def test_too_few_calibration_tasks_give_no_estimate(rows: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("words", "changes"),
     [
-        *(("epsilon", {"epsilon": value}) for value in (0, [], "0.1")),
+        ("epsilon", {"epsilon": 0}),
+        ("epsilon", {"epsilon": []}),
+        ("epsilon", {"epsilon": "0.1"}),
         ("alpha", {"alpha": [0.1, 2]}),
         ("delta", {"delta": 0}),
         ("split", {"split": "wrong"}),

@@ -167,7 +167,7 @@ def test_sites_must_have_the_same_classes() -> None:
         ("'y' 'no' 'yes'", {"score": "true", "classes": ["no"]}),
     ):
         given: dict[str, Any] = options | changes
-        assert_refused(words, lambda given=given: site_table(frame, name="a", **given))
+        assert_refused(words, site_table, frame, name="a", **given)
 
 
 AGREED = Guarantee(**GUARANTEE, split="tight")

@@ -38,8 +38,6 @@ from metapac.fewshot.study.rows import read_table
 from tests.helpers.tables import open_source
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs locks")
-
-
 MONITOR = partial(artefact.lock_file, purpose="metapac monitor", wait=0)
 
 
@@ -569,17 +567,9 @@ def test_a_zip_file_that_understates_its_size_is_counted(
 
 
 PLAIN = Format("metapac example", written_by="'metapac example'")
-
-
 NEWER = Format("metapac example", written_by="'metapac example'", schema=3, oldest=2)
-
-
 UNSIGNED = Format("metapac example", written_by="'metapac example'", unsigned=True)
-
-
 BODY = {"names": ["a", "\N{SNOWMAN}"], "value": 0.1, "nested": {"n": [1, None, True]}}
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),

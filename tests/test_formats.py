@@ -379,9 +379,9 @@ def test_files_of_the_first_version_are_read(tmp_path: Path, kind: str, value: A
         names = ("threshold_", "lambda_", "thresholds")
         return next(getattr(each, name) for name in names if hasattr(each, name))
 
-    read = read_site if kind == "site" else load
+    read: Any = read_site if kind == "site" else load
     old = read(GOLDEN / "0.1.0" / f"{kind}.json")
-    old.save(tmp_path / "new.json")  # type: ignore[attr-defined]
+    old.save(tmp_path / "new.json")
     assert get(old) == get(read(tmp_path / "new.json")) == value
 
 

@@ -38,8 +38,6 @@ from metapac.ranks import Level, equal_share, expectation_rank
 from tests.helpers.oracles import FALSE_ALARM, too_many
 
 small = st.floats(1e-3, 0.9)
-
-
 levels_within = st.floats(1e-3, 0.5)
 
 
@@ -377,7 +375,7 @@ def find_thresholds(g: Guarantee, scores: Array) -> Array:
     pairs = [(k, rank) for k, rank in zip(within, across, strict=True) if min(k, rank) >= 0]
     ordered = np.partition(scores, sorted({k for k, _ in pairs}), axis=2)
     cuts = [np.partition(ordered[:, :, k], rank, axis=1)[:, rank] for k, rank in pairs]
-    found = np.max(cuts, axis=0)
+    found = np.asarray(np.max(cuts, axis=0))
     method = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta, split=g.split)
     names = np.repeat(np.arange(tasks), examples)
     for i in range(10):

@@ -22,8 +22,6 @@ import metapac
 from metapac import fewshot
 
 SOURCE = Path(metapac.__file__).parent
-
-
 CORE = [path for path in SOURCE.rglob("*.py") if "fewshot" not in path.parts]
 
 
@@ -127,14 +125,8 @@ def read(path: Path) -> str:
 
 
 ROOT = Path(__file__).parent.parent
-
-
 BEFORE, TREE, AFTER = re.split(r"```(?:text)?\n", (ROOT / "CONTRIBUTING.md").read_text())
-
-
 QUOTED = {*re.findall(r"`([^`\s]+)`", BEFORE + AFTER)}
-
-
 NAMED = sorted(text for text in QUOTED if re.search(r"\w[./]", text))
 
 
@@ -217,14 +209,8 @@ def test_submodules_are_attributes_without_an_import_of_their_own() -> None:
 
 # The bounds leave room for other versions of Python and typer; NumPy alone adds 140 modules.
 PRINT_MODULES = "import sys; print(*sys.modules)"
-
-
 ENGINES = {"ibis", "duckdb", "pyspark", "sqlglot", "pandas", "polars", "pyarrow", "torch"}
-
-
 HEAVY = {*ENGINES, "PIL", "matplotlib", "sklearn", "typer", "rich", "scipy.stats"}
-
-
 RUN_MAIN = f"""
 import sys
 from metapac.cli import main

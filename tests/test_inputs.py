@@ -28,11 +28,7 @@ from tests.helpers.shared_data import SHARED, needs_real_data
 
 # Scores.
 NAMES = ["ohio", "iowa", "ohio", "utah", "iowa", "ohio"]
-
-
 NUMBERS = [7, 3, 7, 5, 3, 7]
-
-
 SCORES = [0.5, 0.25, 0.75, 1.0, 0.0, 0.125]
 
 
@@ -241,7 +237,7 @@ def test_classes_and_columns_that_a_file_may_store() -> None:
     assert inputs.as_classes(["b", "a"]) == ("b", "a")
     assert inputs.as_classes([True, False]) == (True, False)
     for bad in ([], ["a", 1], [1, True], [0.5], [None], ["a", "a"]):
-        assert_refused("classes", lambda bad=bad: inputs.as_classes(bad))
+        assert_refused("classes", inputs.as_classes, bad)
     for good in (None, {}, {"score": "p"}, {"columns": ["u", "v"], "classes": [0, 1]}):
         check_columns(good, None)
     check_columns({"prediction": "m", "y": "y", "scale": "s", "future": ["a", "a"]}, None)
@@ -304,11 +300,7 @@ def test_advice_on_labels_that_are_no_classes(
 
 
 RANDOM = np.random.default_rng(0).random(400)
-
-
 SITES = np.repeat([f"h{i}" for i in range(10)], 40)
-
-
 ABOUT = Context(model="triage 3.1", trained_on=["x", "y"], pilot=[1], unit="hospital")
 
 
@@ -360,9 +352,7 @@ def test_score_functions_are_compared() -> None:
     about.check_score(provenance)
     Context(score=provenance).check_score("margin(temperature=1.5)")
     for other in ("margin", ScoreFunction()):
-        assert_refused(
-            "score margin(temperature=1.5)", lambda other=other: about.check_score(other)
-        )
+        assert_refused("score margin(temperature=1.5)", about.check_score, other)
     with pytest.warns(UserWarning, match="names no score function.*'margin'"):
         Context().check_score("margin")
     method = calibrate_with(Context(score="margin"))
@@ -374,7 +364,7 @@ def test_models_are_compared() -> None:
     ABOUT.check_model(None)
     ABOUT.check_model("triage 3.1")
     for other in ("triage 4", "Triage 3.1", ""):
-        assert_refused("model", lambda other=other: ABOUT.check_model(other))
+        assert_refused("model", ABOUT.check_model, other)
     with pytest.warns(UserWarning, match="names no model, so it cannot be compared with 'a'"):
         Context().check_model("a")
 
@@ -470,7 +460,7 @@ def test_a_split_is_a_function_of_the_seed() -> None:
         ("53", {"train": 23, "calibration": 30}),
     ]
     for words, options in bad:
-        assert_refused(words, lambda options=options: load_heart_sites(**options))
+        assert_refused(words, load_heart_sites, **options)
 
 
 @needs_real_data

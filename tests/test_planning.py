@@ -35,8 +35,6 @@ from tests.helpers.plans import make_plan, supports
 from tests.helpers.refusals import assert_refused
 
 SPLITS: list[str | float] = ["joint", "tight", "even", 0.2]
-
-
 small = st.floats(0.01, 0.5)
 
 

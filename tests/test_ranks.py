@@ -23,8 +23,6 @@ FOUR = (0.02, 0.1, 0.25, 0.5)
 
 # The chain is asked for at most delta (1 - 1e-9), and its rounding error is below 1e-10.
 ROUNDING = 1e-8
-
-
 level_sets = st.lists(st.sampled_from(JOINT_LEVELS), min_size=2, max_size=4, unique=True).map(
     sorted
 )

@@ -38,8 +38,6 @@ from tests.helpers.refusals import assert_refused
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 SETS = np.array([[True, False, True], [False, False, False], [True, True, True]])
-
-
 finite = st.floats(-1e6, 1e6)
 
 

@@ -54,8 +54,6 @@ from tests.helpers.oracles import FALSE_ALARM
 from tests.helpers.tables import evaluate_table
 
 DATA = make_data()
-
-
 X, Y, _, GROUPS = DATA
 
 
@@ -101,8 +99,6 @@ DIFFERENT = {
     "check_supervised_y_2d": "y of shape (n, 1) is refused, not flattened",
     "check_fit2d_1sample": "one row is one group, and two are needed",
 }
-
-
 LENIENT: dict[str, Any] = LEVELS | {
     "on_infeasible": "trivial",
     "calibration": 1,
@@ -206,20 +202,10 @@ def test_a_prefit_estimator_may_have_nothing_but_a_prediction() -> None:
 
 
 SPACED = np.where(GROUPS == "s1", "s2 ", GROUPS)  # beside "s2"
-
-
 REVERSED = {"X": pd.DataFrame(X), "groups": pd.Series(GROUPS)[::-1]}
-
-
 TRAINED = {"context": Context(trained_on=["s1", "s2"]), "calibration": ["s1", "s3"]}
-
-
 BAD_SHARES: tuple[Any, ...] = (0, 60, -1, 0.0, 1.0, 1.5, True, None, "half", np.nan, [], {"s1": 2})
-
-
 ENTRIES = "must have an entry for each row"
-
-
 BAD: list[tuple[str, dict[str, Any]]] = [  # a word of the error, and what is changed
     *(("epsilon", {"epsilon": value}) for value in (2, 0.9)),
     ("alpha", {"alpha": 0}),
@@ -384,8 +370,6 @@ def test_a_fitted_object_survives_pickling() -> None:
 
 
 NEW = make_data(groups=50, rng=1, prefix="n")
-
-
 ALLOW = ("duplicates", "direction", "labels", "rare-class")
 
 
@@ -961,17 +945,9 @@ def test_the_promise_is_about_intervals(tmp_path: Path) -> None:
 
 
 X32 = np.random.default_rng(0).random((32, 3))
-
-
 Y32 = np.random.default_rng(1).random(32)
-
-
 SITES = np.repeat(list("abcdefgh"), 4)
-
-
 CODES = np.repeat([7, 3, 5, 1, 8, 2, 9, 4], 4)
-
-
 FRAME = pd.DataFrame(X32, columns=["u", "v", "w"], index=[f"row {i}" for i in range(32)])
 
 

@@ -131,11 +131,7 @@ def test_engines_may_repeat_only_what_is_shown_of_an_address(text: str, shown: s
 
 # A secret of letters that no other part of the addresses has.
 SECRET = st.text("QXZ789", min_size=6, max_size=20)
-
-
 ODD = st.text("/#?[]@:&=;%+ ", max_size=3)
-
-
 FORMS = [
     "postgres://user:{}@host/db",
     "postgres://{}:word@host/db",

@@ -188,8 +188,6 @@ tasks_strategy = st.lists(
     min_size=1,
     max_size=40,
 )
-
-
 rate = st.floats(0.01, 0.6)
 
 

@@ -88,6 +88,9 @@ TEXTS: dict[str, Callable[[], str]] = {
         threshold=dict.fromkeys(range(5), 0.5)
     ),
     "intervals": lambda: Guarantee(**LEVELS).sentence(threshold=-2.5, columns=INTERVALS),
+    "infinite intervals": lambda: Guarantee(**LEVELS).sentence(
+        threshold=-math.inf, columns=INTERVALS
+    ),
     "clusters": lambda: Guarantee(**LEVELS).sentence(tasks=40, cluster=("city", "cities")),
     "examples": lambda: PS(epsilon=0.1, delta=0.05).calibrate(SCORES.round(3)).promise_,
     "explained": lambda: calibrate(COMMITTEE).explain(),
