@@ -28,7 +28,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
-# That of Flower needs an environment of its own: see test_flower.py.
+# That of Flower needs an environment of its own: see below.
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.stem != "flower")
 
 
