@@ -1,13 +1,14 @@
-"""The inequality, by closed form, by enumeration, and against mpmath."""
+"""The inequality: closed form, enumeration, mpmath; the search for smallest numbers."""
 
 from __future__ import annotations
 
-import doctest
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -15,8 +16,18 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from metapac import allowed_errors, binomial, clopper_pearson_upper, threshold
-from metapac.binomial import allowed_errors_in_task, certifies, certifies_in_integers
+from metapac.binomial import (
+    allowed_errors_in_task,
+    certifies,
+    certifies_exactly,
+    certifies_in_integers,
+    min_certified_rate,
+    min_integer,
+    min_value,
+    round_up,
+)
 from tests.helpers import oracles
+from tests.helpers.refusals import assert_refused
 
 LARGEST = 10**9
 SMALLEST_DOUBLE = 5e-324
@@ -153,38 +164,21 @@ def test_the_largest_n(epsilon: float, delta: float, k: int) -> None:
     assert allowed_errors(LARGEST, epsilon, delta) == k
 
 
-def test_the_number_of_rounds_is_logarithmic(monkeypatch: pytest.MonkeyPatch) -> None:
-    # SciPy's inverse is thousands off for the smallest delta.
-    rounds = []
-
-    def count(*args: Any) -> Any:
-        rounds.append(args)
-        return certifies(*args)
-
-    monkeypatch.setattr(binomial, "certifies", count)
-    sizes = np.array([10**6, 10**6 + 1, 10**5, 100])
-    *result, none = allowed_errors(sizes, 0.1, SMALLEST_DOUBLE).tolist()
-    assert len(rounds) <= 1 + math.ceil(math.log2(10**6 + 2))
-    for k, n in zip(result, sizes.tolist(), strict=False):
-        assert oracles.large_binomial_cdf(k, n, 0.1) <= SMALLEST_DOUBLE
-        assert oracles.large_binomial_cdf(k + 1, n, 0.1) > SMALLEST_DOUBLE
-    assert none == -1
-
-
-def test_an_array_of_n_gives_an_array() -> None:
+def test_arrays_give_arrays() -> None:
     n = np.array([[0, 1, 28, 29], [100, 109, 110, 2500]])
-    result = allowed_errors(n, 0.1, 1e-5)
-    assert result.dtype == np.int64
-    assert result.tolist() == [[allowed_errors(int(x), 0.1, 1e-5) for x in row] for row in n]
-    assert isinstance(allowed_errors(29, 0.1, 0.05), int)
-    assert isinstance(allowed_errors(np.int64(29), 0.1, 0.05), int)
-    assert allowed_errors(np.array([], dtype=int), 0.1, 0.05).shape == (0,)
+    for count in (allowed_errors, allowed_errors_in_task):
+        result = count(n, 0.1, 0.05)
+        assert result.dtype == np.int64
+        assert result.tolist() == [[count(int(x), 0.1, 0.05) for x in row] for row in n]
+        assert isinstance(count(np.int64(29), 0.1, 0.05), int)
+        assert count(np.array([], dtype=int), 0.1, 0.05).shape == (0,)
+    upper = clopper_pearson_upper(np.array([[0, 3], [7, 0]]), np.array([7, 8]), 0.05)
+    expected = [
+        [clopper_pearson_upper(k, m, 0.05) for k, m in row]
+        for row in (((0, 7), (3, 8)), ((7, 7), (0, 8)))
+    ]
+    assert upper.tolist() == expected
     assert clopper_pearson_upper(np.array([], dtype=int), 7, 0.05).shape == (0,)
-    assert allowed_errors_in_task(np.array([], dtype=int), 0.1, 0.05).shape == (0,)
-
-
-def test_no_examples_certify_nothing() -> None:
-    assert allowed_errors(0, 0.1, 0.9) == -1
 
 
 def test_numbers_of_the_paper() -> None:
@@ -262,18 +256,6 @@ def test_clopper_pearson_for_many_errors_against_mpmath(k: int, n: int, delta: f
     assert oracles.large_binomial_cdf(k, n, two_doubles_below(upper)) > delta
 
 
-def test_clopper_pearson_of_arrays() -> None:
-    k = np.array([[0, 3, 3], [7, 0, 2]])
-    upper = clopper_pearson_upper(k, np.array([7, 8, 9]), 0.05)
-    assert upper.dtype == np.float64
-    expected = [
-        [clopper_pearson_upper(int(x), n, 0.05) for x, n in zip(row, (7, 8, 9), strict=True)]
-        for row in k
-    ]
-    assert upper.tolist() == expected
-    assert upper[1, 0] == 1.0
-
-
 @given(n=st.integers(0, 400), epsilon=probabilities, alpha_within=st.floats(1e-6, 0.999))
 @example(n=10, epsilon=0.3, alpha_within=0.999)  # 10 * 0.3 is 3, but the double 0.3 is below it
 @example(n=30, epsilon=0.1, alpha_within=0.825)
@@ -298,16 +280,6 @@ def test_n_times_epsilon_is_exact(n: int, epsilon: float) -> None:
     sizes = np.array([[n, n // 10 * 10], [n // 1000 * 1000, n - 1]])
     expected = [[math.floor(int(x) * Fraction(str(epsilon))) for x in row] for row in sizes]
     assert binomial._floor_of_product(sizes, epsilon).tolist() == expected
-
-
-def test_allowed_errors_in_task_of_arrays() -> None:
-    n = np.array([[0, 3, 30], [10, 2500, 10**6]])
-    result = allowed_errors_in_task(n, 0.1, 0.825)
-    assert result.dtype == np.int64
-    assert result.tolist() == [
-        [allowed_errors_in_task(int(x), 0.1, 0.825) for x in row] for row in n
-    ]
-    assert isinstance(allowed_errors_in_task(30, np.float64(0.1), 0.825), int)
 
 
 def poisson_binomial_cdf(k: int, sizes: Sequence[int], misses: Sequence[Fraction]) -> Fraction:
@@ -416,64 +388,111 @@ def test_violations_by_enumeration_with_ties() -> None:
     assert allowed_errors(n, epsilon, delta) == 0
 
 
-def test_threshold_has_the_precision_of_the_scores() -> None:
-    scores = np.linspace(0, 1, 100, dtype=np.float32)
-    result = threshold(scores, epsilon=0.1, delta=0.05)
-    assert np.float32(result) == result
-    assert result == scores[allowed_errors(100, 0.1, 0.05)]
-
-
-def test_threshold_does_not_modify_its_input() -> None:
-    scores = np.array([3.0, 1.0, 2.0] * 20)
+def test_a_threshold_is_one_of_the_scores_and_leaves_them_as_they_are() -> None:
+    scores = np.linspace(1, 0, 100, dtype=np.float32)
     before = scores.copy()
-    threshold(scores, epsilon=0.1, delta=0.1)
+    assert (
+        threshold(scores, epsilon=0.1, delta=0.05) == before[::-1][allowed_errors(100, 0.1, 0.05)]
+    )
     np.testing.assert_array_equal(scores, before)
-
-
-def test_too_few_scores_keep_every_label() -> None:
     assert threshold([0.4] * 28, epsilon=0.1, delta=0.05) == -math.inf
     assert threshold([0.4] * 29, epsilon=0.1, delta=0.05) == 0.4
 
 
+CALLS: list[tuple[str, Any]] = [
+    ("n", lambda: allowed_errors(-1, 0.1, 0.1)),
+    ("n", lambda: allowed_errors(2.5, 0.1, 0.1)),
+    ("n", lambda: allowed_errors([[1], [1, 2]], 0.1, 0.1)),
+    ("n", lambda: allowed_errors(10**9 + 1, 0.1, 0.1)),
+    *(("epsilon", lambda x=x: allowed_errors(5, x, 0.1)) for x in (0.0, "0.1", math.nan, True)),
+    ("delta", lambda: allowed_errors(5, 0.1, 1.0)),
+    ("k n", lambda: clopper_pearson_upper(8, 7, 0.1)),
+    ("n", lambda: clopper_pearson_upper(0, 0, 0.1)),
+    ("k n", lambda: clopper_pearson_upper([1, 2], [3, 4, 5], 0.1)),
+    ("n", lambda: allowed_errors_in_task(-1, 0.1, 0.1)),
+    ("alpha_within", lambda: allowed_errors_in_task(5, 0.1, 1.0)),
+    ("scores", lambda: threshold([], epsilon=0.1, delta=0.1)),
+    ("scores NaN", lambda: threshold([0.1, math.nan], epsilon=0.1, delta=0.1)),
+    ("scores one-dimensional", lambda: threshold([[0.1], [0.2]], epsilon=0.1, delta=0.1)),
+]
+
+
+@pytest.mark.parametrize(("words", "call"), CALLS)
+def test_bad_input_is_named(words: str, call: Any) -> None:
+    assert_refused(words, call)
+
+
+def test_integers_and_forty_digits_agree() -> None:
+    for n, k, epsilon in [(1500, 130, 0.1), (2000, 0, 0.001), (3000, 1510, 0.5)]:
+        nearest = float(oracles.large_binomial_cdf(k, n, epsilon))
+        for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
+            in_integers = certifies_in_integers(k, n, epsilon, delta)
+            assert in_integers == certifies_exactly(k, n, epsilon, delta)
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: allowed_errors(-1, 0.1, 0.1),
-            r"n must hold whole numbers from 0 to 10\*\*9, got -1",
-        ),
-        (lambda: allowed_errors(2.5, 0.1, 0.1), "n must hold whole numbers .* got 2.5"),
-        (lambda: allowed_errors(5, 0.0, 0.1), "epsilon must be a number strictly between 0 and 1"),
-        (lambda: allowed_errors(5, 0.1, 1.0), "delta must be a number .* got 1.0. Pass a small"),
-        (lambda: allowed_errors(5, "0.1", 0.1), "epsilon must be a number .* got '0.1'"),  # type: ignore[call-overload]
-        (lambda: allowed_errors(5, math.nan, 0.1), "epsilon must be a number .* got nan"),
-        (lambda: allowed_errors(5, True, 0.1), "epsilon must be a number .* got True"),
-        (lambda: clopper_pearson_upper(8, 7, 0.1), "k must be at most n, got k=8 errors among n=7"),
-        (lambda: clopper_pearson_upper(0, 0, 0.1), "n must hold whole numbers from 1"),
-        (
-            lambda: clopper_pearson_upper([1, 2], [3, 4, 5], 0.1),
-            r"k and n must have matching shapes, got \(2,\) and \(3,\)",
-        ),
-        (lambda: allowed_errors([[1], [1, 2]], 0.1, 0.1), "n must hold whole numbers from 0"),
-        (lambda: allowed_errors_in_task(-1, 0.1, 0.1), "n must hold whole numbers from 0"),
-        (lambda: allowed_errors_in_task(5, 0.1, 1.0), "alpha_within must be a number .* got 1.0"),
-        (lambda: threshold([], epsilon=0.1, delta=0.1), "scores is empty; pass at least one"),
-        (
-            lambda: threshold([0.1, math.nan], epsilon=0.1, delta=0.1),
-            r"scores holds 1 NaN out of 2 values \(first at position 1\).*Drop those examples.",
-        ),
-        (
-            lambda: threshold([[0.1], [0.2]], epsilon=0.1, delta=0.1),
-            r"scores must be one-dimensional, got shape \(2, 1\)",
-        ),
-    ],
+    ("k", "n"), [(1000, 2000), (999, 2000), (3000, 10**4), (10**5, 10**6), (10**8, LARGEST)]
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()  # type: ignore[operator]
+def test_a_binomial_term_is_good_to_fifty_digits(k: int, n: int) -> None:
+    # At k = n - k = 1000 Stirling's series is off by 3.6e-52, and without its last term by 6e-47.
+    # The term is a product of numbers to the power n, so that of 70 digits 16 are lost at most.
+    with localcontext(binomial._ARITHMETIC), mpmath.workdps(100):
+        success = Decimal(k + 1) / n
+        result = mpmath.mpf(str(binomial._mass(k, n, success, 1 - success)))
+        p = mpmath.mpf(str(success))
+        log_choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+        exact = mpmath.exp(log_choices + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p))
+        assert abs(result / exact - 1) < mpmath.mpf("5e-52")
 
 
-def test_examples_in_docstrings_run() -> None:
-    failed, attempted = doctest.testmod(binomial)
-    assert failed == 0
-    assert attempted > 0
+@given(n=st.integers(1, 60), epsilon=st.floats(1e-6, 1 - 1e-6), data=st.data())
+def test_integers_compare_as_fractions_do(n: int, epsilon: float, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, n - 1))
+    exact = oracles.binomial_cdf(k, n, epsilon)
+    nearest = float(exact)
+    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
+        if 0 < delta < 1:
+            expected = exact <= Fraction(delta)
+            assert certifies_in_integers(k, n, epsilon, delta) == expected
+            assert certifies_exactly(k, n, epsilon, delta) == expected
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, math.nan])
+@pytest.mark.parametrize(("k", "n", "delta"), [(0, 1, 0.5), (3, 100, 0.05), (40, 50, 1e-12)])
+def test_the_smallest_certified_rate_without_a_guess(
+    k: int, n: int, delta: float, start: float
+) -> None:
+    rate = min_certified_rate(k, n, delta, start)
+    assert certifies_in_integers(k, n, rate, delta)
+    assert not certifies_in_integers(k, n, math.nextafter(math.nextafter(rate, 0), 0), delta)
+    assert min_certified_rate(k, n, delta, rate * (1 - 1e-8)) == rate
+
+
+def test_sums_are_short_enough_up_to_a_billion_examples() -> None:
+    for p in (1e-9, 1e-3, 0.1, 0.5, 0.9):
+        assert not binomial.is_sum_too_long(round(10**9 * p), 10**9, p)
+    assert binomial.is_sum_too_long(2**52, 2**53, 0.5)
+
+
+@given(low=st.integers(0, 50), answer=st.integers(1, 100), extra=st.integers(0, 100))
+def test_the_smallest_integer_is_found_by_bisection(low: int, answer: int, extra: int) -> None:
+    target = low + answer
+    assert min_integer(lambda n: n >= target, low, target + extra) == target
+
+
+@given(answer=st.floats(1e-300, 0.999))
+def test_the_smallest_value_is_found_by_bisection(answer: float) -> None:
+    value = min_value(lambda x: x >= answer)
+    assert value is not None
+    assert answer <= value <= answer * (1 + 1e-14)
+
+
+def test_no_value_may_work() -> None:
+    assert min_value(lambda _: False) is None
+
+
+@given(value=st.floats(1e-300, 0.999))
+def test_rounding_up_never_rounds_down(value: float) -> None:
+    up = round_up(value)
+    assert value <= up <= value * 1.011
+    assert float(f"{up:.3g}") == up

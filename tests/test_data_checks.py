@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import PS, BadArtefact, CheckWarning, InvalidInput, MetaPS, data_checks, load
-from metapac.artefact import checksum
+from metapac import PS, CheckWarning, InvalidInput, MetaPS, data_checks
 from metapac.data_checks import (
     CHECKS,
     FALSE_ALARM,
@@ -57,29 +54,19 @@ def test_an_error_is_raised_and_a_warning_is_given_with_the_way_on() -> None:
     with pytest.warns(CheckWarning, match="^seen. To silence this, pass allow=") as caught:
         report([WARNING, None])
     assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize("finding", [ERROR, WARNING])
-def test_a_check_that_is_allowed_is_silent(finding: Finding) -> None:
-    report([finding], allow=["levels"])
-    report([finding], allow="levels")
-
-
-def test_an_unknown_name_is_refused_with_the_list() -> None:
+    report([ERROR, WARNING], allow=["levels"])
+    report([ERROR, WARNING], allow="levels")
     with pytest.raises(InvalidInput, match=f"out of {', '.join(CHECKS)}, got 'duplicate'"):
         report([], allow=["duplicate"])
-
-
-# Levels, names, columns and scales.
 
 
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
-        ((0.95, 0.1, 0.05), "epsilon=0.95 is a miss rate.*Did you mean epsilon=0.05"),
-        (({"a": 0.1, "b": 0.9}, 0.1, None), "epsilon=0.9 .* mean epsilon=0.1"),
-        ((0.1, 0.8, 0.05), "alpha=0.8 is a fraction of new tasks.* mean alpha=0.2"),
-        ((0.1, 0.1, 0.99), "delta=0.99 is a failure probability.* mean delta=0.01"),
+        ((0.95, 0.1, 0.05), "mean epsilon=0.05"),
+        (({"a": 0.1, "b": 0.9}, 0.1, None), "mean epsilon=0.1"),
+        ((0.1, 0.8, 0.05), "mean alpha=0.2"),
+        ((0.1, 0.1, 0.99), "mean delta=0.01"),
     ],
 )
 def test_a_level_above_one_half_is_taken_for_a_confidence(levels: Any, words: str) -> None:
@@ -93,58 +80,51 @@ def test_levels_up_to_one_half_pass(epsilon: float, alpha: float, delta: float |
     assert judge_levels({"a": epsilon, "b": alpha}, alpha, delta) is None
 
 
-@pytest.mark.parametrize(
-    ("other", "is_error"),
-    [
-        ("São Paulo ", True),
-        ("São  Paulo", True),
-        ("São\N{NO-BREAK SPACE}Paulo", True),
-        ("Sa\N{COMBINING TILDE}o Paulo", True),
-        ("são paulo", False),
-        ("SÃO PAULO ", False),
-    ],
-)
-def test_one_task_under_two_names(other: str, is_error: bool) -> None:
-    finding = judge_task_names(["Rio", "São Paulo", other])
-    assert finding is not None
-    assert finding.is_error == is_error
-    assert f"'São Paulo' and {other!r}" in str(finding.text)
-    assert "names of sites" in str(judge_task_names(["a", "a "], what="site").text)  # type: ignore[union-attr]
+NAMES: list[tuple[Any, Any, bool | None]] = [  # whether it is an error, a warning, or neither
+    ("São Paulo", "São Paulo ", True),
+    ("São Paulo", "São  Paulo", True),
+    ("São Paulo", "São\N{NO-BREAK SPACE}Paulo", True),
+    ("São Paulo", "Sa\N{COMBINING TILDE}o Paulo", True),
+    ("São Paulo", "são paulo", False),
+    ("São Paulo", "SÃO PAULO ", False),
+    ("a", "ab", None),
+    (1, 10, None),
+    (" ", "x", None),
+    ("a b", "a-b", None),
+]
 
 
-@pytest.mark.parametrize("names", [["a", "b", "ab"], [1, 2, 10], [" ", "x"], ["a b", "a-b"], []])
-def test_names_that_differ_pass(names: list[Any]) -> None:
-    assert judge_task_names(names) is None
+@pytest.mark.parametrize(("one", "other", "is_error"), NAMES)
+def test_one_task_under_two_names(one: Any, other: Any, is_error: bool | None) -> None:
+    finding = judge_task_names([one, other])
+    assert (None if finding is None else finding.is_error) == is_error
+    assert finding is None or f"{one!r} and {other!r}" in finding.text
+    assert "names of sites" in str(judge_task_names(["a", "a "], what="site"))
 
 
-def test_a_column_of_ids_is_no_column_of_tasks() -> None:
-    finding = judge_task_column(20, 20)
-    assert finding is not None
-    assert "a different task in each of 20 rows" in str(finding.text)
+def test_columns_of_ids_of_one_class_and_of_two_scales() -> None:
+    assert judge_task_column(20, 20) is not None
     assert judge_task_column(19, 19) is None
     assert judge_task_column(20, 21) is None
-
-
-@pytest.mark.parametrize(
-    ("counts", "is_wrong"),
-    [
+    assert judge_score_column("p_yes", ["p_no"], rows=100, equal=2) is not None
+    assert judge_score_column("p_true", ["p_no", "p_yes"], rows=100, equal=100) is None
+    assert judge_score_column("p_yes", [], rows=100, equal=0) is None
+    for counts, is_wrong in (
         ((100, 50, 50), True),
         ((100, 99, 1), True),
         ((100, 100, 0), False),
         ((100, 0, 100), False),
         ((100, 40, 40), False),
         ((0, 0, 0), False),
-    ],
-)
-def test_fractions_mixed_with_percentages(counts: tuple[int, int, int], is_wrong: bool) -> None:
-    assert (judge_percentages(*counts) is not None) == is_wrong
+    ):
+        assert (judge_percentages(*counts) is not None) == is_wrong
 
 
 @pytest.mark.parametrize(
     ("scores", "calibration", "words"),
     [
-        ((0, 99), (0, 0.99), "up to 99, .* up to 0.99: these are percentages and those fractions"),
-        ((0, 1), (0, 100), "up to 1, .* up to 100: these are fractions .* Multiply these by 100"),
+        ((0, 99), (0, 0.99), "these are percentages and those fractions"),
+        ((0, 1), (0, 100), "these are fractions .* Multiply these by 100"),
         ((0, 0.8), (0, 1), None),
         ((0, 1.1), (0, 1), None),
         ((0, 80), (0, 100), None),
@@ -154,8 +134,8 @@ def test_fractions_mixed_with_percentages(counts: tuple[int, int, int], is_wrong
         ((0, 50), (0, 0.001), None),
         ((0, math.inf), (0, 1), None),
         ((0, 90), (-math.inf, 1), None),
-        ((-7, 0), (0, 1), "these look like logarithms; the calibration used probabilities"),
-        ((0.1, 0.9), (-7, -0.1), "these look like probabilities; the calibration used logarithms"),
+        ((-7, 0), (0, 1), "these look like logarithms"),
+        ((0.1, 0.9), (-7, -0.1), "these look like probabilities"),
         ((0, 0), (-7, 0), None),  # residuals of exact predictions
     ],
 )
@@ -163,52 +143,27 @@ def test_a_scale_other_than_that_of_the_calibration(
     scores: tuple[float, float], calibration: tuple[float, float], words: str | None
 ) -> None:
     finding = judge_scale(scores, calibration)
-    if words is None:
-        assert finding is None
-    else:
-        with pytest.raises(InvalidInput, match=words):
-            report([finding])
+    assert (finding is None) == (words is None)
+    assert finding is None or (finding.is_error and re.search(words or "", finding.text))
+    # Logarithms are a warning without labels, and if they may be differences.
+    for other, labelled in (((-7, 0), False), ((-0.9, -0.1), True)):
+        weak = judge_scale(other, (0, 1), labelled=labelled)
+        assert weak is not None
+        assert not weak.is_error
 
 
-def test_logarithms_are_a_warning_without_labels_and_if_they_may_be_differences() -> None:
-    for scores, labelled in (((-7, 0), False), ((-0.9, -0.1), True)):
-        finding = judge_scale(scores, (0, 1), labelled=labelled)
-        assert finding is not None
-        assert not finding.is_error
-
-
-def test_a_class_column_as_the_score() -> None:
-    with pytest.raises(InvalidInput, match="score='p_yes' looks like the score of one class"):
-        report([judge_score_column("p_yes", ["p_no"], rows=100, equal=2)])
-    assert judge_score_column("p_true", ["p_no", "p_yes"], rows=100, equal=100) is None
-    assert judge_score_column("p_yes", [], rows=100, equal=0) is None
-
-
-def test_a_class_without_examples_is_named() -> None:
-    found = judge_rare_classes({"no": 60, "yes": 40, "maybe": 0}, 0.1)
+def test_a_class_that_is_missing_or_rare_is_named() -> None:
+    found = judge_rare_classes({"no": 60, "yes": 40, "maybe": 0, "never": 0}, 0.1)
     assert found is not None
     assert not found.is_error
-    assert str(found.text).startswith("no calibration example is of class 'maybe': sets may always")
-    both = judge_rare_classes({"no": 60, "yes": 40, "maybe": 0, "never": 0}, 0.1)
-    assert both is not None
-    assert "of class 'maybe', 'never': sets may always miss any of them" in str(both.text)
+    assert "'maybe', 'never'" in found.text
     rare = judge_rare_classes({"no": 95, "yes": 5, "maybe": 0}, 0.1)
     assert rare is not None
-    assert str(rare.text).startswith("'yes' is 5.0% of the examples")
+    assert rare.text.startswith("'yes' is 5.0% of the examples")
     assert judge_rare_classes({"no": 0, "yes": 0}, 0.1) is None
 
 
 # Arrays.
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_honest_arrays_pass_without_warning(seed: int) -> None:
-    labels, scores = draw_honest(np.random.default_rng(seed))
-    names = [f"site {i}" for i in range(60)]
-    tasks = np.array(names, dtype=object)[SITES]
-    check_examples(tasks, scores, np.array(["no", "yes"])[labels], classes=["no", "yes"])
-    check_examples(tasks, scores.astype(np.float32), labels)
-    check_examples(tasks, scores[np.arange(len(labels)), labels])
 
 
 def test_arrays_with_copies_missing_scores_and_mixed_scales() -> None:
@@ -247,15 +202,6 @@ def test_large_arrays_are_sampled_so_that_copies_stay_together(
         check_examples(SITES, -scores, labels)
 
 
-@pytest.mark.parametrize("allowed", [(), CHECKS])
-def test_nothing_is_printed_or_warned_of_honest_data(allowed: tuple[str, ...], capsys: Any) -> None:
-    labels, scores = draw_honest(np.random.default_rng(7))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_examples(SITES, scores, labels, allow=allowed)
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("shape", [(2,), (5, 3), (400, 40)])
 @pytest.mark.parametrize("missing", [False, True])
 def test_percentages_are_noticed_in_prediction(shape: tuple[int, ...], missing: bool) -> None:
@@ -266,26 +212,16 @@ def test_percentages_are_noticed_in_prediction(shape: tuple[int, ...], missing: 
     warn_of_scale(scores / 100, (0.0, 0.9))
     warn_of_scale(scores, None)
     warn_of_scale(scores[:0], (0.0, 0.9))
-
-
-def test_a_few_small_percentages_are_not_taken_for_fractions() -> None:
-    warn_of_scale(np.full(19, 0.6), (0.0, 99.0))
+    warn_of_scale(np.full(19, 0.6), (0.0, 99.0))  # few small percentages are not fractions
     with pytest.warns(CheckWarning, match="Multiply these by 100"):
         warn_of_scale(np.full(20, 0.6), (0.0, 99.0))
-
-
-def test_only_the_first_rows_are_looked_at() -> None:
-    scores = np.full((1001, 1), 0.6)
-    scores[1000] = 60.0
-    warn_of_scale(scores, (0.0, 0.9))
-    scores[999] = 60.0
+    late = np.append(np.full(1000, 0.6), 60.0)[:, None]  # only the first rows are looked at
+    warn_of_scale(late, (0.0, 0.9))
     with pytest.warns(CheckWarning):
-        warn_of_scale(scores, (0.0, 0.9))
+        warn_of_scale(late[1:], (0.0, 0.9))
 
 
 # Reversed scores are noticed, and a biased or uninformative model is not taken for one.
-
-
 def test_pairs_do_not_follow_the_order_of_rows() -> None:
     # Sorted by the score of class 0, labels alternating: neighbours would lose all 2000 pairs.
     rising = np.linspace(0, 1, 4000)
@@ -305,14 +241,6 @@ def test_pairs_are_disjoint_and_won_if_the_own_labels_score_more() -> None:
     assert losses.tolist() == [0, 0]
     assert [part.tolist() for part in count_swaps(tasks, labels, -scores)] == [[0, 0], [1, 2]]
     assert [part.tolist() for part in count_swaps(tasks, labels, 0 * scores)] == [[0, 0], [0, 0]]
-
-
-def test_infinite_scores_and_one_label_are_no_pairs() -> None:
-    scores = np.full((4, 2), -np.inf)
-    wins, losses = count_swaps(np.zeros(4, int), np.array([0, 1, 0, 1]), scores)
-    assert (wins.sum(), losses.sum()) == (0, 0)
-    wins, losses = count_swaps(np.zeros(4, int), np.zeros(4, int), np.arange(8.0).reshape(4, 2))
-    assert (wins.sum(), losses.sum()) == (0, 0)
 
 
 def test_uninformative_scores_win_and_lose_alike_whatever_the_class_sizes() -> None:
@@ -335,12 +263,6 @@ def test_the_false_alarm_rate_of_the_direction_is_at_most_1e_6(pairs: int) -> No
     ]
     assert stats.binom.pmf(losses[objects], pairs, 0.5).sum() <= FALSE_ALARM
     assert objects[-1] == (2.0**-pairs <= FALSE_ALARM)  # and it can object
-
-
-def test_one_odd_task_is_not_enough() -> None:
-    losses = np.array([10_000] + [5] * 30)
-    wins = np.array([0] + [6] * 30)
-    assert judge_direction(wins, losses) is None
 
 
 def test_reversed_tasks_are_an_error_if_they_agree_and_a_warning_if_they_are_few() -> None:
@@ -401,23 +323,18 @@ def test_scores_that_do_not_fit_the_labels_are_noticed(
 ) -> None:
     sites, labels, scores = draw_communes(np.random.default_rng(0))
     labels, scores = spoil(kind, labels, transform(scores))
-    frame = pd.DataFrame(scores, columns=[f"p_{name}" for name in CHILDREN])
-    frame = frame.assign(site=sites, y=labels)
-    with (
-        pytest.warns(CheckWarning, match=match)
-        if "lower" not in match
-        else pytest.raises(InvalidInput, match=match)
-    ):
-        MetaPS(**LEVELS).calibrate(scores, sites, labels, classes=CHILDREN)
-    with (
-        pytest.warns(CheckWarning, match=match)
-        if "lower" not in match
-        else pytest.raises(InvalidInput, match=match)
-    ):
-        calibrate_table(frame, task="site", label="y", **LEVELS)
+    frame = as_frame(scores).assign(site=sites, y=labels)
+    calls: list[Any] = [
+        lambda: MetaPS(**LEVELS).calibrate(scores, sites, labels, classes=CHILDREN),
+        lambda: calibrate_table(frame, task="site", label="y", **LEVELS),
+    ]
+    for calibrate in calls:
+        objects = pytest.raises(InvalidInput, match=match)
+        with objects if "lower" in match else pytest.warns(CheckWarning, match=match):
+            calibrate()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_honest_models_pass_however_weak_biased_or_unbalanced(seed: int) -> None:
     rng = np.random.default_rng(seed)
     separation = [0.4, 0.7, 1.3, 2.5][seed % 4]
@@ -427,15 +344,6 @@ def test_honest_models_pass_however_weak_biased_or_unbalanced(seed: int) -> None
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     for honest in (scores, logits, probabilities, np.round(probabilities, 2)):
         check_examples(sites, honest, labels, classes=CHILDREN)
-
-
-def test_exchanged_columns_lose_each_pair_that_was_won() -> None:
-    rng = np.random.default_rng(3)
-    tasks, labels = np.repeat(np.arange(20), 50), rng.integers(0, 2, 1000)
-    scores = rng.dirichlet([1, 1], 1000)
-    for either in (scores, np.log(scores)):
-        wins, losses = count_swaps(tasks, labels, either)
-        assert [*map(list, count_swaps(tasks, labels, either[:, ::-1]))] == [[*losses], [*wins]]
 
 
 @given(st.integers(1, 3000))
@@ -461,8 +369,6 @@ def test_a_perfect_model_passes_with_few_rows_ties_or_one_label() -> None:
 
 
 # Copies of rows are noticed, and coarse scores are not taken for copies.
-
-
 def repeat(repeats: Repeats, times: int) -> Repeats:
     """Return the numbers if every row were repeated."""
     return {(times * size, times * k): count for (size, k), count in repeats.items()}
@@ -506,16 +412,6 @@ def test_the_false_alarm_rate_of_copies_is_computed() -> None:
     assert total <= FALSE_ALARM
 
 
-@given(st.floats(1e-3, 100))
-def test_a_count_that_is_not_0_is_seldom_a_multiple(rate: float) -> None:
-    # Hence the probability that 24 counts are all even, or all multiples of 3, and so on.
-    counts = np.arange(1, 400)
-    odds = stats.poisson.pmf(counts, rate) / stats.poisson.sf(0, rate)
-    shares = [odds[counts % divisor == 0].sum() for divisor in (2, 3, 5, 7, 11, 13)]
-    assert shares[0] <= 0.5 + 1e-12
-    assert sum(share**24 for share in shares) <= FALSE_ALARM / 10
-
-
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_copies_are_objected_to_only_if_chance_cannot_explain_them(once: int, twice: int) -> None:
     # At least this many rows would then occur three times, and none does.
@@ -537,14 +433,6 @@ def test_coarse_scores_pass_and_their_copies_do_not(digits: int) -> None:
     assert twice.is_error
 
 
-def test_few_values_with_very_unequal_frequencies_pass() -> None:
-    rng = np.random.default_rng(0)
-    leaves = rng.choice(40, size=len(SITES), p=rng.dirichlet(np.full(40, 0.2)))
-    repeats = count_repeats(SITES, leaves)
-    assert judge_duplicates(repeats) is None
-    assert judge_duplicates(repeat(repeats, 20)) is not None
-
-
 def test_every_row_twice_is_an_error_and_some_rows_twice_a_warning() -> None:
     finding = judge_duplicates({(800, 2): 24000})
     assert finding is not None
@@ -557,11 +445,6 @@ def test_every_row_twice_is_an_error_and_some_rows_twice_a_warning() -> None:
     finding = judge_duplicates({(300, 2): 1000, (400, 4): 100})
     assert finding is not None
     assert "every row occurs at least 2 times" in str(finding.text)
-
-
-@pytest.mark.parametrize("repeats", [{}, {1: 10**9}, {2: 5}, {1: 10**6, 2: 100}, {5: 1}, {9: 8}])
-def test_few_repeats_show_nothing(repeats: dict[int, int]) -> None:
-    assert judge_duplicates({(1000, k): count for k, count in repeats.items()}) is None
 
 
 def test_constant_scores_are_no_copies() -> None:
@@ -593,14 +476,7 @@ def test_repeats_are_counted(rows: list[tuple[int, int]]) -> None:
     assert count_repeats(tasks, np.column_stack([values, values])) == expected
 
 
-def test_no_rows_are_no_copies() -> None:
-    assert count_repeats(np.zeros(0, np.int64), np.zeros((0, 2))) == {}
-    assert judge_duplicates({}) is None
-
-
 # New sets are compared with those of calibration, in arrays, tables and promise files.
-
-
 @pytest.fixture(scope="module")
 def promise() -> MetaPS:
     sites, labels, scores = draw_communes(np.random.default_rng(0))
@@ -642,25 +518,12 @@ def test_empty_sets_are_noticed_without_counts() -> None:
         method.predict_set(np.zeros((20, 4)))
 
 
-def test_the_check_of_sets_can_be_skipped(promise: MetaPS) -> None:
-    scores = draw_communes(np.random.default_rng(1), 49)[2][:, [2, 1, 0, 3]]
-    predict_table(promise, as_frame(scores), allow=["sets"])
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_communes_that_differ_pass(promise: MetaPS, seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     promise.predict_set(draw_communes(rng, 49)[2])
     promise.predict_set(draw_communes(rng, 2)[2])
     predict_table(promise, as_frame(draw_communes(rng, 2)[2]))
-
-
-def test_logarithms_are_calibrated_and_probabilities_noticed() -> None:
-    sites, labels, scores = draw_communes(np.random.default_rng(0))
-    method = MetaPS(**LEVELS).calibrate(np.log(scores), sites, labels, classes=CHILDREN)
-    method.predict_set(np.log(scores))
-    with pytest.warns(CheckWarning, match="these look like probabilities"):
-        method.predict_set(scores[:150])
 
 
 def test_tables_and_arrays_count_the_same(promise: MetaPS) -> None:
@@ -745,42 +608,3 @@ def test_rows_that_alternate_by_class_are_counted_as_others(seed: int) -> None:
     sites = np.repeat(np.arange(40), 100)
     method = MetaPS(**LEVELS).calibrate(scores, sites, labels)
     method.predict_set(scores)
-
-
-def test_large_arrays_are_counted_in_a_random_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_checks, "MAX_ROWS", 2000)
-    rng = np.random.default_rng(0)
-    labels = np.arange(4000) % 2
-    ill = 1 / (1 + np.exp(-2 * (2 * labels - 1) - rng.normal(size=4000)))
-    scores, sites = np.column_stack([1 - ill, ill]), np.repeat(np.arange(40), 100)
-    method = MetaPS(**LEVELS).calibrate(scores, sites, labels)
-    assert method._sets is not None
-    assert (method._sets.rows, method._sets.sampled) == (2000, True)
-    shares = np.array(method._sets.classes) / 2000
-    assert shares == pytest.approx(np.mean(scores >= method.threshold_, axis=0), abs=0.05)
-
-
-def write_signed(path: Path, body: dict[str, Any]) -> None:
-    content = {key: value for key, value in body.items() if key != "checksum"}
-    path.write_text(json.dumps(content | {"checksum": checksum(content)}))
-
-
-def test_promise_files_keep_the_counts_and_old_ones_lack_them(
-    promise: MetaPS, tmp_path: Path
-) -> None:
-    _, labels, scores = draw_communes(np.random.default_rng(0))
-    for method in (
-        promise,
-        PS(epsilon=0.1, delta=0.05).calibrate(scores, labels, classes=CHILDREN),
-    ):
-        method.save(tmp_path / "new.json")
-        assert load(tmp_path / "new.json")._sets == method._sets
-        body = json.loads((tmp_path / "new.json").read_text())
-        assert body["sets"]["rows"] == len(labels)
-        bad = {"rows": 0, "sampled": False, "sizes": [], "classes": []}
-        write_signed(tmp_path / "bad.json", body | {"sets": bad})
-        with pytest.raises(BadArtefact, match="sets"):
-            load(tmp_path / "bad.json")
-        del body["sets"]
-        write_signed(tmp_path / "old.json", body)
-        load(tmp_path / "old.json").predict_set(scores[:, [2, 1, 0, 3]])

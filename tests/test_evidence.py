@@ -1,10 +1,9 @@
-"""The method: two steps, one inequality, and the evidence between them."""
+"""The method: scores grouped by task, two steps, one inequality, and the evidence between them."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,24 +14,144 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import Guarantee, InfeasibleGuarantee, InvalidInput, MetaPS, allowed_errors, load
+from metapac import (
+    Guarantee,
+    InfeasibleGuarantee,
+    InvalidInput,
+    MetaPS,
+    Scored,
+    allowed_errors,
+    grouping,
+    load,
+)
+from metapac._common import ignore_progress
+from metapac.binomial import allowed_errors_in_task
 from metapac.evidence import (
     UNKNOWN,
     Evidence,
-    decode_evidence,
-    encode_evidence,
     join_evidence,
     ranks_within,
-    with_classes,
 )
+from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level
 from tests.helpers import oracles
 from tests.helpers.calibrations import collect_evidence
 
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.sampled_from(["a", "b", "c"]),
+        st.floats(allow_nan=False, width=32) | st.sampled_from([0.0, 1.0]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(data=rows, levels=st.integers(1, 4), seed=st.integers(0, 9))
+def test_any_ranks_of_any_groups(data: list[Any], levels: int, seed: int) -> None:
+    tasks = [task for task, _, _ in data]
+    grouped = group([score for _, _, score in data], tasks)
+    rng = np.random.default_rng(seed)
+    ranks = rng.integers(-1, grouped.sizes[:, None], (len(grouped.sizes), levels))
+    result, lowest, highest, _ = task_thresholds(grouped, ranks)
+    for i, name in enumerate(grouped.names.tolist()):
+        scores_of_task = sorted(score for task, _, score in data if task == name)
+        assert (lowest[i], highest[i]) == (scores_of_task[0], scores_of_task[-1])
+        assert result[i].tolist() == [
+            scores_of_task[rank] if rank >= 0 else -np.inf for rank in ranks[i]
+        ]
+
+
+@given(data=rows)
+def test_groups_by_class(data: list[Any]) -> None:
+    tasks, labels, scores = (list(column) for column in zip(*data, strict=True))
+    found = Scored(scores, tasks, labels).order_statistics(
+        lambda sizes, label: sizes[:, None] // 2, by_class=True, progress=ignore_progress
+    )
+    classes = sorted(set(labels))
+    assert found.names.tolist() == list(dict.fromkeys(tasks))
+    assert found.label is not None
+    groups = list(zip(found.names[found.task], [classes[i] for i in found.label], strict=True))
+    assert sorted(groups) == sorted(set(zip(tasks, labels, strict=True)))
+    for i, group_of in enumerate(groups):
+        of_group = sorted(s for t, c, s in data if (t, c) == group_of)
+        assert found.sizes[i] == len(of_group)
+        assert found.thresholds[i] == of_group[len(of_group) // 2]
+        assert (found.low[i], found.high[i]) == (of_group[0], of_group[-1])
+
+
+def test_each_task_is_counted_at_its_own_threshold() -> None:
+    data = Scored([0.1, 0.4, 0.6, 0.9], ["b", "b", "a", "a"])
+    cuts, names = np.array([[[0.2], [0.95]]]), np.array(["b", "a"], dtype=object)
+    (tally,) = data.counts(cuts, np.dtype("f8"), names)
+    assert dict(zip(tally.names[tally.task], tally.missed, strict=True)) == {"b": 1, "a": 2}
+
+
+def test_groups_of_one_size_are_selected_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 12, 300)
+    scores = rng.normal(size=sizes.sum())
+    grouped = group(scores, np.repeat(np.arange(300), sizes))
+    ranks = np.stack([np.minimum(1, sizes - 1), np.where(sizes > 4, 3, -1)], axis=1)
+    whole = task_thresholds(grouped, ranks)
+    monkeypatch.setattr(grouping, "_BLOCK", 20)
+    for one, other in zip(whole, task_thresholds(grouped, ranks), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", ["calibrated", "wide"])
+def test_ranks_of_large_groups(dtype: Any, spread: str) -> None:
+    """NumPy's selection sorts small rows wholly, so only large ones show what it leaves unsorted.
+
+    How large depends on the processor: about 20,000 scores if ranks lie close together, as those
+    of a calibration do, and fewer if they are wide apart.
+    """
+    rng, sizes = np.random.default_rng(0), np.array([20_000, 20_000, 20_001, 50_000])
+    scores = rng.normal(size=sizes.sum()).astype(dtype)
+    grouped = group(scores, np.repeat(np.arange(4), sizes))
+    ranks = np.sort(rng.integers(0, sizes[:, None], (4, 13)), axis=1)
+    if spread == "calibrated":
+        ranks = np.stack([allowed_errors_in_task(sizes, 0.1, t) for t in JOINT_LEVELS], axis=1)
+    result, lowest, highest, _ = task_thresholds(grouped, ranks)
+    for i, part in enumerate(np.split(scores, np.cumsum(sizes)[:-1])):
+        ordered = np.sort(part)
+        assert (lowest[i], highest[i]) == (ordered[0], ordered[-1])
+        np.testing.assert_array_equal(result[i], ordered[ranks[i]])
+
+
+def test_scores_that_repeat_within_a_group_are_noticed() -> None:
+    scores = np.random.default_rng(0).random((40, 2000))
+    ranks = np.tile([100, 400], (40, 1))
+
+    def may_repeat(rows: Any, which: Any = ranks) -> bool:
+        return task_thresholds(group(rows.ravel(), np.repeat(np.arange(40), 2000)), which)[3]
+
+    assert not may_repeat(scores)
+    assert may_repeat(np.concatenate([scores[:, :1000]] * 2, axis=1))
+    assert may_repeat(scores.round(3))
+    assert may_repeat(scores, ranks[:, :1])  # a single rank shows nothing
+
+
+def test_a_task_may_come_in_several_runs() -> None:
+    tasks = np.repeat(["b", "a", "b", "c"], [40, 30, 20, 50])
+    grouped = group(np.arange(140.0), tasks)
+    assert grouped.names.tolist() == ["b", "a", "c"]
+    assert grouped.sizes.tolist() == [60, 30, 50]
+    assert grouped.scores.tolist() == [*range(40), *range(70, 90), *range(40, 70), *range(90, 140)]
+
+
+def test_a_missing_score_is_found_in_its_task() -> None:
+    scores = np.arange(12.0)
+    for place, name in ((0, "a"), (2, "a"), (3, "b"), (7, "b"), (8, "c"), (11, "c")):
+        bad = np.where(np.arange(12) == place, np.nan, scores)
+        with pytest.raises(InvalidInput, match=f"in task '{name}'"):
+            group(bad, np.repeat(["a", "b", "c"], [3, 5, 4])).check_no_nan()
+
+
 # Ranks within tasks, and the cap that lets them hold for balanced tasks.
-
-
 @settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(0, 45), min_size=1, max_size=6),
@@ -114,15 +233,6 @@ def test_without_the_cap_balanced_tasks_violate_it() -> None:
         assert chance_of_one(mass, uncapped, g, tasks, bad=0.1) > 4e-5
 
 
-def test_calibration_uses_the_cap() -> None:
-    # 39 examples at .1: at level 1/2 three misses would be allowed, and 4 <= 3.9 is false.
-    assert allowed_errors(39, 0.1, 0.5) == 3
-    scores = np.arange(40.0 * 39).reshape(40, 39)
-    result = MetaPS(epsilon=0.1, alpha=0.3, delta=0.1, split=0.5)
-    result.calibrate(scores.ravel(), np.repeat(np.arange(40), 39))
-    assert result.task_thresholds_.tolist() == scores[:, 2].tolist()
-
-
 def test_each_class_has_its_own_miss_rate() -> None:
     rates = {"a": 0.1, "b": 0.3}
     g = Guarantee(epsilon=rates, alpha=0.1, delta=0.1, per_class=True)
@@ -138,8 +248,6 @@ def test_each_class_has_its_own_miss_rate() -> None:
 
 
 # The first step, against a loop over tasks and classes.
-
-
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 
 
@@ -186,15 +294,7 @@ def test_evidence_is_that_of_a_loop(seed: int, split: str | float, per_class: bo
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
 
 
-def test_levels_and_thresholds_ascend() -> None:
-    scores, tasks = np.random.default_rng(0).normal(size=40 * 200), np.repeat(np.arange(40), 200)
-    sent = [MetaPS(**LOOSE).task_threshold(scores[tasks == i]) for i in range(40)]
-    assert all(a <= b for each in sent for a, b in pairwise(each.tolist()))
-
-
 # The second step: thresholds that make a guarantee uninformative are reported.
-
-
 def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any, Any]:
     """Return scores above 1, except that some tasks have a third of theirs at ``bottom``."""
     scores = 1 + np.random.default_rng(0).random((tasks, n))
@@ -208,37 +308,33 @@ def test_a_lowest_score_shared_by_tasks_is_reported(
     tmp_path: Path, bottom: float, split: str
 ) -> None:
     scores, tasks = tied_at(bottom, bad=12)
-    method = MetaPS(**LOOSE, split=split)
-    with pytest.warns(UserWarning, match="every label .* kept whatever its score") as warned:
-        method.calibrate(scores, tasks)
-    start = f"The threshold {bottom!r} is the lowest calibration score, so every label may be kept "
-    if bottom == 0:
-        start = "The threshold is 0.0, so, if scores are probabilities, every label is kept "
-    remark = (
-        f"{start}whatever its score, and the guarantee says little: in 12 of 40 tasks (30%) more "
-        "true labels score that low than may be missed."
-    )
-    assert [str(warning.message) for warning in warned] == [remark]
+    small = np.zeros(30), np.arange(100, 130)  # tasks that are left out are not counted
+    method = MetaPS(**LOOSE, split=split, min_examples=2)
+    with pytest.warns(UserWarning, match=r"in 12 of 40 tasks \(30%\) more") as warned:
+        method.calibrate(np.r_[scores, small[0] + bottom], np.r_[tasks, small[1]])
+    assert method.remarks_ == [str(warning.message) for warning in warned]
+    assert ("0.0" if bottom == 0 else repr(bottom)) in method.remarks_[0]
     assert warned[0].filename == __file__
     assert method.threshold_ == bottom
-    assert method.promise_.endswith(remark)
-    assert method.remarks_ == [remark]
+    assert method.promise_.endswith(method.remarks_[0])
     method.save(tmp_path / "promise.json")
     assert load(tmp_path / "promise.json").promise_ == method.promise_  # and no second warning
+    sent = [method.task_threshold(scores[tasks == i]) for i in range(40)]
+    if bottom == 0:
+        with pytest.warns(UserWarning, match="in 12 of 40 tasks"):
+            method.combine(sent, sizes=[60] * 40)
 
 
-def test_a_few_bad_tasks_do_not_matter() -> None:
-    scores, tasks = tied_at(0.0, bad=3)
-    result = MetaPS(**LOOSE).calibrate(scores, tasks)
+def test_few_bad_tasks_matter_only_if_their_threshold_is_the_result() -> None:
+    result = MetaPS(**LOOSE).calibrate(*tied_at(0.0, bad=3))
     assert result.threshold_ > 1
     assert result.remarks_ == []
-
-
-def test_a_single_task_at_probability_zero_is_reported() -> None:
     # The lowest of 8 thresholds is the answer, and it is 0.
-    scores, tasks = tied_at(0.0, bad=1, tasks=8)
     with pytest.warns(UserWarning, match=r"in 1 of 8 tasks \(12%\) more true labels"):
-        MetaPS(**LOOSE).calibrate(scores, tasks)
+        MetaPS(**LOOSE).calibrate(*tied_at(0.0, bad=1, tasks=8))
+    with pytest.warns(UserWarning, match="Every label is kept, so the guarantee holds trivially"):
+        everything = MetaPS(**LOOSE).calibrate(*tied_at(-math.inf, bad=12))
+    assert everything.threshold_ == -math.inf
 
 
 @pytest.mark.parametrize("split", ["joint", "tight", 0.5])
@@ -272,26 +368,6 @@ def test_a_model_that_is_never_wrong_is_not_reported(top: float) -> None:
     assert result.remarks_ == []
 
 
-def test_minus_infinity_keeps_every_label() -> None:
-    scores, tasks = tied_at(-math.inf, bad=12)
-    with pytest.warns(UserWarning, match="Every label is kept, so the guarantee holds trivially"):
-        result = MetaPS(**LOOSE).calibrate(scores, tasks)
-    assert result.threshold_ == -math.inf
-
-
-def test_a_trivial_result_that_was_requested_does_not_warn() -> None:
-    result = MetaPS(**LOOSE, on_infeasible="trivial").calibrate([0.5], ["a"])
-    assert result.remarks_ == ["Every label is kept, so the guarantee holds trivially."]
-
-
-def test_sites_are_reported_too() -> None:
-    scores, tasks = tied_at(0.0, bad=12)
-    method = MetaPS(**LOOSE)
-    sent = [method.task_threshold(scores[tasks == i]) for i in range(40)]
-    with pytest.warns(UserWarning, match="in 12 of 40 tasks"):
-        method.combine(sent, sizes=[60] * 40)
-
-
 def test_the_lowest_score_is_that_of_all_tasks_added() -> None:
     scores, tasks = tied_at(0.5, bad=12)
     result = MetaPS(**LOOSE)
@@ -300,14 +376,6 @@ def test_the_lowest_score_is_that_of_all_tasks_added() -> None:
     result.add(np.r_[0.25, np.full(59, 2.0)], [-1] * 60)  # one lower score, in a new task
     assert result.threshold_ == 0.5
     assert result.remarks_ == []
-
-
-def test_tasks_left_out_are_not_counted() -> None:
-    scores, tasks = tied_at(0.0, bad=12)
-    few = np.r_[scores, np.zeros(30)]
-    names = np.r_[tasks, np.arange(100, 130)]
-    with pytest.warns(UserWarning, match=r"in 12 of 40 tasks \(30%\)"):
-        MetaPS(**LOOSE, min_examples=2).calibrate(few, names)
 
 
 @pytest.mark.parametrize("split", ["joint", "tight"])
@@ -348,8 +416,6 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
 
 
 # Tasks left out by their size.
-
-
 def uneven(rng: int = 0) -> tuple[Any, Any, Any]:
     """Return scores and tasks, and the size of each of 60 tasks between 1 and 80."""
     generator = np.random.default_rng(rng)
@@ -394,15 +460,6 @@ def test_small_tasks_are_left_out_by_size_alone(
     assert len(grown.tasks_) == len(result.tasks_) + 1 + (100 - minimum >= minimum)
 
 
-def test_a_task_with_exactly_min_examples_is_used() -> None:
-    scores, tasks = np.random.default_rng(0).normal(size=400), np.repeat(np.arange(20), 20)
-    assert MetaPS(**LOOSE, min_examples=20).calibrate(scores, tasks).left_out_ == 0
-    nothing = MetaPS(**LOOSE, min_examples=21, on_infeasible="trivial").calibrate(scores, tasks)
-    assert (nothing.left_out_, nothing.threshold_) == (20, -math.inf)
-    with pytest.raises(InfeasibleGuarantee, match="there are 0 tasks"):
-        MetaPS(**LOOSE, min_examples=21).calibrate(scores, tasks)
-
-
 def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
     # A regression: 49 tiny sites of 466 made every set contain all labels.
     rng = np.random.default_rng(0)
@@ -416,8 +473,6 @@ def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
 
 
 # Joined evidence, and evidence in files.
-
-
 def collect_tasks(
     tasks: list[int], classes: str, seed: int = 0, kind: Any = np.float64, per_class: bool = True
 ) -> Evidence:
@@ -463,40 +518,7 @@ def test_a_class_of_some_tasks_has_no_examples_in_the_others() -> None:
     ]
 
 
-def test_an_unknown_highest_score_stays_unknown() -> None:
-    old, new = collect_tasks([0], "ab"), collect_tasks([1], "ab")._replace(highest=None)
-    assert join_evidence(old, new).highest_or_inf.tolist() == [np.inf, np.inf]
-
-
 @pytest.mark.parametrize("kinds", [(np.float32, np.float64), (np.float64, np.float32)])
 def test_the_coarser_precision_is_kept(kinds: tuple[Any, Any]) -> None:
     old, new = (collect_tasks([i], "ab", kind=kind) for i, kind in enumerate(kinds))
     assert join_evidence(old, new).precision == np.float32
-
-
-def test_a_table_has_no_other_classes() -> None:
-    old = collect_tasks([0], "ab")._replace(columns={"label": "y"})
-    assert join_evidence(old, collect_tasks([1], "b")).classes == ("a", "b")
-    with pytest.raises(InvalidInput, match="labels holds the class 'c', which the table calibrat"):
-        join_evidence(old, collect_tasks([1], "bc"))
-
-
-def test_classes_in_another_order() -> None:
-    evidence = collect_tasks([0, 1], "ab")
-    changed = with_classes(evidence, ("b", "c", "a"))
-    assert changed.classes == ("b", "c", "a")
-    assert changed.sizes.tolist() == [[20, 0, 20]] * 2
-    np.testing.assert_array_equal(changed.thresholds[:, [2, 0]], evidence.thresholds)
-    np.testing.assert_array_equal(changed.lowest, [evidence.lowest[1], np.inf, evidence.lowest[0]])
-    assert_equal(with_classes(evidence, ("a", "b")), evidence)
-
-
-def test_evidence_of_another_number_of_levels_is_refused() -> None:
-    scores, tasks = np.random.default_rng(0).random(2400), np.repeat(np.arange(40), 60)
-    result = collect_evidence(Guarantee(epsilon=0.2, alpha=0.3, delta=0.1), scores, tasks)
-    body = encode_evidence(result)
-    again = decode_evidence(body, 13, result.precision)
-    np.testing.assert_array_equal(again.thresholds, result.thresholds)
-    assert again.lowest == result.lowest
-    with pytest.raises(InvalidInput, match=r"evidence.thresholds must have shape \(40, 1\), by"):
-        decode_evidence(body, 1, result.precision)

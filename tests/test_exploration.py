@@ -1,11 +1,8 @@
-"""Pilot tasks: what to expect from calibration at some levels, and the file that keeps it."""
+"""Pilot tasks: what to expect from calibration at some levels; figures of all results."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,22 +15,25 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import (
-    BadArtefact,
     Columns,
     Exploration,
     Guarantee,
-    InfeasibleGuarantee,
     InvalidInput,
     MetaPS,
+    Plan,
+    evaluate,
     explore,
     open_table,
     plan,
     plots,
     read_pilot,
 )
+from metapac.evaluation import Evaluation
 from metapac.exploration import Cell, Estimate, expected_thresholds, least_tasks
+from metapac.fewshot.reproduce.figures import draw_boxes
 from metapac.plots import draw_pilot
 from tests.helpers import oracles
+from tests.helpers.refusals import assert_refused
 
 
 @pytest.fixture
@@ -58,25 +58,8 @@ def test_a_mean_over_tasks_has_students_interval() -> None:
     assert estimate.value == pytest.approx(7 / 3)
     assert estimate.high == pytest.approx(7 / 3 + half)
     assert estimate.low == 0.0  # cut
-
-
-def test_nothing_to_estimate() -> None:
     assert math.isnan(Estimate.of_ratio(np.zeros(2), np.zeros(2)).value)
     assert math.isnan(Estimate.of_ratio(np.ones(1), np.ones(1)).low)
-
-
-def test_cells_survive_json(pilot: Exploration) -> None:
-    for cell in pilot.cells:
-        body = json.loads(json.dumps(cell.to_dict()))
-        assert body["missed"] == [["no", [0.5, 0.4, 0.6]], ["yes", [None, None, None]]]
-        again = Cell.from_json(body)
-        assert again.to_dict() == cell.to_dict()
-        assert again.thresholds == cell.thresholds
-        assert again.missed["no"] == cell.missed["no"]
-        assert math.isnan(again.missed["yes"].value)
-    assert Cell.from_json(body | {"tasks_needed": 40}).tasks_needed == 40
-    del body["tasks_needed"]  # early versions did not store it
-    assert Cell.from_json(body).tasks_needed is None
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=30), st.integers(10, 80))
@@ -101,23 +84,11 @@ def test_the_threshold_expected_is_the_mean_of_the_order_statistic(tasks: int) -
         assert expected_thresholds(pilot, guarantee, tasks)[0] == nearest
 
 
-def test_as_many_calibration_tasks_give_the_threshold_of_calibration() -> None:
-    guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=0.1)
-    levels = np.random.default_rng(0).random((50, len(guarantee.levels)))
-    ranks = guarantee.allowed_low_thresholds(50)
-    expected = max(np.sort(levels[:, j])[k] for j, k in enumerate(ranks) if k >= 0)
-    assert expected_thresholds(levels, guarantee, 50)[0] == expected
-    assert expected_thresholds(levels, guarantee, 2)[0] == -math.inf  # nothing is supported
-
-
 @pytest.mark.parametrize("delta", [0.05, None])
-def test_least_tasks_are_those_of_plan(delta: float | None) -> None:
+def test_least_tasks_are_those_of_plan(pilot: Exploration, delta: float | None) -> None:
     assert least_tasks(0.1, delta) == plan(epsilon=0.1, alpha=0.1, delta=delta).tasks
     at_half = plan(epsilon=0.1, alpha=0.1, delta=delta, split=0.05).tasks
-    assert least_tasks(0.1, delta, split=0.05) == at_half
-
-
-def test_each_class_needs_its_share_of_delta() -> None:
+    assert least_tasks(0.1, delta, split=0.05) == at_half == pilot.tasks_needed[0.1][delta]
     assert least_tasks(0.1, 0.05, classes=5) == least_tasks(0.1, 0.01)
 
 
@@ -128,36 +99,11 @@ def test_what_is_saved_is_read(pilot: Exploration, tmp_path: Path) -> None:
     assert again.to_dict() == pilot.to_dict()
     assert (again.split, again.min_examples) == (0.05, 7)
     assert again.find(0.05, 0.1, per_class=True).thresholds == (-math.inf, 0.3)
+    assert math.isnan(again.cells[0].missed["yes"].value)
+    assert again.to_frame()["missed_no"].tolist() == [0.5] * 4
+    assert repr(again) == "<Exploration of 2 pilot tasks with 40 examples of 2 classes: 4 cells>"
     with pytest.raises(KeyError):
         again.find(0.07, 0.1)
-
-
-def test_damaged_and_other_files_are_refused(pilot: Exploration, tmp_path: Path) -> None:
-    path = tmp_path / "pilot.json"
-    pilot.save(path)
-    path.write_text(path.read_text().replace("utah", "iowa"))
-    with pytest.raises(BadArtefact, match="checksum"):
-        read_pilot(path)
-    path.write_text(json.dumps({"format": "metapac promise"}))
-    with pytest.raises(BadArtefact, match="pilot file"):
-        read_pilot(path)
-
-
-def test_tasks_needed_are_those_of_the_split(pilot: Exploration) -> None:
-    expected = {delta: least_tasks(0.1, delta, split=0.05) for delta in (0.05, 0.01, None)}
-    assert pilot.tasks_needed == {0.1: expected}
-
-
-def test_frame(pilot: Exploration) -> None:
-    frame = pilot.to_frame()
-    assert frame.shape == (4, 9)
-    assert frame["missed_no"].tolist() == [0.5] * 4
-    assert repr(pilot) == ("<Exploration of 2 pilot tasks with 40 examples of 2 classes: 4 cells>")
-
-
-def test_a_figure_is_written(pilot: Exploration, tmp_path: Path) -> None:
-    pilot.plot(tmp_path / "pilot.png")
-    assert (tmp_path / "pilot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_rarest_classes_have_a_panel_each(
@@ -267,55 +213,106 @@ def test_too_few_calibration_tasks_give_no_estimate(rows: pd.DataFrame) -> None:
         explore(*twice, classes=["no", "yes"], **GRID)
 
 
-def test_what_calibration_refuses_is_called_infeasible(rows: pd.DataFrame) -> None:
-    scores, levels = rows[["p_no", "p_yes"]].to_numpy(), {"alpha": 0.3, "delta": 0.2}
-    grid: dict[str, Any] = GRID | {"epsilon": [0.01, 0.05, 0.3, 0.5], "n_tasks": None}
-    found = explore(scores, rows.site, rows.y, classes=["no", "yes"], **grid)
-    refused = []
-    for cell in found.cells:
-        method = MetaPS(epsilon=cell.epsilon, per_class=cell.per_class, **levels)  # type: ignore[arg-type]
-        with warnings.catch_warnings(action="ignore"), contextlib.suppress(InfeasibleGuarantee):
-            method.calibrate(scores, rows.site, rows.y, classes=["no", "yes"])
-        refused.append(not hasattr(method, "tasks_"))
-    assert [cell.is_infeasible() for cell in found.cells] == refused
-    assert {*refused} == {True, False}
-    assert str(found).count("  infeasible\n") == sum(refused)
-
-
-def test_the_text_begins_with_the_decision(rows: pd.DataFrame) -> None:
-    scores = rows[["p_no", "p_yes"]].to_numpy()
-    text = str(explore(scores, rows.site, rows.y, classes=["no", "yes"], **GRID))
-    assert text.startswith("One threshold misses more than half of a class: 'yes' from epsilon 0.3")
-    few = str(explore(scores, rows.site, rows.y, classes=["no", "yes"], **GRID | {"n_tasks": 2}))
-    assert f"needs {least_tasks(0.3, 0.2)} tasks" in few
-
-
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("words", "changes"),
     [
-        ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": []}, "epsilon"),
-        ({"epsilon": "0.1"}, "epsilon"),
-        ({"alpha": [0.1, 2]}, "alpha"),
-        ({"delta": 0}, "delta"),
-        ({"split": "wrong"}, "split"),
-        ({"min_examples": -1}, "min_examples"),
-        ({"min_examples": 61}, "task"),
-        ({"n_tasks": 0}, "n_tasks"),
-        ({"n_tasks": 2.5}, "n_tasks"),
-        ({"labels": None}, "labels"),
-        ({"tasks": None}, "tasks"),
-        ({"tasks": ["a"] * 600}, "at least 2"),
-        ({"scores": np.full((600, 2), np.nan)}, "NaN"),
-        ({"scores": np.full(600, 0.5)}, "labels"),
-        ({"classes": ["no"]}, "classes"),
-        ({"allow": ["typo"]}, "allow"),
-        ({"epsilon": [0.95], "alpha": [0.9]}, "levels"),
+        ("epsilon", {"epsilon": 0}),
+        ("epsilon", {"epsilon": []}),
+        ("epsilon", {"epsilon": "0.1"}),
+        ("alpha", {"alpha": [0.1, 2]}),
+        ("delta", {"delta": 0}),
+        ("split", {"split": "wrong"}),
+        ("min_examples", {"min_examples": -1}),
+        ("task", {"min_examples": 61}),
+        *(("n_tasks", {"n_tasks": value}) for value in (0, 2.5)),
+        ("labels", {"labels": None}),
+        ("tasks", {"tasks": None}),
+        ("at least 2", {"tasks": ["a"] * 600}),
+        ("NaN", {"scores": np.full((600, 2), np.nan)}),
+        ("labels", {"scores": np.full(600, 0.5)}),
+        ("classes", {"classes": ["no"]}),
+        ("allow", {"allow": ["typo"]}),
+        ("levels", {"epsilon": [0.95], "alpha": [0.9]}),
     ],
 )
-def test_bad_input(rows: pd.DataFrame, changes: dict[str, Any], word: str) -> None:
+def test_bad_input(rows: pd.DataFrame, words: str, changes: dict[str, Any]) -> None:
     scores = rows[["p_no", "p_yes"]].to_numpy()
     arguments: dict[str, Any] = {"scores": scores, "tasks": rows.site, "labels": rows.y}
-    with pytest.raises(InvalidInput) as raised:
-        explore(**arguments | {"classes": ["no", "yes"]} | changes)
-    assert word in raised.value.parameters or word in str(raised.value)
+    assert_refused(words, lambda: explore(**arguments | {"classes": ["no", "yes"]} | changes))
+
+
+# Figures: their files, and what the axes of each hold.
+
+
+def save_figure(path: Path) -> bytes:
+    figure, (axes,) = plots.create_figure(1, width=3, height=2)
+    draw_boxes(axes, [np.arange(11)], whiskers=(10, 90), colours=["#123456"])
+    axes.plot([0, 1], [0, 1], clip_path=axes.patch)  # SVG gives clip paths random names
+    plots.save(figure, path)
+    return path.read_bytes()
+
+
+def test_an_svg_depends_on_the_figure_alone(tmp_path: Path) -> None:
+    first = save_figure(tmp_path / "first.svg")
+    assert first == save_figure(tmp_path / "second.svg")
+    assert b"<dc:date>" not in first
+    assert b"#123456" in first
+
+
+def assess(tasks: int, classes: int, *, per_class: bool = False) -> Evaluation:
+    """Return an evaluation of tasks with awkward names, of thirty examples each."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(30 * 40) % classes
+    options = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3, "per_class": per_class}
+    promise = MetaPS(**options)  # type: ignore[arg-type]
+    old = np.repeat([f"old {i}" for i in range(12)], 100)
+    promise.calibrate(rng.random(1200), old, labels[:1200] if per_class else None)
+    names = np.repeat([f"$\\alpha {i} " + "x" * 20 for i in range(tasks)], 30)
+    labels = np.arange(30 * tasks) % classes
+    return evaluate(promise, rng.random((30 * tasks, classes)), names, labels, allow=["labels"])
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 40, 41, 500])
+@pytest.mark.parametrize("classes", [2, 30])
+def test_an_evaluation_is_drawn(tasks: int, classes: int, tmp_path: Path) -> None:
+    evaluation = assess(tasks, classes)
+    figure = plots.draw_evaluation(evaluation, path=tmp_path / "tasks.png")
+    errors, sets, by_class = figure.axes
+    ordered = np.sort(evaluation.errors)
+    assert errors.lines[0].get_ydata() == pytest.approx(ordered)
+    assert len(errors.get_xticklabels()) == tasks or tasks > 40
+    heights = [float(bar.get_height()) for bar in sets.patches]  # type: ignore[attr-defined]
+    shares = evaluation.set_shares
+    assert shares is not None
+    assert (heights[0], heights[1], heights[3]) == pytest.approx(tuple(shares.values()))
+    assert sum(heights) == pytest.approx(1)
+    assert sum(len(np.ravel(line.get_xdata())) for line in by_class.lines) == min(classes, 20)
+    assert evaluation.verdict is not None
+    assert figure.get_suptitle().startswith(f"guarantee: {evaluation.verdict.status}")
+
+
+def test_a_neglected_class_is_named_and_red() -> None:
+    promise = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
+    promise.calibrate(np.random.default_rng(0).random(1200), np.repeat(np.arange(12), 100))
+    labels = np.tile([0, 0, 0, 0, 1], 400)
+    scores = np.where(labels[:, None] == 0, [0.9, 0.0], [0.8, 0.0])
+    tasks = np.repeat([f"new {i}" for i in range(20)], 100)
+    figure = plots.draw_evaluation(evaluate(promise, scores, tasks, labels, allow=["duplicates"]))
+    assert figure.get_suptitle() == "guarantee: holds (class 1: 100% missed)"
+    within, above = figure.axes[2].lines
+    assert (within.get_xdata(), above.get_xdata()) == ([0], [1])
+    assert above.get_color() == plots.LIMIT
+
+
+@pytest.mark.parametrize("parameter", ["alpha", "delta", "split"])
+def test_needs_are_drawn_for_every_split(parameter: str, tmp_path: Path) -> None:
+    curves = {}
+    for split in ("tight", "even"):
+        planned = plan(epsilon=0.1, alpha=0.1, delta=0.05, split=split)
+        assert isinstance(planned, Plan)
+        curves[split] = planned.curve(parameter, [0.1, 0.2, 0.4])
+    path = tmp_path / "needs.svg"
+    plots.draw_needs(curves, title="Needs", path=path, mark=0.2)
+    content = path.read_text(encoding="utf-8")
+    for text in ("Needs", "tight", "even", "minimum tasks", "minimum examples per task"):
+        assert f"<!-- {text} -->" in content

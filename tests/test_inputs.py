@@ -1,4 +1,4 @@
-"""Scores, tasks and labels as users have them: lists, NumPy, pandas, polars, pyarrow, torch."""
+"""Scores, tasks, labels and contexts as users have them; the shipped sample."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac import PS, InvalidInput, MetaPS, inputs, load
-from metapac.fewshot.meta_cp import as_finite_number, as_task_quantiles
+from metapac import PS, Context, InvalidInput, MetaPS, inputs, load, load_heart_sites
+from metapac.fewshot import MetaCP
 from metapac.grouping import group
+from metapac.heart_sites import LABELS, Sample, read_sample
 from metapac.inputs import advise_on_labels, check_columns, find_names
+from metapac.score_functions import ScoreFunction
 from tests.helpers.refusals import assert_refused
+from tests.helpers.shared_data import SHARED, needs_real_data
 
 # Scores.
-
-
 NAMES = ["ohio", "iowa", "ohio", "utah", "iowa", "ohio"]
-
-
 NUMBERS = [7, 3, 7, 5, 3, 7]
-
-
 SCORES = [0.5, 0.25, 0.75, 1.0, 0.0, 0.125]
 
 
@@ -70,45 +67,6 @@ def test_precision_is_kept() -> None:
 def test_a_tensor_on_the_gpu() -> None:
     scores = torch.tensor(SCORES, device="cuda")
     assert group(scores, torch.tensor(NUMBERS, device="cuda")).sizes.tolist() == [3, 2, 1]
-
-
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_numbers_that_must_be_finite(value: float) -> None:
-    array = np.array([1.0, value])
-    with pytest.raises(InvalidInput, match="x must be finite, got .* at position 1"):
-        inputs.check_finite("x", array)
-    with pytest.raises(InvalidInput, match="x must be finite and positive, got .* at position 1"):
-        inputs.check_finite("x", array, positive=True)
-
-
-def test_numbers_that_must_be_positive() -> None:
-    inputs.check_finite("x", np.array([1.0, 0.0]))
-    with pytest.raises(
-        InvalidInput, match=r"x must be finite and positive, got 0\.0 at position 1"
-    ):
-        inputs.check_finite("x", np.array([1.0, 0.0]), positive=True)
-
-
-def test_one_finite_number() -> None:
-    assert as_finite_number("x", np.float32(0.5)) == 0.5
-    for bad in (math.inf, math.nan, [0.5]):
-        with pytest.raises(InvalidInput, match="x must be one finite number, got"):
-            as_finite_number("x", bad)
-
-
-def test_each_number_keeps_its_precision() -> None:
-    mixed = [np.float16(1), 1.0, np.zeros(2, dtype=np.float32)]
-    assert inputs.get_precisions(mixed) == [np.float16, np.float64, np.float32]
-    assert inputs.get_precisions(np.zeros(3, dtype=np.float32)) == [np.float32]
-
-
-@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
-def test_the_largest_bfloat16_not_above_a_value(value: float) -> None:
-    floor = float(inputs.floor_to_bfloat16(value))
-    assert floor <= value
-    assert torch.tensor(floor).to(torch.bfloat16).float().item() == floor or math.isinf(floor)
-    rounded = torch.tensor(value).to(torch.bfloat16).float().item()
-    assert floor <= rounded
 
 
 def nearest(value: float) -> torch.Tensor:
@@ -157,29 +115,6 @@ def test_a_score_deployed_in_bfloat16_is_kept(score: float, wide: bool) -> None:
     assert not result.predict_set(lower.to(torch.bfloat16)).any() or score == 0
 
 
-@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
-def test_precisions_of_scores(name: str) -> None:
-    assert inputs.as_precision(name) == inputs.as_precision(np.dtype(name)) == np.dtype(name)
-
-
-@pytest.mark.parametrize("name", ["int8", "bool", "S1", "O", "longdouble", "", 8, None, np.float64])
-def test_other_types_are_no_precision(name: object) -> None:
-    with pytest.raises(InvalidInput, match="precision must be float16, float32 or float64, got"):
-        inputs.as_precision(name)
-
-
-# Tasks and labels.
-
-
-NAMES = ["ohio", "iowa", "ohio", "utah", "iowa", "ohio"]
-
-
-NUMBERS = [7, 3, 7, 5, 3, 7]
-
-
-SCORES = [0.5, 0.25, 0.75, 1.0, 0.0, 0.125]
-
-
 @pytest.mark.parametrize(
     "column",
     [
@@ -225,13 +160,6 @@ def test_more_task_ids(ids: Any) -> None:
     assert group(SCORES, ids).sizes.tolist() == [3, 2, 1]
 
 
-def test_integers_beyond_64_bits_keep_their_value(tmp_path: Path) -> None:
-    ids = np.array([2**63 + 1, 2**63 + 3, 5], dtype=np.uint64)
-    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
-    method.calibrate([0.1, 0.2, 0.3], ids).save(tmp_path / "promise.json")
-    assert load(tmp_path / "promise.json").tasks_.tolist() == ids.tolist()
-
-
 INSTANT = datetime.datetime(2024, 1, 31, 10, 20, 30, 120_000)
 
 
@@ -268,11 +196,6 @@ def test_dates_and_booleans_are_named_by_text(ids: Any, names: list[str], tmp_pa
     assert load(tmp_path / "p.json").tasks_.tolist() == names
 
 
-def test_similar_names_are_different_tasks() -> None:
-    ids = ["a", "a ", "A", "a\0", "a\n", "", "ä", "a\u0308"]
-    assert group(np.zeros(8), ids).names.tolist() == ids
-
-
 @pytest.mark.parametrize(("tasks", "sizes"), [(70_000, 1), (3, 50_000), (300, 200)])
 def test_many_tasks_or_large_ones(tasks: int, sizes: int) -> None:
     rng = np.random.default_rng(0)
@@ -284,6 +207,8 @@ def test_many_tasks_or_large_ones(tasks: int, sizes: int) -> None:
     for i in (0, tasks // 2, tasks - 1):
         of_task = result.scores[starts[i] : starts[i] + result.sizes[i]]
         np.testing.assert_array_equal(of_task, scores[ids == result.names[i]])
+    alike = ["a", "a ", "A", "a\0", "a\n", "", "ä", "a\u0308"]
+    assert group(np.zeros(8), alike).names.tolist() == alike
 
 
 @pytest.mark.parametrize(
@@ -308,57 +233,14 @@ def test_labels_become_indices_of_sorted_classes(labels: Any, classes: tuple[Any
     assert [classes[code] for code in codes] == [read(x) for x in list(labels)]
 
 
-def test_values_by_task_are_put_in_order() -> None:
-    names = np.array(["a", "b"], dtype=object)
-    assert inputs.as_task_sizes({"b": 2, "a": 1}, names).tolist() == [1, 2]
-    assert as_task_quantiles({"b": 0.5, "a": 0.25}, ["a", "b"]).tolist() == [0.25, 0.5]
-    assert_refused("sizes 'b'", lambda: inputs.as_task_sizes({"a": 1}, names))
-    assert_refused("sizes 'c'", lambda: inputs.as_task_sizes({"a": 1, "b": 1, "c": 1}, names))
-    assert_refused("quantiles 2 tasks (1,)", lambda: as_task_quantiles([0.5], ["a", "b"]))
-
-
-def test_new_names_must_be_new_and_distinct_names_distinct() -> None:
-    old = np.array([1, 2])
-    assert inputs.append_new_names(old, np.array([3])).tolist() == [1, 2, 3]
-    with pytest.raises(InvalidInput, match="tasks holds 2, which was calibrated already"):
-        inputs.append_new_names(old, np.array([2]))
-    inputs.check_distinct(["a", "b"])
-    with pytest.raises(InvalidInput, match="tasks holds 'a' more than once"):
-        inputs.check_distinct(["a", "b", "a"])
-
-
-def test_only_strings_and_integers_can_be_saved() -> None:
-    assert inputs.as_json_names(np.array([1, 2])) == [1, 2]
-    names = np.fromiter([("a", 1)], dtype=object)
-    assert_refused("tasks saved ('a', 1)", lambda: inputs.as_json_names(names))
-
-
-def test_classes_are_distinct_and_of_one_kind() -> None:
+def test_classes_and_columns_that_a_file_may_store() -> None:
     assert inputs.as_classes(["b", "a"]) == ("b", "a")
     assert inputs.as_classes([True, False]) == (True, False)
-    for mixed in ([], ["a", 1], [1, True], [0.5], [None]):
-        with pytest.raises(InvalidInput, match="classes must be strings, integers or booleans"):
-            inputs.as_classes(mixed)
-    with pytest.raises(InvalidInput, match="classes must be distinct"):
-        inputs.as_classes(["a", "a"])
-
-
-# Columns that a promise or a site file stores.
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        None,
-        {},
-        {"task": "site", "score": "p"},
-        {"task": "site", "label": "y", "columns": "p_*", "classes": ["a", "b"]},
-        {"label": "y", "columns": ["u", "v"], "classes": [0, 1]},
-        {"prediction": "m", "y": "y", "scale": "s", "future": ["a", "a"]},
-    ],
-)
-def test_columns_that_calibration_stores_are_accepted(columns: Any) -> None:
-    check_columns(columns, None)
+    for bad in ([], ["a", 1], [1, True], [0.5], [None], ["a", "a"]):
+        assert_refused("classes", inputs.as_classes, bad)
+    for good in (None, {}, {"score": "p"}, {"columns": ["u", "v"], "classes": [0, 1]}):
+        check_columns(good, None)
+    check_columns({"prediction": "m", "y": "y", "scale": "s", "future": ["a", "a"]}, None)
 
 
 def test_classes_are_those_of_the_evidence_in_its_order() -> None:
@@ -411,8 +293,184 @@ def test_advice_on_labels_that_are_no_classes(
     assert advice is not None
     assert [word for word in words.split() if word not in advice] == []
     assert ("classes=" in advice) == ("classes=" in words)
-
-
-def test_names_that_tell_nothing() -> None:
     assert advise_on_labels(["fox"], ["no", "yes"]) is None
-    assert advise_on_labels([], ["no", "yes"]) is None
+
+
+# Contexts are stored with the guarantee, and keep tasks apart.
+
+
+RANDOM = np.random.default_rng(0).random(400)
+SITES = np.repeat([f"h{i}" for i in range(10)], 40)
+ABOUT = Context(model="triage 3.1", trained_on=["x", "y"], pilot=[1], unit="hospital")
+
+
+def calibrate_with(context: Context | None, **options: Any) -> MetaPS:
+    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
+    return method.calibrate(RANDOM, SITES, context=context, **options)
+
+
+def test_every_predictor_saves_and_loads_its_context(tmp_path: Path) -> None:
+    predictors = [
+        calibrate_with(ABOUT),
+        PS(epsilon=0.1, delta=0.1).calibrate(RANDOM, context=ABOUT),
+        MetaCP(epsilon=0.3, delta=0.3).calibrate(RANDOM, SITES, np.zeros(10), context=ABOUT),
+    ]
+    for predictor in predictors:
+        predictor.save(tmp_path / "p.json")
+        assert load(tmp_path / "p.json").context_ == ABOUT == predictor.context_
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "shared"),
+    [
+        ("trained_on", ["h3", "z", "h5"], "2 tasks: 'h3', 'h5'"),
+        ("pilot", np.array(["h3"]), "1 task: 'h3'"),
+    ],
+)
+def test_tasks_that_were_used_before_are_refused(name: str, tasks: Any, shared: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{name} and .* share {shared}") as raised:
+        calibrate_with(Context(**{name: tasks}))
+    assert raised.value.parameters == (name,)
+
+
+def test_added_tasks_are_compared_too() -> None:
+    predictor = calibrate_with(Context(trained_on=["new"]))
+    with pytest.raises(InvalidInput, match="share 1 task: 'new'"):
+        predictor.add(RANDOM[:40], ["new"] * 40)
+    predictor.add(RANDOM[:40] / 2, ["other"] * 40)
+    assert predictor.context_.trained_on == ("new",)
+
+
+def test_score_functions_are_compared() -> None:
+    fitted = ScoreFunction("margin", temperature=1.5)
+    about = Context(score=fitted)
+    assert about == Context(score="margin(temperature=1.5)")
+    for same in (None, fitted, "margin(temperature=1.5)"):
+        about.check_score(same)
+    # What a function computes is compared, not the tasks that its temperature was fitted on.
+    provenance = ScoreFunction("margin", temperature=1.5, fitted_on=frozenset(["0a", "1b"]))
+    about.check_score(provenance)
+    Context(score=provenance).check_score("margin(temperature=1.5)")
+    for other in ("margin", ScoreFunction()):
+        assert_refused("score margin(temperature=1.5)", about.check_score, other)
+    with pytest.warns(UserWarning, match="names no score function.*'margin'"):
+        Context().check_score("margin")
+    method = calibrate_with(Context(score="margin"))
+    assert method.predict_set([[0.9, 0.0]], score="margin").shape == (1, 2)
+    assert_refused("score", lambda: method.predict_set([[0.9, 0.0]], score="cumulative"))
+
+
+def test_models_are_compared() -> None:
+    ABOUT.check_model(None)
+    ABOUT.check_model("triage 3.1")
+    for other in ("triage 4", "Triage 3.1", ""):
+        assert_refused("model", ABOUT.check_model, other)
+    with pytest.warns(UserWarning, match="names no model, so it cannot be compared with 'a'"):
+        Context().check_model("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("score", 7),
+        ("model", " "),
+        *((name, value) for name in ("example", "unit") for value in (None, 3)),
+        *(
+            ("trained_on", value)
+            for value in ("ohio", {"a": 1}, [None], pd.DataFrame({"s": ["a"]}))
+        ),
+        *(("pilot", value) for value in (3, [1.5], np.array([["a", "b"]]))),
+    ],
+)
+def test_invalid_values_are_rejected(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Context(**{name: value})
+    assert raised.value.parameters == (name,)
+
+
+# The shipped sample: small, with natural label frequencies, and large enough for a guarantee.
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    return read_sample()
+
+
+def test_every_state_year_has_enough_respondents(sample: Sample) -> None:
+    (names, years), sizes = np.unique([sample.state, sample.year], axis=1, return_counts=True)
+    assert len(names) == 107
+    assert {*years} == {"2021", "2022"}
+    assert sorted(sizes)[:4] == [743, 1373, 1549, 1646]  # all that there are
+    assert set(sorted(sizes)[4:]) == {1700}
+
+
+def test_label_balance_is_natural(sample: Sample) -> None:
+    # 36,266 of the 682,060 respondents behind the sample had a heart attack; states differ in size.
+    assert sample.y.mean() == pytest.approx(36266 / 682060, abs=0.005)
+
+
+def _naive_bayes(x: Any, y: Any) -> Callable[[Any], Any]:
+    """Return a function that predicts the probability of a heart attack for each row."""
+    codes = (x + 1).astype(int)
+    odds = np.zeros((x.shape[1], 7))
+    for column in range(x.shape[1]):
+        counts = np.array([np.bincount(codes[y == k, column], minlength=7) for k in (0, 1)]) + 1
+        rates = counts / counts.sum(1, keepdims=True)
+        odds[column] = np.log(rates[1] / rates[0])
+    base = np.log(y.mean() / (1 - y.mean()))
+    columns = np.arange(x.shape[1])
+    return lambda new: 1 / (1 + np.exp(-base - odds[columns, (new + 1).astype(int)].sum(1)))
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_forty_states_support_a_guarantee(sample: Sample, per_class: bool) -> None:
+    train, known = (sample.find_rows(part) for part in np.split(sample.states, [10]))
+    p = _naive_bayes(sample.x[train], sample.y[train])(sample.x[known])
+    y = sample.y[known]
+    scores = np.where(y == 1, p, 1 - p)
+    predictor = MetaPS(epsilon=0.1, alpha=0.2, delta=0.05, per_class=per_class)
+    predictor.calibrate(scores, tasks=sample.state[known], labels=y if per_class else None)
+    thresholds = predictor.thresholds_ if per_class else [predictor.threshold_]
+    assert np.all(np.isfinite(thresholds))
+
+
+def test_frames_hold_the_sample_and_share_no_state(sample: Sample) -> None:
+    sites = load_heart_sites(12, 30, rng=5)
+    train, pilot, known, new = ({*frame["state"]} for frame in sites)
+    assert train == pilot
+    assert not train & known
+    assert not (train | known) & new
+    assert (train | known | new) == {*sample.states}
+    assert [len(part) for part in (train, known, new)] == [12, 30, 11]
+    for frame, year in zip(sites, ["2021", "2022", "2021", "2021"], strict=True):
+        rows = frame.index
+        assert {*sample.year[rows]} == {year}
+        assert np.array_equal(frame[sites.features], sample.x[rows])
+        assert frame["attack"].tolist() == [LABELS[label] for label in sample.y[rows]]
+        assert frame["state"].tolist() == sample.state[rows].tolist()
+
+
+def test_a_split_is_a_function_of_the_seed() -> None:
+    first, again, other = (load_heart_sites(rng=rng) for rng in (1, 1, 2))
+    assert first.new.equals(again.new)
+    assert [*first.new["state"].unique()] != [*other.new["state"].unique()]
+    bad: list[tuple[str, dict[str, Any]]] = [
+        ("train", {"train": 0}),
+        ("calibration", {"calibration": 2.5}),
+        ("53", {"train": 23, "calibration": 30}),
+    ]
+    for words, options in bad:
+        assert_refused(words, load_heart_sites, **options)
+
+
+@needs_real_data
+def test_is_what_the_script_draws(
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from experiments import make_sample
+
+    monkeypatch.setattr(make_sample, "TARGET", tmp_path / "sites.npz")
+    make_sample.main(str(SHARED / "brfss2021_2022_harmonized.parquet"))
+    with np.load(tmp_path / "sites.npz") as drawn:
+        assert np.array_equal(drawn["answers"][0], sample.y)
+        assert np.array_equal(drawn["answers"][1:].T, sample.x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,29 +9,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from metapac import (
     PS,
-    BadArtefact,
     Context,
     InvalidInput,
     MetaPS,
     Monitor,
     NotCalibrated,
-    artefact,
     evaluate,
     load,
     open_monitor,
 )
-from metapac.betting import Bets, Watch, exceeds, is_within, reaches
-from metapac.fewshot import MetaCP
-from metapac.monitoring import Counted, Terms, format_wealth, select_new
+from metapac.betting import Bets, Watch, exceeds, reaches
+from metapac.monitoring import Counted, format_wealth, select_new
 from metapac.plots import draw_monitor
 from metapac.verdict import judge
 from tests.helpers import oracles
+from tests.helpers.refusals import assert_refused
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 
@@ -69,59 +63,27 @@ def by_class() -> MetaPS:
     return MetaPS(**levels, per_class=True).calibrate(scores, tasks, labels)
 
 
-def test_terms_of_a_promise(promise: MetaPS) -> None:
-    terms = Terms.from_promise(promise, 0.01, 0)
-    assert (terms.epsilon, terms.alpha, terms.delta) == (0.1, 0.2, 0.1)
-    assert (terms.rates, terms.classes, terms.min_examples) == ([0.1], None, 0)
-    assert terms.limit == 100
-    assert (terms.unit, terms.example) == ("clinic", "patient")
-    assert terms.promise == promise.promise_
-
-
-def test_terms_of_classes(by_class: MetaPS) -> None:
-    terms = Terms.from_promise(by_class, 0.01, 0)
-    assert terms.classes == ("no", "yes")
-    assert terms.rates == [0.1, 0.2]
-    shared = MetaPS(**LEVELS, per_class=True)
-    scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)], 200)
-    shared.calibrate(scores, tasks, np.tile([0, 1], len(scores) // 2))
-    assert Terms.from_promise(shared, 0.01, 0).rates == [0.1, 0.1]
-
-
-@pytest.mark.parametrize("kind", ["promise", "by_class"])
-def test_terms_go_through_json(kind: str, request: pytest.FixtureRequest) -> None:
-    terms = Terms.from_promise(request.getfixturevalue(kind), 0.01, 3)
-    assert Terms.from_json(json.loads(json.dumps(terms.to_json()))) == terms
-
-
-def test_min_examples_of_the_guarantee_is_the_least() -> None:
-    promise = MetaPS(**LEVELS, min_examples=30)
-    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(40)]))
-    sizes = [Terms.from_promise(promise, 0.01, least).min_examples for least in (0, 29, 31)]
-    assert sizes == [30, 30, 31]
-
-
 def test_the_checksum_is_that_of_the_guarantee(promise: MetaPS, tmp_path: Path) -> None:
-    checksum = Terms.from_promise(promise, 0.01, 0).checksum
+    checksum = Monitor(promise).terms.checksum
     promise.save(tmp_path / "promise.json")
-    assert Terms.from_promise(load(tmp_path / "promise.json"), 0.5, 9).checksum == checksum
+    assert Monitor(load(tmp_path / "promise.json"), min_examples=9).terms.checksum == checksum
     scores, tasks = draw(np.random.default_rng(0), [f"old {i}" for i in range(40)])
     words = MetaPS(**LEVELS).calibrate(scores, tasks, context=Context(unit="ward", model="b"))
-    assert Terms.from_promise(words, 0.01, 0).checksum == checksum
+    assert Monitor(words).terms.checksum == checksum
     others = [
         MetaPS(**LEVELS | {"alpha": 0.25}).calibrate(scores, tasks),
         MetaPS(**LEVELS | {"delta": 0.2}).calibrate(scores, tasks),
         MetaPS(**LEVELS).calibrate(scores - 0.1, tasks),
         MetaPS(**LEVELS).calibrate(scores, np.char.add(tasks, "!")),
     ]
-    found = {Terms.from_promise(other, 0.01, 0).checksum for other in others}
+    found = {Monitor(other).terms.checksum for other in others}
     assert len(found | {checksum}) == 5
 
 
 GOOD, BAD = 1.0, 2.0  # powers of scores: about 5% and 22% are missed
 
 
-def test_good_tasks_raise_no_alarm(promise: MetaPS, rng: Any) -> None:
+def test_good_tasks_raise_no_alarm_and_very_good_ones_confirm(promise: MetaPS, rng: Any) -> None:
     monitor = Monitor(promise)
     assert (monitor.status, monitor.wealth, monitor.interval) == ("cannot tell yet", 1.0, (0, 1))
     added = monitor.add(*draw(rng, names("new", 30), power=GOOD))
@@ -129,16 +91,12 @@ def test_good_tasks_raise_no_alarm(promise: MetaPS, rng: Any) -> None:
     assert added.steps == monitor.course
     assert monitor.alarm is None
     assert monitor.wealth == monitor.course[-1].wealth < 1
-
-
-def test_very_good_tasks_confirm_the_guarantee(promise: MetaPS, rng: Any) -> None:
-    monitor = Monitor(promise)
-    seen = set()
-    for name in names("new", 60):
+    statuses = set()
+    for name in names("better", 60):
         monitor.add(*draw(rng, [name], power=0.5))
         assert monitor.status == ("holds" if monitor.interval[1] <= 0.2 else "cannot tell yet")
-        seen.add(monitor.status)
-    assert seen == {"holds", "cannot tell yet"}
+        statuses.add(monitor.status)
+    assert statuses == {"holds", "cannot tell yet"}
 
 
 def test_bad_tasks_raise_an_alarm_that_stays(promise: MetaPS, rng: Any) -> None:
@@ -248,48 +206,55 @@ def test_tasks_that_are_not_new_do_not_count(promise: MetaPS, rng: Any) -> None:
     assert len(monitor.course) == 1
 
 
+CALIBRATED = PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 50))
+
+
 @pytest.mark.parametrize(
-    ("changes", "parameter"),
+    ("words", "changes"),
     [
-        ({"promise": PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 50))}, "promise"),
-        *(({"false_alarm": value}, "false_alarm") for value in (0, 1, -0.1, "much", None)),
-        *(({"min_examples": value}, "min_examples") for value in (-1, 0.5, "few", None)),
+        ("promise", {"promise": CALIBRATED}),
+        *(("false_alarm", {"false_alarm": value}) for value in (0, 1, -0.1, "much", None)),
+        *(("min_examples", {"min_examples": value}) for value in (-1, 0.5, "few", None)),
     ],
 )
-def test_bad_terms(promise: MetaPS, changes: dict[str, Any], parameter: str) -> None:
-    with pytest.raises(InvalidInput, match=parameter) as raised:
-        Monitor(**{"promise": promise} | changes)
-    assert raised.value.parameters in ((parameter,), ())
-
-
-def test_other_guarantees_cannot_be_watched(rng: Any) -> None:
-    other: Any = MetaCP(epsilon=0.4, delta=0.2)
-    other.calibrate(*draw(rng, names("old", 40)), np.zeros(40))
-    with pytest.raises(InvalidInput, match="promise"):
-        Monitor(other)
+def test_bad_terms(promise: MetaPS, words: str, changes: dict[str, Any]) -> None:
+    assert_refused(words, lambda: Monitor(**{"promise": promise} | changes))
     with pytest.raises(NotCalibrated):
         Monitor(MetaPS(**LEVELS))
 
 
+def test_terms_are_those_of_the_promise(promise: MetaPS, by_class: MetaPS, rng: Any) -> None:
+    terms = Monitor(promise).terms
+    assert (terms.epsilon, terms.alpha, terms.delta, terms.limit) == (0.1, 0.2, 0.1, 100)
+    assert (terms.rates, terms.classes, terms.min_examples) == ([0.1], None, 0)
+    assert (terms.unit, terms.example, terms.promise) == ("clinic", "patient", promise.promise_)
+    classes = Monitor(by_class).terms
+    assert (classes.classes, classes.rates) == (("no", "yes"), [0.1, 0.2])
+    large = MetaPS(**LEVELS, min_examples=30).calibrate(*draw(rng, names("old", 40)))
+    sizes = [Monitor(large, min_examples=least).terms.min_examples for least in (0, 29, 31)]
+    assert sizes == [30, 30, 31]
+
+
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("words", "changes"),
     [
-        *(({"batch": value}, "batch") for value in ("", " ", 7)),
-        ({"again": True}, "again"),
-        ({"batch": "x", "again": "yes"}, "again"),
-        ({"allow": ["typo"]}, "'typo'"),
-        ({"scores": [0.5, np.nan]}, "NaN"),
-        ({"tasks": ["a"]}, "same length"),
-        ({"tasks": ["old 4"] * 2}, "'old 4'"),
+        *(("batch", {"batch": value}) for value in ("", " ", 7)),
+        ("again", {"again": True}),
+        ("again", {"batch": "x", "again": "yes"}),
+        ("allow 'typo'", {"allow": ["typo"]}),
+        ("scores NaN", {"scores": [0.5, np.nan]}),
+        ("scores tasks length", {"tasks": ["a"]}),
+        ("'old 4'", {"tasks": ["old 4"] * 2}),
     ],
 )
-def test_bad_tasks(promise: MetaPS, changes: dict[str, Any], word: str) -> None:
+def test_bad_tasks(promise: MetaPS, words: str, changes: dict[str, Any]) -> None:
     monitor = Monitor(promise)
     arguments: dict[str, Any] = {"scores": [0.5, 0.7], "tasks": ["a", "a"]} | changes
-    with pytest.raises(InvalidInput) as raised:
-        monitor.add(**arguments)
-    assert raised.value.parameters == (word,) or word in str(raised.value)
+    assert_refused(words, lambda: monitor.add(**arguments))
     assert monitor.course == []
+    other = Monitor(promise, min_examples=20)  # another process may have begun the state file
+    with pytest.raises(InvalidInput, match="fewer than 1 examples.*min_examples=20"):
+        other.add_evaluation(evaluate(promise, [0.5, 0.7], ["a", "a"]))
 
 
 def test_state_files_hold_everything(promise: MetaPS, rng: Any, tmp_path: Path) -> None:
@@ -305,17 +270,6 @@ def test_state_files_hold_everything(promise: MetaPS, rng: Any, tmp_path: Path) 
         loaded.add(*draw(rng, ["c"]))
     again = Monitor.load(tmp_path / "monitor.json", promise)
     assert again.add(*draw(rng, ["c"])).steps[0].task == "c"
-
-
-def test_an_evaluation_of_other_sizes_is_refused(promise: MetaPS, rng: Any) -> None:
-    """Another process may have begun the state file since the table was read."""
-    scores, tasks = draw(rng, names("new", 3))
-    monitor = Monitor(promise, min_examples=20)
-    with pytest.raises(InvalidInput, match="fewer than 1 examples.*min_examples=20"):
-        monitor.add_evaluation(evaluate(promise, scores, tasks))
-    assert monitor.course == []
-    monitor.add_evaluation(evaluate(promise, scores, tasks, min_examples=20))
-    assert len(monitor.course) == 3
 
 
 def test_another_promise_is_refused(
@@ -374,17 +328,6 @@ def test_a_step_counts_the_misses_of_its_task(promise: MetaPS) -> None:
         assert step.violated == (verdict.flagged == 1)
 
 
-def test_bounds_never_widen(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    rng = np.random.default_rng(6)
-    for power in (0.5, 3.0, 1.0):
-        monitor.add(*draw(rng, [f"{power} {i}" for i in range(20)], power=power))
-    lower, upper = (np.array([getattr(s, n) for s in monitor.course]) for n in ("lower", "upper"))
-    assert (np.diff(lower) >= 0).all()
-    assert (np.diff(upper) <= 0).all()
-    assert lower[-1] > upper[-1]  # the share has changed
-
-
 def test_scores_of_all_classes(rng: Any) -> None:
     scores, tasks = draw(rng, names("old", 40))
     labels = (rng.random(len(scores)) < 0.5).astype(int)
@@ -411,17 +354,15 @@ def january() -> tuple[Any, Any]:
 def test_a_task_counts_once(monitor: Monitor, january: tuple[Any, Any]) -> None:
     monitor.add(*january, batch="2026-01")
     course = [*monitor.course]
+    order = np.random.default_rng(2).permutation(300)  # rows in another order are the same task
     for batch in ("2026-01", "2026-02", None):
-        added = monitor.add(*january, batch=batch)
+        added = monitor.add(january[0][order], january[1][order], batch=batch)
         assert added.steps == []
         assert sorted(added.known) == ["iowa", "ohio", "utah"]
         assert monitor.course == course
-
-
-def test_rows_in_another_order_are_the_same_task(monitor: Monitor, january: Any) -> None:
-    monitor.add(*january)
-    order = np.random.default_rng(2).permutation(300)
-    assert len(monitor.add(january[0][order], january[1][order]).known) == 3
+    scores, tasks = draw(np.random.default_rng(9), [7])
+    monitor.add(scores, tasks)
+    assert monitor.add(scores, ["7"] * 100).known == ["7"]
 
 
 def test_a_task_with_other_examples_is_refused(monitor: Monitor, january: Any) -> None:
@@ -519,12 +460,6 @@ def test_tasks_of_earlier_batches_count_in_one_way(
     assert len(other.add(*draw(np.random.default_rng(4), ["x"]), batch="y", again=True).steps) == 1
 
 
-def test_seven_and_its_text_are_one_name(monitor: Monitor) -> None:
-    scores, tasks = draw(np.random.default_rng(1), [7])
-    monitor.add(scores, tasks)
-    assert monitor.add(scores, ["7"] * 100).known == ["7"]
-
-
 def test_the_order_has_nothing_to_do_with_the_names(monitor: Monitor) -> None:
     """Whoever sorts by name puts all bad tasks first if these come from one region."""
     names = [f"region {i:03d}" for i in range(200)]
@@ -533,13 +468,6 @@ def test_the_order_has_nothing_to_do_with_the_names(monitor: Monitor) -> None:
     assert sorted(places) == [*range(200)]
     ascents = sum(a < b for a, b in pairwise(places))
     assert 60 < ascents < 140  # 99.5 expected, standard deviation 4.1
-
-
-def test_infinite_scores_and_odd_names_can_be_saved(monitor: Monitor, tmp_path: Any) -> None:
-    scores = np.concatenate([np.full(50, -np.inf), np.full(50, 0.9)])
-    monitor.add(scores, ["‮<b>ü\n"] * 50 + ["日本"] * 50, batch="</script>")
-    monitor.save(tmp_path / "m.json")
-    assert Monitor.load(tmp_path / "m.json").course == monitor.course
 
 
 def test_a_task_under_another_name_is_refused(monitor: Monitor, january: Any) -> None:
@@ -559,59 +487,17 @@ def test_a_task_under_another_name_is_refused(monitor: Monitor, january: Any) ->
     assert [step.task for step in added.steps] == ["hio"]
 
 
-def test_coarse_scores_agree_by_chance(monitor: Monitor) -> None:
+def test_coarse_scores_agree_by_chance(promise: MetaPS) -> None:
     """If tasks of one batch have the same counts and scores, so may those of another."""
-    for batch in ("january", "february"):
-        tasks = np.repeat([f"{batch} {i}" for i in range(3)], 50)
-        assert len(monitor.add(np.tile([0.7, 0.9], 75), tasks, batch=batch).steps) == 3
+    coarse = np.tile([0.7, 0.9], 25)
+    for tasks, scores in (([3, 3], coarse), ([1, 2], coarse), ([1, 1], np.zeros(50))):
+        monitor = Monitor(promise)
+        for batch, number in zip(("january", "february"), tasks, strict=True):
+            ids = np.repeat([f"{batch} {i}" for i in range(number)], 50)
+            assert len(monitor.add(np.tile(scores, number), ids, batch=batch).steps) == number
 
 
-def test_tasks_of_a_new_batch_agree_by_chance(monitor: Monitor) -> None:
-    monitor.add(np.tile([0.7, 0.9], 25), ["a"] * 50, batch="january")
-    tasks = np.repeat(["b", "c"], 50)
-    assert len(monitor.add(np.tile([0.7, 0.9], 50), tasks, batch="february").steps) == 2
-
-
-def test_one_score_for_all_tells_nothing(monitor: Monitor) -> None:
-    for batch in ("january", "february"):
-        assert len(monitor.add(np.zeros(50), [batch] * 50, batch=batch).steps) == 1
-
-
-SHARE = "If it has been the same throughout, the share of new clinics above 10% is"
-QUIET = "That does not show that the guarantee holds: even if every clinic missed nearly"
-ENDS = "(each end with confidence 99%, at all times at once)."
-
-
-def test_no_tasks(promise: MetaPS) -> None:
-    assert Monitor(promise).sentence() == (
-        "No alarm yet. After 0 clinics, the wealth of the bets against the guarantee is 1; it "
-        "began at 1, falls unless clinics are shown to be above 10%, and raises an alarm at 100. "
-        f"{SHARE} between 0% and 100% {ENDS}"
-    )
-
-
-def test_a_bad_month_leads(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    monitor.add(np.full(3000, 0.9), np.repeat([f"a{i}" for i in range(30)], 100), batch="january")
-    scores = np.where(np.arange(1000) < 300, 0.0, 0.9)
-    monitor.add(scores, np.repeat([f"b{i}" for i in range(10)], 100), batch="february")
-    assert sum(step.violated for step in monitor.course[30:]) == 3
-    assert monitor.sentence().startswith(
-        f"No alarm yet. {QUIET} 13%, an alarm within 1,000 clinics would be unlikely. In february "
-        "3 of 10 clinics are above 10% (95% confidence, each clinic alone); the guarantee allows "
-        "about 2. After 40 clinics, the wealth of the bets against the guarantee is 0."
-    )
-
-
-@pytest.mark.parametrize(("tasks", "allowed"), [(1, "less than 1"), (3, "about 1"), (8, "about 2")])
-def test_what_is_allowed_is_a_number(promise: MetaPS, tasks: int, allowed: str) -> None:
-    monitor = Monitor(promise)
-    scores = np.concatenate([np.zeros(100), np.full(100 * (tasks - 1), 0.9)])
-    monitor.add(scores, np.repeat([f"new {i}" for i in range(tasks)], 100))
-    assert f"; the guarantee allows {allowed}. After {tasks} " in monitor.sentence()
-
-
-def test_small_tasks_that_are_all_broken_are_not_good_news() -> None:
+def test_small_tasks_that_are_all_broken_are_not_good_news(by_class: MetaPS) -> None:
     promise = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
     promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(80)], 25))
     monitor = Monitor(promise)
@@ -620,47 +506,35 @@ def test_small_tasks_that_are_all_broken_are_not_good_news() -> None:
     monitor.add(scores, np.repeat([f"new {i}" for i in range(400)], 25))
     assert monitor.wealth < 0.01
     assert monitor.status == "cannot tell yet"
-    assert monitor.sentence().startswith(
-        "No alarm yet. That does not show that the guarantee holds: even if every task missed "
-        "nearly 28%, an alarm within 1,000 tasks would be unlikely. So far 0 of 400"
-    )
+    assert "even if every task missed nearly 28%" in monitor.sentence()
     tiny = Monitor(promise)
     tiny.add(scores[np.arange(25 * 400) % 25 > 22], np.repeat(np.arange(400), 2))
-    assert tiny.sentence().startswith(
-        "No alarm yet, but tasks this small cannot tell: even if every one missed 40%, there would "
-        "be no alarm within 1,000. That takes about 5 examples in each. So far 0 of 400 tasks are "
-    )
+    assert "tasks this small cannot tell: even if every one missed 40%" in tiny.sentence()
+    assert "about 5 examples in each" in tiny.sentence()
+    small = Monitor(by_class)
+    small.add(np.full(80, 0.9), np.repeat(np.arange(10), 8), np.tile(["no"] * 7 + ["yes"], 10))
+    assert "missed 40% of a class, " in small.sentence()
+    assert small.power() == Watch(0.2, 0.2, 0.005).find_power([1])  # of the rarer class
 
 
-def test_holds(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    names = [f"new {i}" for i in range(60)]
-    monitor.add(np.full(6000, 0.9), np.repeat(names, 100))
-    assert is_within(100, 0, 0.1, (0.01,))[0]
-    assert monitor.sentence() == (
-        "Holds, by 60 clinics: less than 20% of new clinics have a miss rate above 10%. If this "
-        "were false, it would ever be said with probability at most 1%. So far 0 of 60 clinics are "
-        "above 10% (95% confidence, each clinic alone); the guarantee allows about 12. "
-        f"{SHARE} between 0% and 12% {ENDS}"
-    )
-
-
-def test_alarm(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    monitor.add(np.zeros(1000), np.repeat([f"new {i}" for i in range(10)], 100), batch="2026-01")
-    alarm = monitor.alarm
-    assert alarm is not None
-    assert exceeds(100, 100, 0.1, (0.01,))[0]
-    assert monitor.sentence() == (
-        f"Alarm after 5 clinics (at {alarm.task}, batch 2026-01): more than 20% of new clinics "
-        "have a miss rate above 10%. Stop relying on these sets, look at the clinics above 10%, "
-        "and recalibrate on new clinics; then start a new state file. The wealth of the bets "
-        "against the guarantee has grown from 1 to 199. If it were true, this would ever reach 100 "
-        "with probability at most 1%, however often one looks. An unlucky calibration (probability "
-        "at most 10%) explains it too; otherwise these clinics or the scores are not like those of "
-        "calibration. At some time, the share of new clinics above 10% was more than 49% "
-        "(confidence 99%, at all times at once)."
-    )
+def test_what_is_said_of_classes_and_odd_names(promise: MetaPS, by_class: MetaPS) -> None:
+    labels = np.tile(["no", "yes"], 500)
+    tasks = np.repeat([f"\x1b[31m{i}" for i in range(10)], 100)
+    monitor = Monitor(by_class)
+    monitor.add(np.where(labels == "yes", 0.0, 0.9), tasks, labels, batch="\x07")
+    text = monitor.sentence()
+    assert "for some class, more than 20% of new tasks" in text
+    assert "most likely class yes." in text
+    assert "\\x1b[31m" in text
+    assert "batch \\x07" in text
+    quiet = Monitor(by_class)
+    quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
+    assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
+    for number, allowed in ((1, "less than 1"), (3, "about 1"), (8, "about 2")):
+        few = Monitor(promise)
+        scores = np.concatenate([np.zeros(100), np.full(100 * (number - 1), 0.9)])
+        few.add(scores, np.repeat(np.arange(number), 100))
+        assert f"; the guarantee allows {allowed}. After {number} " in few.sentence()
 
 
 @pytest.mark.parametrize(
@@ -678,190 +552,6 @@ def test_alarm(promise: MetaPS) -> None:
 )
 def test_wealth_has_no_exponent(wealth: float, text: str) -> None:
     assert format_wealth(wealth) == text
-
-
-def test_classes(by_class: MetaPS) -> None:
-    monitor = Monitor(by_class)
-    labels = np.tile(["no", "yes"], 500)
-    scores = np.where(labels == "yes", 0.0, 0.9)
-    monitor.add(scores, np.repeat([f"new {i}" for i in range(10)], 100), labels)
-    text = monitor.sentence()
-    assert (
-        "for some class, more than 20% of new tasks have a miss rate above its limit, most likely "
-        "class yes."
-    ) in text
-    assert "look at the tasks above the limit of a class" in text
-    assert "the share of new tasks above its limit, for the worst class, was more than" in text
-    quiet = Monitor(by_class)
-    quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
-    assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
-    small = Monitor(by_class)
-    small.add(np.full(80, 0.9), np.repeat(np.arange(10), 8), np.tile(["no"] * 7 + ["yes"], 10))
-    assert small.sentence().startswith(
-        "No alarm yet, but tasks this small cannot tell: even if every one missed 40% of a class, "
-    )
-    assert small.power() == Watch(0.2, 0.2, 0.005).find_power([1])  # of the rarer class
-
-
-def test_a_guarantee_in_expectation_is_not_refuted_by_one_calibration() -> None:
-    promise = MetaPS(**LEVELS | {"delta": None})
-    promise.calibrate(*draw(np.random.default_rng(0), [f"old {i}" for i in range(40)]))
-    monitor = Monitor(promise)
-    monitor.add(np.zeros(1000), np.repeat([f"new {i}" for i in range(10)], 100))
-    lower = monitor.interval[0]
-    assert lower == 0.49
-    assert (
-        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
-        "assumptions, at most 41% of all calibrations come out this badly."
-    ) in monitor.sentence()
-
-
-def test_a_share_that_changed(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    monitor.add(np.full(6000, 0.9), np.repeat([f"good {i}" for i in range(60)], 100))
-    monitor.add(np.zeros(4000), np.repeat([f"bad {i}" for i in range(40)], 100))
-    assert monitor.sentence().endswith(
-        "The share of new clinics above 10% has changed: it was below 12% at one time, and above "
-        "69% at another."
-    )
-
-
-def test_invisible_characters_become_visible(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    monitor.add(np.zeros(1000), np.repeat([f"\x1b[31m{i}" for i in range(10)], 100), batch="\x07")
-    assert "\\x1b[31m" in monitor.sentence()
-    assert "batch \\x07" in monitor.sentence()
-
-
-@pytest.fixture(scope="module")
-def document(promise: MetaPS, by_class: MetaPS, tmp_path_factory: Any) -> dict[str, Any]:
-    """A state file of each kind, as JSON."""
-    rng, folder = np.random.default_rng(1), tmp_path_factory.mktemp("states")
-    documents = {}
-    for name, each in (("all", promise), ("by class", by_class)):
-        monitor = Monitor(each)
-        labels = np.tile(["no", "yes"], 100) if name == "by class" else None
-        monitor.add(*draw(rng, ["a", "b"]), labels, batch="2026-01")
-        monitor.save(folder / f"{name}.json")
-        documents[name] = json.loads((folder / f"{name}.json").read_text())
-    return documents
-
-
-def write(path: Path, document: dict[str, Any]) -> Path:
-    """Write a document with the right checksum."""
-    body = {k: v for k, v in document.items() if k != "checksum"}
-    path.write_text(json.dumps(body | {"checksum": artefact.checksum(body)}))
-    return path
-
-
-def complaint(path: Path) -> str | None:
-    """Return why a file is bad; None if it is not."""
-    try:
-        Monitor.load(path)
-    except BadArtefact as error:
-        return str(error)
-    return None
-
-
-def test_the_format(document: dict[str, Any], tmp_path: Path) -> None:
-    for each in document.values():
-        assert [*each] == ["format", "schema", "metapac", "watched", "tasks", "checksum"]
-        assert (each["format"], each["schema"]) == ("metapac monitor", 1)
-        Monitor.load(write(tmp_path / "m.json", each))
-
-
-def test_any_change_of_a_byte_is_noticed(document: dict[str, Any], tmp_path: Path) -> None:
-    path = write(tmp_path / "m.json", document["all"])
-    content = path.read_bytes()
-    rng = np.random.default_rng(0)
-    for at in rng.integers(len(content), size=200).tolist():
-        changed = bytearray(content)
-        changed[at] ^= 1 << int(rng.integers(8))
-        path.write_bytes(changed)
-        message = complaint(path)
-        if message is None:  # a blank that JSON ignores
-            assert json.loads(changed) == document["all"]
-        else:
-            assert str(path) in message
-    for size in (0, 1, len(content) // 2, len(content) - 2):
-        path.write_bytes(content[:size])
-        with pytest.raises(BadArtefact):
-            Monitor.load(path)
-
-
-FORGERIES: list[tuple[str, Any]] = [
-    ("more misses than examples", lambda d: d["tasks"][0].update(missed=[101])),
-    ("one count for each class", lambda d: d["tasks"][0].update(missed=[1, 1])),
-    ("occurs twice in a batch", lambda d: d["tasks"].append(d["tasks"][0])),
-    ("too few examples", lambda d: d["tasks"][0].update(examples=[0], missed=[0])),
-    ("tasks", lambda d: d["tasks"][0].update(missed=[-1])),
-    ("tasks", lambda d: d["tasks"][0].update(task=1.5)),
-    ("alpha", lambda d: d["watched"].update(alpha=1.0)),
-    ("false_alarm", lambda d: d["watched"].update(false_alarm=0)),
-    ("watched.delta", lambda d: d["watched"].update(delta="none")),
-    ("name the same classes", lambda d: d["watched"].update(epsilon={"by_class": [["a", 0.1]]})),
-    ("one count for each class", lambda d: d["watched"].update(classes=["a", "b"])),
-    ("watched.extra", lambda d: d["watched"].update(extra=1)),
-    ("checksum", lambda d: d["watched"].update(checksum="sha256:0")),
-    ("Upgrade", lambda d: d.update(schema=2)),
-    ("not a metapac monitor file", lambda d: d.update(format="metapac promise")),
-]
-
-
-@pytest.mark.parametrize(("message", "forge"), FORGERIES)
-def test_forgeries_that_contradict_themselves_are_refused(
-    document: dict[str, Any], tmp_path: Path, message: str, forge: Any
-) -> None:
-    forged = copy.deepcopy(document["all"])
-    forge(forged)
-    with pytest.raises(BadArtefact, match=message):
-        Monitor.load(write(tmp_path / "m.json", forged))
-
-
-@settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(data=st.data())
-def test_odd_values_never_cause_another_error(
-    document: dict[str, Any], tmp_path: Path, data: st.DataObject
-) -> None:
-    forged = copy.deepcopy(document[data.draw(st.sampled_from(["all", "by class"]))])
-    node: Any = forged
-    while True:
-        key = data.draw(st.sampled_from([*node] if isinstance(node, dict) else [*range(len(node))]))
-        deeper = isinstance(node[key], dict | list) and len(node[key]) > 0
-        if not deeper or data.draw(st.booleans()):
-            break
-        node = node[key]
-    odd = st.sampled_from([None, True, -1, 0, 0.5, 1e300, "", "x", [], [1, 2], {}, {"a": 1}])
-    node[key] = data.draw(odd)
-    path = write(tmp_path / "m.json", forged)
-    message = complaint(path)
-    if message is None:
-        assert np.isfinite(Monitor.load(path).wealth)
-        assert Monitor.load(path).sentence()
-    else:
-        assert "\n" not in message
-
-
-def test_levels_that_the_promise_does_not_have(
-    promise: MetaPS, document: dict[str, Any], tmp_path: Path
-) -> None:
-    forged = copy.deepcopy(document["all"])
-    forged["watched"]["alpha"] = 0.5  # no alarm would come for long
-    with pytest.raises(BadArtefact, match="other levels"):
-        Monitor.load(write(tmp_path / "m.json", forged), promise)
-
-
-def test_the_words_of_a_promise_may_change(
-    promise: MetaPS, document: dict[str, Any], tmp_path: Path
-) -> None:
-    older = copy.deepcopy(document["all"])
-    older["watched"] |= {"promise": "An older sentence.", "unit": "ward"}
-    assert len(Monitor.load(write(tmp_path / "m.json", older), promise).course) == 2
 
 
 def test_a_monitor_is_opened_begun_and_saved(promise: MetaPS, rng: Any, tmp_path: Path) -> None:
@@ -913,37 +603,24 @@ def texts(axes: Any) -> list[str]:
     return [text.get_text().strip() for text in axes.texts]
 
 
-def test_wealth_and_share(promise: MetaPS, tmp_path: Path) -> None:
+def test_a_monitor_is_drawn(promise: MetaPS, tmp_path: Path) -> None:
     monitor = Monitor(promise)
+    assert len(draw_monitor(monitor).axes) == 2
     add_months(monitor, 3)
     figure = monitor.plot(tmp_path / "monitor.png")
     assert (tmp_path / "monitor.png").stat().st_size > 5000
     axes: list[Any] = figure.axes
     wealth, share = axes
-    assert wealth.get_yscale() == "log"
     drawn = wealth.lines[0].get_ydata()
     np.testing.assert_array_equal(drawn, [1.0, *(step.wealth for step in monitor.course)])
-    assert wealth.lines[1].get_ydata()[0] == 100
-    alarm = wealth.lines[2]
     assert monitor.alarm is not None
-    assert alarm.get_ydata()[0] == monitor.alarm.wealth
+    assert wealth.lines[2].get_ydata()[0] == monitor.alarm.wealth
     lower, upper = (line.get_ydata() for line in share.lines[:2])
     np.testing.assert_array_equal(lower[1:], [step.lower for step in monitor.course])
     np.testing.assert_array_equal(upper[1:], [step.upper for step in monitor.course])
-    assert share.get_ylabel() == "share of clinics above epsilon"
+    assert (np.diff(lower) >= 0).all()  # bounds never widen
+    assert (np.diff(upper) <= 0).all()
     assert texts(wealth) == ["alarm", "$2026-00$", "$2026-01$", "$2026-02$"]
-    assert texts(share)[0] == "alpha"
-    assert figure.get_suptitle() == "guarantee: violated"
-
-
-def test_many_batches_have_no_names(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    add_months(monitor, 13)
-    assert texts(draw_monitor(monitor).axes[0]) == ["alarm"]
-
-
-def test_an_empty_monitor_and_tasks_without_batches(promise: MetaPS) -> None:
-    monitor = Monitor(promise)
-    assert len(draw_monitor(monitor).axes) == 2
-    monitor.add(*draw(np.random.default_rng(1), ["a"]))
-    assert texts(draw_monitor(monitor).axes[0]) == ["alarm"]
+    many = Monitor(promise)
+    add_months(many, 13)
+    assert texts(draw_monitor(many).axes[0]) == ["alarm"]

@@ -62,8 +62,16 @@ def test_added_tables_are_of_the_same_model_and_of_no_training_pool(tmp_path: Pa
 
 def test_added_scores_are_on_the_same_scale() -> None:
     promise = MetaPS(**LEVELS).calibrate(FRAME.score, FRAME.site)
-    with pytest.raises(InvalidInput, match="percentages"):
+    with pytest.raises(InvalidInput, match="these are percentages"):
         promise.add(100 * FRAME.score, "new " + FRAME.site)
+    with pytest.raises(InvalidInput, match="these are percentages"):
+        evaluate(promise, 100 * FRAME.score, "new " + FRAME.site)
+
+
+def test_columns_in_another_order_are_not_evaluated() -> None:
+    turned = pd.DataFrame(SCORES[:, ::-1], columns=NAMES[::-1])
+    with pytest.raises(InvalidInput, match="order"):
+        evaluate(PROMISE, turned, "new " + FRAME.site, NAMES[LABELS])
 
 
 def test_a_table_that_is_used_again_is_checked_again(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import (
-    BadArtefact,
     Context,
     Guarantee,
     InvalidInput,
@@ -340,19 +339,6 @@ def test_clusters_are_compared_by_the_same_rule() -> None:
     owners = {"x": "Owner c7", "y": "another"}
     with pytest.raises(InvalidInput, match="1 cluster .*'Owner c7' and 'owner c7'"):
         evaluate(promise, new.score, new.commune, clusters=owners)
-
-
-@pytest.mark.parametrize("ends", [[0.9, 0.1], [0.95, 1.0], [0.0, 0.0]])
-def test_ranges_that_cannot_be_true_are_refused(ends: list[float], tmp_path: Path) -> None:
-    promise = calibrate(draw(COMMUNES))
-    promise._evidence = promise._evidence._replace(ranges=np.tile(ends, (78, 1)))
-    promise.save(tmp_path / "promise.json")
-    with pytest.raises(BadArtefact, match="between the lowest and the highest"):
-        load(tmp_path / "promise.json")
-    agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
-    low, high = ends
-    with pytest.raises(InvalidInput, match="site 'ohio'.*between the lowest and the highest"):
-        Site("ohio", agreed, (100,), ((0.5,),), np.dtype("float64"), range=(low, high))
 
 
 @given(st.lists(st.text(alphabet="aA0 17.\n\t\u00e9", max_size=6)))

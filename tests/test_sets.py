@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,25 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from metapac import (
-    PS,
-    InvalidInput,
+    CheckWarning,
+    Context,
+    Guarantee,
+    InfeasibleGuarantee,
     MetaPS,
+    Site,
     answers,
+    combine_sites,
     empty_sets,
+    evaluate,
     interval,
     label_lists,
+    load,
     residual_scores,
     set_sizes,
     summarise_sets,
-    threshold,
 )
+from tests.helpers.refusals import assert_refused
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 SETS = np.array([[True, False, True], [False, False, False], [True, True, True]])
 finite = st.floats(-1e6, 1e6)
@@ -60,12 +68,6 @@ def test_the_example_at_the_cut_is_inside(prediction: float, scale: float, y: fl
     assert low <= y <= high
 
 
-def test_underflow_loses_nothing() -> None:
-    cut = float(residual_scores(5e-324, 0.0, 1e6))
-    low, high = interval(cut, 0.0, 1e6).tolist()
-    assert low <= 5e-324 <= high
-
-
 @given(y=finite, prediction=finite, scale=st.floats(1e-3, 1e3))
 def test_scores_rounded_to_float32_lose_nothing(y: float, prediction: float, scale: float) -> None:
     cut = np.float32(residual_scores(y, prediction, scale))
@@ -86,17 +88,6 @@ def test_intervals_satisfy_the_guarantee_of_the_threshold() -> None:
     assert ends.shape == (130, 40, 2)
     inside = (ends[..., 0] <= y) & (y <= ends[..., 1])
     np.testing.assert_array_equal(inside, result.predict_set(scores))
-
-
-def test_intervals_without_a_threshold_are_the_whole_line() -> None:
-    trivial = PS(epsilon=0.1, delta=0.1, on_infeasible="trivial").calibrate([-1.0])
-    assert trivial.predict_interval([3.0]).tolist() == [[-math.inf, math.inf]]
-
-
-def test_one_scale_for_all_predictions() -> None:
-    cut = threshold(residual_scores([1.0] * 50, [0.0] * 50, 2.0), epsilon=0.1, delta=0.1)
-    assert cut == -0.5
-    np.testing.assert_allclose(interval(cut, [1.0, 5.0], 2.0), [[0, 2], [4, 6]], atol=1e-12)
 
 
 @given(hnp.arrays(bool, st.tuples(st.integers(0, 30), st.integers(2, 4))))
@@ -156,16 +147,12 @@ def test_a_few_more_empty_sets_may_be_chance(rows: int) -> None:
         assert bool(found) == (by_chance <= 1e-3 and (rows < 100 or empty < rows))
 
 
-@pytest.mark.parametrize(("rows", "warns"), [(99, False), (100, True)])
-def test_few_sets_say_nothing(rows: int, warns: bool) -> None:
-    assert bool(summarise_sets(some_sets(rows, 0, rows)).warnings()) == warns
-
-
-def test_many_classes_need_more_sets() -> None:
-    kept = np.eye(10, dtype=bool)[np.arange(199) % 9]
-    assert not summarise_sets(kept).warnings()
-    kept = np.eye(10, dtype=bool)[np.arange(200) % 9]
-    assert len(summarise_sets(kept).warnings()) == 1
+def test_few_sets_say_nothing() -> None:
+    assert not summarise_sets(some_sets(99, 0, 99)).warnings()
+    assert summarise_sets(some_sets(100, 0, 100)).warnings()
+    for rows in (199, 200):  # many classes need more sets
+        kept = np.eye(10, dtype=bool)[np.arange(rows) % 9]
+        assert len(summarise_sets(kept).warnings()) == rows - 199
 
 
 @pytest.mark.parametrize(
@@ -251,71 +238,176 @@ def test_the_bound_fails_as_rarely_as_it_says(share: float) -> None:
 
 
 def test_without_answers_nothing_is_known() -> None:
-    found = answers([[], ["a", "b"]])
-    assert found.share == 0
-    assert found.bound_errors(0.1) == 1
+    found, none = answers([[], ["a", "b"]]), answers([])
+    assert repr(found) == "<Answers: 0 of 2 answered>"
+    assert (found.share, found.bound_errors(0.1), none.bound_errors(0.1)) == (0, 1, 1)
     errors = found.count_errors(["a", "a"])
-    assert (errors.wrong, errors.of_all) == (0, 0)
-    assert math.isnan(errors.of_answered)
+    assert (errors.wrong, errors.of_all, none.labels) == (0, 0, [])
+    unknown = [errors.of_answered, none.share, none.count_errors([]).of_all]
+    assert all(math.isnan(value) for value in unknown)
 
 
-def test_without_questions_there_is_no_share() -> None:
-    found = answers([])
-    assert found.labels == []
-    assert math.isnan(found.share)
-    assert math.isnan(found.count_errors([]).of_all)
-    assert found.bound_errors(0.1) == 1
+def test_true_labels_are_compared_by_value() -> None:
+    assert answers([[True, False], [False, True]]).count_errors(np.array([0, 0])).wrong == 1
 
 
-def test_answers_are_shown_in_a_few_words() -> None:
-    assert repr(answers([["yes"], ["no", "yes"], []])) == "<Answers: 1 of 3 answered>"
+CALLS: list[tuple[str, Any]] = [
+    ("classes 3 1", lambda: label_lists(SETS, ["a"])),
+    ("classes 3 4", lambda: summarise_sets(SETS, list("abcd"))),
+    ("classes 2 3", lambda: answers([[True, False]], list("abc"))),
+    ("classes labels", lambda: answers([["a"], []], ["a", "b"])),
+    ("sets boolean int64", lambda: set_sizes([[1, 0]])),
+    ("sets boolean", lambda: summarise_sets([[1, 0]])),
+    ("sets boolean (1,)", lambda: empty_sets([True])),
+    ("sets boolean", lambda: answers([[True, False], [True]])),
+    *(("labels", lambda x=x: answers(x)) for x in (["cat"], [1, 2], [["a"], None], [["a"], "b"])),
+    ("y answers 1 2", lambda: answers([["a"], ["b"]]).count_errors(["a"])),
+    ("answers 0 'no'", lambda: answers([[True, False]]).count_errors(["no"])),
+    ("epsilon", lambda: answers([["a"]]).bound_errors(0.0)),
+    ("epsilon", lambda: answers([["a"]]).bound_errors(1.5)),
+    ("confidence", lambda: answers([["a"]]).bound_errors(0.1, confidence=1.0)),
+    ("threshold nan", lambda: interval(math.nan, [1.0])),
+    ("threshold 0.5", lambda: interval(0.5, [1.0])),
+    ("prediction nan position 0", lambda: interval(-1.0, [math.nan])),
+    ("scale positive 0.0", lambda: interval(-1.0, [1.0], 0.0)),
+    ("scale positive -2.0", lambda: interval(-1.0, [1.0], [1.0, -2.0])),
+    ("y inf position 0", lambda: residual_scores([math.inf], [1.0])),
+    ("prediction scale (3,) (2,)", lambda: interval(-1.0, [1.0, 2.0, 3.0], [1.0, 2.0])),
+    ("y prediction (3,) (3, 1)", lambda: residual_scores([1.0] * 3, [[1.0]] * 3)),
+]
 
 
-def test_answers_and_true_labels_have_one_type() -> None:
-    found = answers([[True, False], [False, True]])
-    with pytest.raises(InvalidInput, match="type of the answers, such as 0, got 'no'"):
-        found.count_errors(["no", "yes"])
-    assert found.count_errors(np.array([0, 0])).wrong == 1
+@pytest.mark.parametrize(("words", "call"), CALLS)
+def test_bad_input_is_named(words: str, call: Any) -> None:
+    assert_refused(words, call)
 
 
-@pytest.mark.parametrize(
-    ("call", "parameter", "message"),
-    [
-        (lambda: label_lists(SETS, ["a"]), "classes", "the 3 columns of sets, got 1 names"),
-        (lambda: summarise_sets(SETS, list("abcd")), "classes", "the 3 columns of sets, got 4"),
-        (lambda: answers([[True, False]], list("abc")), "classes", "the 2 columns of sets, got 3"),
-        (lambda: answers([["a"], []], ["a", "b"]), None, "classes names .* sets holds labels"),
-        (lambda: set_sizes([[1, 0]]), None, "sets must be a boolean matrix.* got int64 of shape"),
-        (lambda: summarise_sets([[1, 0]]), None, "sets must be a boolean matrix"),
-        (lambda: empty_sets([True]), None, r"sets must be a boolean .* got bool of shape \(1,\)"),
-        (lambda: answers([[True, False], [True]]), None, "sets must be a boolean matrix"),
-        *[
-            (lambda sets=sets: answers(sets), None, "hold the labels of each set")
-            for sets in (["cat", "dog"], [1, 2], [["a"], None], [["a"], "b"])
-        ],
-        (lambda: answers([["a"], ["b"]]).count_errors(["a"]), None, "y and answers .* 1 and 2"),
-        (lambda: answers([["a"]]).bound_errors(0.0), "epsilon", "between 0 and 1"),
-        (lambda: answers([["a"]]).bound_errors(1.5), "epsilon", "between 0 and 1"),
-        (lambda: answers([["a"]]).bound_errors(0.1, confidence=1.0), "confidence", "between 0"),
-        (lambda: interval(math.nan, [1.0]), None, "threshold must be at most 0.* got nan"),
-        (lambda: interval(0.5, [1.0]), None, "threshold must be at most 0.* got 0.5"),
-        (lambda: interval(-1.0, [math.nan]), "prediction", "must be finite, got nan at position 0"),
-        (lambda: interval(-1.0, [1.0], 0.0), "scale", "must be finite and positive, got 0.0 at"),
-        (lambda: interval(-1.0, [1.0], [1.0, -2.0]), "scale", "finite and positive, got -2.0"),
-        (lambda: residual_scores([math.inf], [1.0]), "y", "must be finite, got inf at position 0"),
-        (
-            lambda: interval(-1.0, [1.0, 2.0, 3.0], [1.0, 2.0]),
-            None,
-            r"prediction and scale must have the same shape, got \(3,\) and \(2,\)",
-        ),
-        (
-            lambda: residual_scores([1.0, 2.0, 3.0], [[1.0], [2.0], [3.0]]),
-            None,
-            r"y and prediction must have the same shape, got \(3,\) and \(3, 1\)",
-        ),
-    ],
-)
-def test_bad_input_is_named(call: Any, parameter: str | None, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message) as raised:
-        call()
-    assert raised.value.parameters == ((parameter,) if parameter else ())
+# Intervals from arrays: the threshold of residual scores, and the words of tables.
+
+
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
+
+
+def draw_sites(sites: int = 40, rng: int = 0) -> pd.DataFrame:
+    """Return predictions with a scale, and the true numbers, at sites with 50 rows each."""
+    generator = np.random.default_rng(rng)
+    frame = pd.DataFrame({"site": np.repeat([f"{rng}-{i}" for i in range(sites)], 50)})
+    frame["guess"] = generator.normal(size=len(frame))
+    frame["sd"] = np.exp(generator.normal(scale=0.3, size=len(frame)))
+    frame["truth"] = frame.guess + frame.sd * generator.normal(size=len(frame))
+    return frame
+
+
+def calibrate(frame: pd.DataFrame, *, scaled: bool = True, **options: Any) -> MetaPS:
+    scale = frame.sd if scaled else None
+    return MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth, frame.guess, frame.site, scale, **options
+    )
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_arrays_give_what_a_table_gives(scaled: bool, tmp_path: Path) -> None:
+    frame, about = draw_sites(), Context(unit="clinic", example="patient")
+    ours = calibrate(frame, scaled=scaled, context=about)
+    scores = residual_scores(frame.truth, frame.guess, frame.sd if scaled else 1.0)
+    assert ours.threshold_ == MetaPS(**LEVELS).calibrate(scores, frame.site).threshold_
+    names: dict[str, Any] = {"prediction": "guess", "y": "truth"}
+    names |= {"scale": "sd"} if scaled else {}
+    table = calibrate_table(frame, task="site", **names, context=about, **LEVELS)
+    ours.save(tmp_path / "promise.json")
+    for predictor in (ours, load(tmp_path / "promise.json")):
+        assert predictor.columns_ == table.columns_
+        assert predictor.promise_ == table.promise_
+        assert predictor.explain() == table.explain()
+    assert "label" not in ours.explain() + ours.promise_
+    assert ("times its scale" in ours.explain()) == scaled
+    assert "label" in MetaPS(**LEVELS).calibrate(scores, frame.site).explain()  # as before
+
+
+def test_columns_of_a_new_table_are_known(tmp_path: Path) -> None:
+    promise, new = calibrate(draw_sites()), draw_sites(15, rng=1)
+    scores = residual_scores(new.truth, new.guess, new.sd)
+    by_table, by_array = evaluate_table(promise, new), evaluate(promise, scores, new.site)
+    assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
+    assert by_table.widths is not None
+    predict_table(promise, new, output=tmp_path / "intervals.parquet")
+    written = pd.read_parquet(tmp_path / "intervals.parquet")
+    low, high = promise.predict_interval(new.guess, new.sd).T
+    assert written.lower.tolist() == low.tolist()
+    assert written.upper.tolist() == high.tolist()
+
+
+def test_new_tasks_are_added_as_intervals() -> None:
+    old, new = draw_sites(), draw_sites(10, rng=1)
+    grown = calibrate(old).add(residual_scores(new.truth, new.guess, new.sd), new.site)
+    whole = calibrate(pd.concat([old, new], ignore_index=True))
+    assert grown.promise_ == whole.promise_
+    assert grown.explain() == whole.explain()
+
+
+def test_too_few_tasks_may_have_infinite_intervals() -> None:
+    few = draw_sites(3)
+    with pytest.raises(InfeasibleGuarantee, match="'trivial' for intervals of infinite width"):
+        calibrate(few)
+    method = MetaPS(**LEVELS, on_infeasible="trivial")
+    method.calibrate_intervals(few.truth, few.guess, few.site)
+    assert method.predict_interval([1.0]).tolist() == [[-math.inf, math.inf]]
+    assert method.remarks_ == ["Every interval is infinite, so the guarantee holds trivially."]
+    assert "label" not in method.promise_ + method.explain()
+
+
+def test_a_largest_residual_that_tasks_share_is_reported() -> None:
+    """Of ratings from 1 to 5, all predicted as 1, many are as wrong as can be."""
+    tasks = np.repeat(np.arange(40), 50)
+    y = np.tile(np.where(np.arange(50) < 20, 5.0, 1.0), 40)
+    method = MetaPS(**LEVELS)
+    with pytest.warns(UserWarning, match=r"-4\.0 is the lowest .* in 40 of 40 tasks") as caught:
+        method.calibrate_intervals(y, np.ones(2000), tasks, allow=("duplicates",))
+    assert method.remarks_ == [str(caught[0].message)]
+    assert "hardly any true number is farther off" in method.explain()
+
+
+def test_a_copy_of_the_true_value_is_no_prediction() -> None:
+    frame, words = draw_sites(), "^every prediction equals its true value"
+    copied = frame.assign(guess=frame.truth)
+    with pytest.warns(CheckWarning, match=words):
+        assert calibrate(copied, allow=("duplicates",)).threshold_ == 0
+    columns = {"prediction": "guess", "y": "truth", "scale": "sd", **LEVELS}
+    with pytest.warns(CheckWarning, match=words):
+        calibrate_table(copied, task="site", **columns)
+    with pytest.warns(CheckWarning, match=words):
+        site_table(copied.head(50), name="ohio", **columns)
+    copied.loc[7, "guess"] += 1  # one prediction that differs
+    assert calibrate(copied, allow=("duplicates",)).threshold_ == 0
+    assert calibrate_table(copied, task="site", **columns).threshold_ == 0
+
+
+def test_sites_whose_numbers_are_exact_have_the_most_informative_intervals() -> None:
+    """A threshold of 0 keeps every label of probabilities, but intervals of no width."""
+    agreed = Guarantee(**LEVELS)
+    names = {"prediction": "guess", "y": "truth"}
+    ranks = len(agreed.levels)
+    sites = [
+        Site(f"s{i}", agreed, (60,), ((0.0,) * ranks,), np.dtype("f8"), columns=names)
+        for i in range(40)
+    ]
+    exact = combine_sites(sites)
+    assert (exact.threshold_, exact.remarks_) == (0.0, [])
+    with pytest.warns(UserWarning, match="The threshold is 0.0, so, if scores are probabilities"):
+        combine_sites([replace(site, columns=None) for site in sites])
+
+
+def test_a_scale_is_used_in_calibration_and_prediction_or_in_neither() -> None:
+    rng = np.random.default_rng(0)
+    tasks, scale = np.arange(60).repeat(40), rng.uniform(1, 3, 2400)
+    prediction = rng.normal(size=2400)
+    y = prediction + scale * rng.normal(size=2400)
+    plain = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1).calibrate_intervals(y, prediction, tasks)
+    scaled = MetaPS(epsilon=0.2, alpha=0.2, delta=0.1)
+    scaled.calibrate_intervals(y, prediction, tasks, scale)
+    np.testing.assert_array_equal(
+        plain.predict_interval([0.0, 1.0]), plain.predict_interval([0.0, 1.0], 1.0)
+    )
+    assert np.ptp(scaled.predict_interval([0.0], [2.0])) == pytest.approx(
+        2 * np.ptp(scaled.predict_interval([0.0], [1.0]))
+    )

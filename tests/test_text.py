@@ -1,14 +1,59 @@
-"""Of an address, scheme and host are shown, and nothing else, whatever its form."""
+"""Errors, and text from data or addresses: nothing unsafe or secret is shown."""
 
 from __future__ import annotations
 
+import pickle
+import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac._text import mask, scrub_line
+from metapac import InvalidInput, MetapacError, MissingExtra, NotCalibrated, _common, errors
+from metapac._text import mask, scrub_line, visible, without_invisible
+from metapac.errors import DownloadFailed, keyword
+
+SUBCLASSES = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, MetapacError) and value is not MetapacError
+]
+
+
+@pytest.mark.parametrize("kind", SUBCLASSES)
+def test_exceptions_survive_a_pickle_with_their_parameters(kind: type[MetapacError]) -> None:
+    again = pickle.loads(pickle.dumps(kind("a and {b}", parameter=("a", "b"))))
+    assert type(again) is kind
+    assert (str(again), again.parameters) == ("a and {b}", ("a", "b"))
+    assert kind("a", parameter="a").parameters == ("a",)
+
+
+def test_each_exception_is_what_python_would_raise() -> None:
+    assert issubclass(InvalidInput, ValueError)
+    assert issubclass(NotCalibrated, ValueError)
+    assert issubclass(NotCalibrated, AttributeError)  # so that hasattr(method, "threshold_") works
+    assert issubclass(DownloadFailed, OSError)
+    assert issubclass(MissingExtra, ModuleNotFoundError)
+
+
+def test_a_keyword_is_written_as_it_is_passed() -> None:
+    assert keyword("epsilon", np.float64(0.1)) == "epsilon=0.1"
+    assert keyword("split", "joint") == "split='joint'"
+    assert keyword("delta", None) == "delta=None"
+
+
+@pytest.mark.parametrize("module", ["nowhere", "nowhere.figure"])
+def test_a_missing_module_names_the_extra_that_installs_it(module: str) -> None:
+    with pytest.raises(MissingExtra, match=r"^a figure needs nowhere.*'metapac\[plot\]'"):
+        _common.require(module, extra="plot", purpose="a figure")
+
+
+def test_a_missing_module_of_metapac_is_a_bug_and_not_an_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match="metapac.nowhere") as caught:
+        _common.require("metapac.nowhere", extra="plot", purpose="a figure")
+    assert not isinstance(caught.value, MissingExtra)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +158,36 @@ def test_a_secret_anywhere_is_hidden(form: str, secret: str, before: str, after:
     assert secret not in repeated
 
 
-@given(st.sampled_from(FORMS), SECRET)
-def test_secrets_are_found_as_they_are_decoded(form: str, secret: str) -> None:
-    address = form.format("%2F" + secret)
-    assert secret not in scrub_line(f"login /{secret} failed", address)
-
-
 @given(st.text("abc/@:?#", max_size=12))
 def test_every_text_can_be_masked(text: str) -> None:
     assert mask(text) == text or ":" in text
     mask(f"x://{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;PWNED\x07\x1b[2J", r"\x1b]0;PWNED\x07\x1b[2J"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
+        ("\x7f\x80\x9b31m", r"\x7f\x80\x9b31m"),
+        ("safe\u202egpj.exe", r"safe\u202egpj.exe"),
+        ("\u2066\u2069\u200b\u2028\ufeff", r"\u2066\u2069\u200b\u2028\ufeff"),
+        ("\udc80", r"\udc80"),
+        ("\U000e0041", r"\U000e0041"),
+        ("Zürich 東京 שלום 😀 Ωμέγα\u0301", "Zürich 東京 שלום 😀 Ωμέγα\u0301"),
+    ],
+)
+def test_what_is_unsafe_becomes_an_escape(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(st.text())
+def test_the_result_is_safe_and_stays_as_it_is(text: str) -> None:
+    shown = visible(text)
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in shown)
+    assert not any(unicodedata.bidirectional(c) in ("RLO", "LRO", "RLE", "RLI") for c in shown)
+    assert visible(shown) == shown
+
+
+def test_invisible_characters_are_dropped_but_blanks_stay() -> None:
+    assert without_invisible("\ufeffs\u200b1\x00 a\tb\nc\u00ad") == "s1 a\tb\nc"

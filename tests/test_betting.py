@@ -1,7 +1,8 @@
-"""Bets: a fair game by enumeration, false alarms by enumeration and simulation, power."""
+"""Bets: a fair game by enumeration, false alarms by enumeration and simulation, power; drift."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from itertools import product
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, special, stats
+from scipy import stats
 
 from metapac.betting import FRACTIONS, STAKES, Bets, Watch, exceeds, is_within, reaches
+from metapac.drift import Drift, Pool, Shift, compare_pools, compare_scores
 from tests.helpers import oracles
+from tests.helpers.refusals import assert_refused
 
 # What a task can show at four levels: a task shown at one level is shown at all larger ones.
 PATTERNS = tuple([False] * (4 - shown) + [True] * shown for shown in range(5))
@@ -91,16 +94,6 @@ def test_wealth_falls_with_the_share_bet_against(course: list[int], share: float
     shares = (np.arange(1, 100) / 100).tolist()
     wealth = play(share, shares, [PATTERNS[i] for i in course])
     assert (np.diff(wealth, axis=1) <= 1e-12 * wealth[:, 1:]).all()
-
-
-def test_wealth_stays_a_number() -> None:
-    bets = Bets(0.01, [0.01, 0.5])
-    for _ in range(3000):
-        bets.settle([True] * 4)
-    assert np.isfinite(bets.wealth).all()
-    for _ in range(3000):
-        bets.settle([False] * 4)
-    assert (bets.wealth > 0).all()
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.37])
@@ -211,14 +204,6 @@ def test_an_alarm_is_a_lower_bound_of_at_least_alpha() -> None:
         assert watch.lower >= alpha
 
 
-def test_a_task_without_examples_shows_nothing() -> None:
-    watch = Watch(0.1, 0.1, 0.01)
-    for _ in range(20):
-        watch.add(examples=0, missed=0)
-    assert watch.wealth < 1
-    assert (watch.lower, watch.upper) == (0.0, 1.0)
-
-
 def test_good_tasks_confirm_the_guarantee() -> None:
     watch = Watch(0.1, 0.1, 0.01)
     bounds = []
@@ -240,61 +225,6 @@ def test_a_change_after_a_long_quiet_time_is_found() -> None:
         watch.add(examples=200, missed=40)
         bounds.append(watch.lower)
     assert 1 + [bound >= 0.1 for bound in bounds].index(True) == 9
-
-
-def growth_of_levels(examples: int, bad: float, rate: float) -> float:
-    """Return the growth of the best single level and stake, at epsilon = alpha = 0.1."""
-    missed = np.arange(examples + 1)
-    truth = bad * stats.binom.pmf(missed, examples, rate)
-    truth += (1 - bad) * stats.binom.pmf(missed, examples, 0.05)
-    levels = tuple(0.1 * fraction for fraction in FRACTIONS)
-    shown = np.array([exceeds(examples, r, 0.1, levels) for r in range(examples + 1)])
-    chance, fair = truth @ shown, 0.1 + 0.9 * np.array(levels)
-    divergence = special.rel_entr(chance, fair) + special.rel_entr(1 - chance, 1 - fair)
-    return float(np.max(np.where(chance > fair, divergence, 0)))
-
-
-def growth_of_the_best_bet(examples: int, bad: float, rate: float) -> float:
-    """Return the growth of the best bet for this alternative: a capped likelihood ratio.
-
-    The cap C and the mean B among good tasks satisfy alpha C + (1 - alpha) B = 1.
-    """
-    start = min(math.ceil(examples * 0.1 + 1), examples)
-    missed = np.arange(examples + 1)
-
-    def merge(rate: float) -> Any:
-        chances = stats.binom.pmf(missed, examples, rate)
-        return np.array([chances[:start].sum(), *chances[start:]])
-
-    good, truth = merge(0.1), bad * merge(rate) + (1 - bad) * merge(0.05)
-    # A bet that falls with the misses would win on tasks that miss less than epsilon.
-    ratio = optimize.isotonic_regression(truth / good, weights=good).x
-    best = 0.0
-    for cap in np.linspace(1.05, 9.5, 50):
-        mean = (1 - 0.1 * cap) / 0.9
-
-        def excess(log_scale: float, cap: float = cap, mean: float = mean) -> float:
-            return float(good @ np.minimum(cap, ratio * math.exp(log_scale))) - mean
-
-        bet = np.minimum(cap, ratio * math.exp(optimize.brentq(excess, -40, 40)))
-        assert 0.1 * bet.max() + 0.9 * float(good @ bet) <= 1 + 1e-9
-        best = max(best, float(truth @ np.log(bet)))
-    return best
-
-
-@pytest.mark.parametrize("examples", [20, 50, 100, 200])
-@pytest.mark.parametrize(("rate", "bad"), [(0.2, 0.3), (0.2, 0.5), (0.3, 0.3)])
-def test_the_best_level_is_close_to_the_best_bet(examples: int, rate: float, bad: float) -> None:
-    best = growth_of_the_best_bet(examples, bad, rate)
-    levels = growth_of_levels(examples, bad, rate)
-    assert levels <= best * 1.02 + 1e-6  # caps are tried in steps
-    if best >= math.log(100) / 100:  # an alarm within a hundred tasks
-        assert levels >= (0.95 if examples == 200 else 0.7) * best
-
-
-def test_reaching_a_limit_leaves_room_for_rounding() -> None:
-    assert not reaches(100.0, 100.0)
-    assert reaches(100.001, 100.0)
 
 
 def reaches_limit(m: int, rate: float, *, epsilon: float, alpha: float) -> bool:
@@ -348,3 +278,167 @@ def test_the_power_of_extreme_tasks() -> None:
     assert (nothing.reach, nothing.can_tell) == (None, False)
     assert Watch(1e-9, 0.1, 0.01).find_power([1]).examples is None  # takes more than a million
     assert Watch(0.6, 0.1, 0.01).find_power([30]).miss_rate == 1.0
+
+
+# Scores without labels: the statistic by slow loops, its warnings, natural differences.
+
+
+def draw(rng: Any, tasks: int, examples: int, *, shift: float = 0.0, spread: float = 0.5) -> Any:
+    """Return scores of tasks that differ by nature, and the tasks."""
+    means = rng.normal(shift, spread, tasks)
+    names = np.repeat([f"{shift} {i:03d}" for i in range(tasks)], examples)
+    return np.repeat(means, examples) + rng.normal(size=tasks * examples), names
+
+
+def compare(rng: Any, *, shift: float = 0.0, examples: int = 50, new: int = 20) -> Drift:
+    known, sites = draw(rng, 40, 60)
+    scores, tasks = draw(rng, new, examples, shift=shift)
+    return compare_scores(scores, tasks, reference=known, reference_tasks=sites)
+
+
+def share_won(some: Any, others: Any) -> float:
+    """Return the share of pairs in which the first has the higher score, pair by pair."""
+    pairs = [(x, y) for x in some.tolist() for y in others.tolist()]
+    return float(np.mean([1.0 if x > y else 0.5 if x == y else 0.0 for x, y in pairs]))
+
+
+def test_the_statistic_counts_pairs() -> None:
+    rng = np.random.default_rng(0)
+    known, sites = np.round(draw(rng, 20, 7)[0], 1), np.repeat(np.arange(20), 7)  # with ties
+    scores, tasks = np.round(draw(rng, 3, 5)[0], 1), np.repeat(["a", "b", "c"], 5)
+    drift = compare_scores(scores, tasks, reference=known, reference_tasks=sites)
+    for shift in drift.shifts:
+        assert shift.higher == pytest.approx(share_won(scores[tasks == shift.task], known))
+        assert shift.examples == 5
+    # A calibration task is compared with all others, not with itself.
+    among = []
+    for site in range(20):
+        among.append(share_won(known[sites == site], known[sites != site]))
+    gaps = np.array(among) - np.mean(among)
+    one = np.mean([(share_won(np.array([x]), known) - 0.5) ** 2 for x in known])
+    between = max(0.0, (np.mean(gaps**2) - one / 7) / (1 - 1 / 7))
+    usual = gaps / math.sqrt(between + (one - between) / 7)
+    higher = np.array([shift.higher for shift in drift.shifts])
+    found = (higher - np.mean(among)) / math.sqrt(between + (one - between) / 5)
+    for shift, own in zip(drift.shifts, np.abs(found), strict=True):
+        rank = (1 + np.sum(np.abs(usual) >= own)) / 21
+        assert shift.p_value == pytest.approx(max(rank, 2 * stats.norm.sf(own)))
+    assert drift.higher == pytest.approx(higher.mean())
+    variance = (between + (one - between) / 5) / 3 + (between + (one - between) / 7) / 20
+    gap = abs(higher.mean() - np.mean(among)) / math.sqrt(variance)
+    by_rank = stats.mannwhitneyu(found, usual).pvalue
+    assert drift.p_common == pytest.approx(max(by_rank, 2 * stats.t.sf(gap, 19)))
+
+
+@pytest.mark.parametrize("examples", [20, 60, 300])
+def test_natural_differences_between_tasks_are_no_warning(examples: int) -> None:
+    rng, runs = np.random.default_rng(2), 150
+    warnings = sum(compare(rng, examples=examples).is_suspicious for _ in range(runs))
+    assert warnings <= stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, 0.03)
+    # Negative control: a test that takes examples for independent objects to nearly every task.
+    known, sites = draw(rng, 40, 60)
+    scores, tasks = draw(rng, 20, examples)
+    usual = [
+        stats.ks_2samp(scores[tasks == name], known).pvalue <= 0.05 for name in np.unique(tasks)
+    ]
+    assert len(sites) == len(known)
+    assert np.mean(usual) > 0.3
+
+
+# Numbers of calibration and of new tasks, and of examples in each.
+SIZES = [(60, 3, 100, 5), (19, 100, 20, 20), (60, 20, 10, 100), (60, 100, 100, 5), (19, 5, 50, 20)]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("kind", ["equal", "normal", "outliers", "coarse"])
+def test_warnings_without_a_change(sizes: tuple[int, int, int, int], kind: str) -> None:
+    known, new, examples, fewer = sizes
+    rng, runs = np.random.default_rng(6), 40
+    task = np.repeat(np.arange(known + new), np.repeat([examples, fewer], [known, new]))
+    warnings = 0
+    for _ in range(runs):
+        means = rng.normal(0, 0.0 if kind == "equal" else 0.3, known + new)
+        if kind in ("outliers", "coarse"):
+            means += np.where(rng.random(known + new) < 0.08, 2.5, 0.0)
+        scores = means[task] + rng.normal(size=len(task))
+        scores = (scores > 1.5).astype(float) if kind == "coarse" else scores
+        old = task < known
+        parts = [
+            Pool(names, task[rows] - names[0], scores[rows], np.ones(rows.sum(), np.int64))
+            for names, rows in ((np.arange(known, known + new), ~old), (np.arange(known), old))
+        ]
+        warnings += compare_pools(*parts).is_suspicious
+    assert warnings <= stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, 0.01)
+
+
+def test_the_simulation_notices_a_test_that_ignores_sizes() -> None:
+    """Negative control: Student's test of ``higher`` warns too often without a change."""
+    rng, runs = np.random.default_rng(7), 60
+    wrong = 0
+    for _ in range(runs):
+        known = rng.random((60, 500))
+        new = rng.random((3, 5))
+        wrong += stats.ttest_ind(new.mean(axis=1), known.mean(axis=1)).pvalue <= 0.005
+    assert wrong > stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, 0.01)
+
+
+@pytest.mark.parametrize(("known", "new"), [(19, 2), (39, 2), (20, 3)])
+def test_the_number_of_unusual_tasks_by_enumeration(known: int, new: int) -> None:
+    """All places of the new tasks among all tasks are equally probable."""
+    rarest, total = (known + 1) // 20, known + new
+    numbers = []
+    for places in itertools.combinations(range(total), new):
+        old = [place for place in range(total) if place not in places]
+        numbers.append(sum(sum(o > place for o in old) < rarest for place in places))
+    for number in range(new + 1):
+        p_values = [0.01] * number + [0.9] * (new - number)
+        shifts = tuple(Shift(str(i), 9, 0.5, p) for i, p in enumerate(p_values))
+        drift = Drift(shifts, known, 1.0)
+        assert drift.p_number == pytest.approx(np.mean(np.array(numbers) >= number))
+    assert drift.expected == pytest.approx(np.mean(numbers))
+
+
+def test_a_common_shift_is_found() -> None:
+    rng = np.random.default_rng(3)
+    for shift in (-1.0, 1.0):
+        found = [compare(rng, shift=shift) for _ in range(20)]
+        assert all(drift.is_suspicious for drift in found)
+        assert all((drift.higher > 0.5) == (shift > 0) for drift in found)
+
+
+def test_a_few_strange_tasks_are_found() -> None:
+    rng = np.random.default_rng(4)
+    known, sites = draw(rng, 40, 60)
+    scores, tasks = draw(rng, 20, 60)
+    scores[tasks <= "0.0 005"] *= 0
+    scores[tasks <= "0.0 005"] += np.repeat([9, -9, 9, -9, 9, -9], 60)
+    drift = compare_scores(scores, tasks, reference=known, reference_tasks=sites)
+    assert {shift.task for shift in drift.unusual} >= {f"0.0 00{i}" for i in range(6)}
+    assert drift.is_suspicious
+    assert drift.p_common > 0.01
+    assert drift.expected == pytest.approx(20 * 2 / 41)
+
+
+def test_a_single_task_is_never_suspicious() -> None:
+    rng = np.random.default_rng(8)
+    known, sites = draw(rng, 400, 20)
+    drift = compare_scores([99.0] * 50, ["a"] * 50, reference=known, reference_tasks=sites)
+    assert drift.shifts[0].is_unusual
+    assert math.isnan(drift.p_common)
+    assert not drift.is_suspicious
+
+
+def test_bad_input() -> None:
+    known, sites = np.arange(190.0), np.repeat(np.arange(19), 10)
+    options: Any = {"reference": known, "reference_tasks": sites}
+    assert len(compare_scores([1.0], ["a"], **options).shifts) == 1
+    few: Any = {"reference": known[:180], "reference_tasks": sites[:180]}
+    cases: list[Any] = [
+        ("scores", [], [], options),
+        ("scores NaN", [np.nan], ["a"], options),
+        ("scores tasks length", [1.0, 2.0], ["a"], options),
+        ("tasks missing", [1.0], [None], options),
+        ("reference 19 18", [1.0], ["a"], few),
+    ]
+    for words, scores, tasks, known_tasks in cases:
+        assert_refused(words, compare_scores, scores, tasks, **known_tasks)
