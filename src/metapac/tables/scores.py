@@ -246,8 +246,8 @@ def _match_classes(source: Source, columns: Columns, pattern: str) -> dict[str, 
             _check_true_score(source, name, matches.pop(name), others)
     if not matches:
         known = listed(source.table.columns, shown=30)
-        text = f"{source.name} has no column like {pattern!r}, for the scores of classes; it has: "
-        raise InvalidInput(f"{text}{known}.", parameter="columns")
+        text = f"{source.name} has no column like {pattern!r}; it has: {known}."
+        raise InvalidInput(f"{text} Pass columns, with a star for the class.", parameter="columns")
     return matches
 
 

@@ -17,7 +17,7 @@ import ibis
 from metapac._common import Table, listed
 from metapac._text import mask, scrub_line
 from metapac.columns import Reading
-from metapac.errors import EngineError, InvalidInput
+from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.provenance import Provenance, read_common_provenance
 from metapac.tables import files
 from metapac.tables.engines import (
@@ -172,9 +172,10 @@ def _check_open(source: Source, has_tables: bool) -> None:
         check_case_collisions(source.name, source.table.columns)
     unused = [] if source.is_text else ["separator", "decimal", "encoding"]
     for option in unused if has_tables else ["table", *unused]:
-        if getattr(source.options, option) != getattr(PLAIN, option):
+        value = getattr(source.options, option)
+        if value != getattr(PLAIN, option):
             kind = "databases and workbooks" if option == "table" else "CSV files"
-            text = f"{option} applies only to {kind}, and {source.name} is none."
+            text = f"{keyword(option, value)} applies only to {kind}, and {source.name} is none."
             raise InvalidInput(text, parameter=option)
 
 

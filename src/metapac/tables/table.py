@@ -405,7 +405,7 @@ class Table(Data):
         origin = self._read_origin(model)
         if origin is not None and context.model not in (None, origin.model):
             text = f"{self.name} was scored by {origin.model!r}; the guarantee is for"
-            raise InvalidInput(f"{text} {context.model!r}, and holds for one model.")
+            raise InvalidInput(f"{text} {context.model!r}. A guarantee holds for one model.")
         context.check_model(model if origin is None else origin.model)
         if origin is not None and context.score is not None:
             context.check_score(origin.score)
@@ -414,8 +414,8 @@ class Table(Data):
         """Return where the scores come from; raise if the user names another model."""
         origin = sources.read_origin(self.source)
         if origin is not None and model not in (None, origin.model):
-            rule = f"model must be {origin.model!r}, which {self.name} names, or be left out"
-            raise InvalidInput(f"{rule}, got {model!r}.", parameter="model")
+            rule = f"model must be {origin.model!r}, which {self.name} says has scored it"
+            raise InvalidInput(f"{rule}, got {model!r}. Leave it out.", parameter="model")
         return origin
 
 
