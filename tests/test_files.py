@@ -32,9 +32,9 @@ from metapac import BadArtefact, InvalidInput, MetapacError, artefact, unpacking
 from metapac.artefact import Format
 from metapac.errors import BadArchive
 from metapac.fewshot import load_pools, read_samples
-from metapac.fewshot.cli.vectors import read_examples
 from metapac.fewshot.datasets.downloads import unpack
 from metapac.fewshot.study.rows import read_table
+from metapac.fewshot.vectors import read_examples
 from tests.helpers.tables import open_source
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs locks")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from metapac.cli.calibrate import print_calibrated
 
 from metapac import MetaPS
-from metapac.cli.calibrate import print_calibrated
 from metapac.data_checks import SetCounts
 
 TASKS = np.repeat(np.arange(40), 30)

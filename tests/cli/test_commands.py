@@ -7,10 +7,10 @@ from typing import Annotated
 
 import pytest
 import typer
+from metapac.cli.commands import add_command, build_command
 from typer.testing import CliRunner
 
 from metapac import InfeasibleGuarantee, InvalidInput
-from metapac.cli.commands import add_command, build_command
 
 
 @dataclass(frozen=True)

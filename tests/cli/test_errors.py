@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import typer
+from metapac.cli.commands import add_command, make_translator
 from typer.testing import CliRunner, Result
 
 from metapac import BadArtefact, InfeasibleGuarantee, InvalidInput
-from metapac.cli.commands import add_command, make_translator
 from metapac.cli.options import ColumnOptions, GuaranteeOptions, PromiseOutput, Scores
 from tests.helpers.commands import LEVELS, PER_CLASS, STRICT, calibrate_csv, metapac, write_csv
 

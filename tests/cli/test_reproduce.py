@@ -70,7 +70,7 @@ def test_options_change_the_experiment(calls: Calls, tmp_path: Path) -> None:
 def test_the_defaults_are_the_experiments(
     calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.fewshot.cli.reproduce.draw_figures", lambda *rows, **options: None)
+    monkeypatch.setattr("metapac.fewshot.reproduce.run.draw_figures", lambda *rows, **options: None)
     for name in ("miniimagenet", "miniimagenet-conv4-strong"):
         result = metapac("reproduce", name, "-o", tmp_path / "run")
         assert result.exit_code == 0, result.output
@@ -92,7 +92,7 @@ def test_the_help_names_the_defaults() -> None:
 def test_the_table_and_the_claims_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metapac.fewshot.cli.reproduce.draw_figures", lambda *rows, **options: None)
+    monkeypatch.setattr("metapac.fewshot.reproduce.run.draw_figures", lambda *rows, **options: None)
     result = metapac("reproduce", "glyphs", "-o", tmp_path / "run")
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
@@ -139,7 +139,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(experiments.EXPERIMENTS, "glyphs", experiment)
     monkeypatch.setattr(run, "load", lambda experiment, home: class_pools())
     monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4,))
-    monkeypatch.setattr("metapac.fewshot.cli.reproduce.draw_figures", lambda *rows, **options: None)
+    monkeypatch.setattr("metapac.fewshot.reproduce.run.draw_figures", lambda *rows, **options: None)
 
 
 @pytest.mark.usefixtures("tiny")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from metapac.cli.sources import fill_calibration, fill_new
 
 from metapac import Columns, InvalidInput, open_table
-from metapac.cli.sources import fill_calibration, fill_new
 from metapac.provenance import Provenance
 from metapac.tables import Table
 

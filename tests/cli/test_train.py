@@ -17,7 +17,6 @@ from PIL import Image
 
 from metapac import artefact
 from metapac.fewshot import MAML, MLP, Conv4, ProtoNet, load_pools
-from metapac.fewshot.cli.training import weights_checksum
 from metapac.fewshot.datasets import pools as dataset_pools
 from metapac.fewshot.datasets.cifar10c import prepare
 from metapac.fewshot.datasets.glyphs import glyphs
@@ -25,7 +24,7 @@ from metapac.fewshot.datasets.pools import RUN
 from metapac.fewshot.learners.accuracy import accuracy
 from metapac.fewshot.pools import ClassPool
 from metapac.fewshot.tensors import data_checksum, read_tensors
-from metapac.fewshot.training.checkpoints import CHECKPOINT, FILE, load_weights
+from metapac.fewshot.training.checkpoints import CHECKPOINT, FILE, load_weights, weights_checksum
 from metapac.fewshot.training.episodes import fingerprint
 from tests.helpers.cifar_files import fabricated, write_pickles
 from tests.helpers.commands import metapac

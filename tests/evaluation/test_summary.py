@@ -155,14 +155,14 @@ def test_a_size_has_no_interval_beyond_what_is_possible() -> None:
 def test_print_shows_an_aligned_table() -> None:
     parts = [table(np.zeros((4, 9)), method="Meta-PS joint"), table([[0.3] * 9] * 4)]
     summary = summarise(Rows.concatenate(parts), G, notes=["A note."])
-    head, rule, first, second, _, columns, covers, note = str(summary).splitlines()
-    names = "method mean size 80 % error tasks within draws within by chance verdict"
-    assert " ".join(head.split()) == names
-    assert set(rule) == {"-", " "}
+    head, first, ends, second, _, _, covers, note = str(summary).splitlines()
+    assert " ".join(head.split()) == "method mean size 80 % error tasks within draws verdict"
     assert first.endswith("observed within")
     assert second.endswith("violated")
     assert first.index("observed within") == second.index("violated")
-    assert columns.startswith("mean size: over tasks. tasks within: new tasks with an error of at")
+    low, high = summary[0].tasks_within_interval
+    assert ends.split()[-1] == f"{100 * low:.0f}-{100 * high:.0f}"
+    assert ends.index(ends.split()[-1]) + len(ends.split()[-1]) == first.index("100.0%") + 6
     assert (covers, note) == (summary.covers, "A note.")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ _FIT_TASKS = 200  # validation tasks that a temperature is fitted on
 _UNNAMED = "The {} is not named, so another one cannot be noticed. Pass --model."
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredTable:
+class ScoredTable(NamedTuple):
     """A table of scores, where they come from, and what to know before calibrating on them."""
 
     table: dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from metapac._common import check_one_of, require, warn
 from metapac.cli import console
-from metapac.errors import InvalidInput, MissingExtra
+from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.fewshot.options import Embeddings, StudyTasks, Training
 from metapac.guarantee import Epsilon, Guarantee
 
@@ -210,7 +210,7 @@ def demo(
         elif draws is None:
             sites, files = demos.demonstrate_sites(output, **given)
         else:
-            raise InvalidInput("draws does not apply to data='sites'.", parameter="draws")
+            raise InvalidInput(f"{keyword('draws', draws)} does not apply to data='sites'.")
     if data != "sites":
         console.show(methods, wrote=methods.files)
         return

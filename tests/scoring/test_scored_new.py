@@ -6,21 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 
-from metapac import InvalidInput, load
+from metapac import InvalidInput
 from metapac.fewshot import RidgeLearner, load_learner, score_examples
-from metapac.fewshot.cli.score import (
-    EmbeddingOptions,
-    NewOptions,
-    RunOptions,
-    score_new_of_run,
-    score_new_vectors,
-)
-from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions
-from tests.helpers.commands import LEVELS, metapac
+from metapac.fewshot.options import Drawing, Embeddings, NewExamples
+from metapac.fewshot.scored_tables import ScoredTable, score_new_by_run, score_new_vectors
+from tests.helpers.commands import metapac
 
 RNG = np.random.default_rng(0)
 CODES = np.repeat(np.arange(24), 12)
@@ -50,12 +43,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def of_run(folder: Path, new: NewOptions, **tasks: Any) -> Scored:
-    return score_new_of_run(folder / "run", TaskOptions(**tasks), RunOptions(device="cpu"), new)
+def of_run(folder: Path, new: NewExamples, **tasks: Any) -> ScoredTable:
+    return score_new_by_run(folder / "run", new, Drawing(**tasks), device="cpu")
 
 
-def examples(folder: Path) -> NewOptions:
-    return NewOptions(new=folder / "ward 7.npy", support=folder / "labelled.npz")
+def examples(folder: Path) -> NewExamples:
+    return NewExamples(new=folder / "ward 7.npy", support=folder / "labelled.npz")
 
 
 @pytest.mark.parametrize("score", ["probability", "margin"])
@@ -71,37 +64,18 @@ def test_scores_are_those_of_the_adapted_learner(folder: Path, score: str) -> No
     assert provenance.score == score
 
 
-def test_sets_of_new_examples_by_commands(folder: Path, tmp_path: Path) -> None:
-    calibration, promise = tmp_path / "calibration.parquet", tmp_path / "promise.json"
-    new, sets = tmp_path / "new.parquet", tmp_path / "sets.parquet"
-    data = ["--data", folder / "away.npz"]
-    command("score", folder / "run", *data, "--tasks", "80", "--queries", "8", "-o", calibration)
-    command("calibrate", calibration, *LEVELS, "-o", promise)
-    files = ["--support", folder / "labelled.npz", "--new", folder / "ward 7.npy"]
-    printed = command("score", folder / "run", *files, "-o", new)
-    assert "7 examples of 1 task written to" in printed
-    assert f"next: metapac predict promise.json {new} -o sets.parquet" in printed
-    command("predict", promise, new, "-o", sets)
-    threshold = load(promise).threshold_
-    for row in pd.read_parquet(sets).itertuples():
-        kept = [c for c, s in zip(row.classes, row.scores, strict=True) if s >= threshold]
-        assert list(row.set) == kept
-    log = ["--labels", "never", *files, "-o", tmp_path / "never.parquet"]
-    assert metapac("score", folder / "run", *log).exit_code == 2
-
-
 def test_vectors_need_no_run(folder: Path) -> None:
-    options = EmbeddingOptions(learner="ridge", penalty=2.0, model="clip")
-    tasks = TaskOptions(ways="2-4", shots="1,2")
-    new = NewOptions(new=folder / "ward 7.npy")
-    table, provenance, _ = score_new_vectors(folder / "labelled.npz", tasks, options, new)
+    options = Embeddings(learner="ridge", penalty=2.0)
+    tasks = Drawing(ways=range(2, 5), shots=[1, 2])
+    labelled, new = folder / "labelled.npz", folder / "ward 7.npy"
+    table, provenance, _ = score_new_vectors(labelled, new, tasks, options, model="clip")
     _, codes = np.unique(Y[SUPPORT], return_inverse=True)
     expected = score_examples(RidgeLearner(2.0), X[SUPPORT], codes, X[NEW])
     np.testing.assert_array_equal(np.array(table["scores"]), expected)
     size = "of 4 dimensions, 2-4 ways, 1,2 shots"
     assert provenance.model == f"clip, ridge (penalty 2.0, temperature 1.0) {size}"
-    with pytest.raises(InvalidInput, match="support does not go with new vectors: .*labelled.npz"):
-        score_new_vectors(folder / "labelled.npz", tasks, options, examples(folder))
+    with pytest.raises(InvalidInput, match="groups does not go with new vectors: .*labelled.npz"):
+        score_new_vectors(labelled, new, tasks, Embeddings(groups="g.npy"))
 
 
 def paint(path: Path, colour: int) -> None:
@@ -120,7 +94,7 @@ def test_folders_of_images_are_read_as_in_training(folder: Path, tmp_path: Path)
         paint(tmp_path / "labelled" / name / "2.png", colour + 1)
     for name, colour in (("b.png", 12), ("a.png", 202), ("notes.png", 11)):
         paint(tmp_path / "ward.7" / name, colour)
-    folders = NewOptions(new=tmp_path / "ward.7", support=tmp_path / "labelled")
+    folders = NewExamples(new=tmp_path / "ward.7", support=tmp_path / "labelled")
     table, _, _ = of_run(tmp_path, folders)
     assert table["task"].tolist() == ["ward.7"] * 3
     assert table["example"].tolist() == ["a.png", "b.png", "notes.png"]
@@ -134,10 +108,10 @@ def test_folders_of_images_are_read_as_in_training(folder: Path, tmp_path: Path)
     with pytest.raises(
         InvalidInput, match=r"labelled has no images in it\. Put the new images dir"
     ):
-        of_run(tmp_path, NewOptions(new=tmp_path / "labelled", support=tmp_path / "labelled"))
+        of_run(tmp_path, NewExamples(new=tmp_path / "labelled", support=tmp_path / "labelled"))
     for other in (
-        NewOptions(new=folders.new, support=folder / "labelled.npz"),
-        NewOptions(new=folder / "ward 7.npy", support=folders.support),
+        NewExamples(new=folders.new, support=folder / "labelled.npz"),
+        NewExamples(new=folder / "ward 7.npy", support=folders.support),
     ):
         with pytest.raises(InvalidInput, match="is a folder, and the learner was not trained on a"):
             of_run(folder, other)
@@ -164,35 +138,35 @@ def test_a_new_group_has_the_labels_of_training(tmp_path: Path) -> None:
 def test_a_task_of_another_size_is_refused(folder: Path) -> None:
     new = examples(folder)
     with pytest.raises(InvalidInput, match="task alone, of 4-5 ways, got 3 classes. A guar"):
-        of_run(folder, new, ways="4-5")
+        of_run(folder, new, ways=range(4, 6))
     message = "task alone, of 1,3 shots, got 2 examples of class 'class 00'. A guarantee holds"
     with pytest.raises(InvalidInput, match=message):
-        of_run(folder, new, shots="1,3")
+        of_run(folder, new, shots=[1, 3])
 
 
 @pytest.mark.parametrize(
-    "given", [{"pool": "test"}, {"tasks": 3}, {"queries": "4"}, {"rng": 1}], ids=str
+    "given", [{"pool": "test"}, {"tasks": 3}, {"queries": 4}, {"rng": 1}], ids=str
 )
 def test_nothing_is_drawn(folder: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=f"{next(iter(given))} is for tasks that are drawn, and"):
+    with pytest.raises(InvalidInput, match=f"{next(iter(given))} does not apply to new examples"):
         of_run(folder, examples(folder), **given)
 
 
 def test_bad_files_are_named(folder: Path, tmp_path: Path) -> None:
     new = examples(folder)
-    for incomplete in (NewOptions(new=new.new), NewOptions(support=new.support)):
+    for incomplete in (NewExamples(new=new.new), NewExamples(support=new.support)):
         with pytest.raises(InvalidInput, match="new and support belong together: a learner adapts"):
             of_run(folder, incomplete)
     np.savez(tmp_path / "x.npz", x=X)
-    with pytest.raises(InvalidInput, match=r"x\.npz must hold arrays x and y; it has: x\. Write"):
-        of_run(folder, NewOptions(new=new.new, support=tmp_path / "x.npz"))
+    with pytest.raises(InvalidInput, match=r"x\.npz must hold arrays x and y; it has: x\."):
+        of_run(folder, NewExamples(new=new.new, support=tmp_path / "x.npz"))
     np.save(tmp_path / "wide.npy", np.zeros((3, 5)))
     message = r"wide\.npy must hold examples like the labelled ones, of shape \(4,\), got \(5,\)"
     with pytest.raises(InvalidInput, match=message):
-        of_run(folder, NewOptions(new=tmp_path / "wide.npy", support=new.support))
+        of_run(folder, NewExamples(new=tmp_path / "wide.npy", support=new.support))
     np.save(tmp_path / "nan.npy", np.where(X[NEW] == X[2, 1], np.nan, X[NEW]))
     with pytest.raises(InvalidInput, match=r"nan\.npy has 1 example with NaN .* in row 0\)"):
-        of_run(folder, NewOptions(new=tmp_path / "nan.npy", support=new.support))
+        of_run(folder, NewExamples(new=tmp_path / "nan.npy", support=new.support))
     np.save(tmp_path / "flat.npy", np.zeros(3))
     with pytest.raises(InvalidInput, match=r"flat\.npy must hold examples of numbers, as an array"):
-        of_run(folder, NewOptions(new=tmp_path / "flat.npy", support=new.support))
+        of_run(folder, NewExamples(new=tmp_path / "flat.npy", support=new.support))

@@ -1,4 +1,4 @@
-"""The tasks that are drawn, their names, and how choices are typed."""
+"""The tasks that are drawn, their names, and what is recorded of them."""
 
 from __future__ import annotations
 
@@ -8,44 +8,22 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput
-from metapac._common import ignore_progress
 from metapac.fewshot import ClassPool, GroupPool, PrototypeLearner
-from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions, parse_choice, score_pool
+from metapac.fewshot.options import Drawing
+from metapac.fewshot.scored_tables import ScoredTable, score_pool
 
 Y = np.repeat(np.arange(6), 20)
 X = 5 * np.random.default_rng(0).normal(size=(6, 3))[Y] + np.arange(360).reshape(120, 3) % 7
 
 
-def run(pool: Any = None, **options: Any) -> Scored:
+def run(pool: Any = None, **options: Any) -> ScoredTable:
     return score_pool(
         PrototypeLearner(),
         ClassPool(X, Y, name="calibration") if pool is None else pool,
-        TaskOptions(**options),
+        Drawing(**options),
         model="prototypes",
         details={"kind": "embeddings", "pool": "calibration"},
-        progress=ignore_progress,
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "choice"),
-    [
-        (None, None),
-        ("5", 5),
-        ("5-5", 5),
-        ("5-8", range(5, 9)),
-        ("5,10", [5, 10]),
-        (" 5, 10", [5, 10]),
-    ],
-)
-def test_choices_are_parsed(text: str | None, choice: Any) -> None:
-    assert parse_choice("ways", text) == choice
-
-
-@pytest.mark.parametrize("text", ["", "five", "5-", "8-5", "1-2-3", "5,", "5.0"])
-def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="shots must be a whole number, a range such as 5-10"):
-        parse_choice("shots", text)
 
 
 def test_the_defaults_are_500_tasks_of_5_ways_5_shots_and_15_queries() -> None:
@@ -59,7 +37,7 @@ def test_the_defaults_are_500_tasks_of_5_ways_5_shots_and_15_queries() -> None:
 
 
 def test_ways_and_shots_may_differ_from_task_to_task() -> None:
-    table, provenance, _ = run(tasks=40, ways="2-4", shots="1,5", queries="3")
+    table, provenance, _ = run(tasks=40, ways=range(2, 5), shots=[1, 5], queries=3)
     assert provenance.model == "prototypes, 2-4 ways, 1,5 shots"
     assert provenance.details["ways"] == [2, 3, 4]
     assert {len(row) for row in table["scores"]} == {2, 3, 4}
@@ -75,20 +53,20 @@ def test_another_seed_gives_tasks_of_other_names() -> None:
 
 def test_every_group_is_a_task_once() -> None:
     pool = GroupPool(X, Y % 2, [f"site {i % 4}" for i in range(120)], name="test")
-    table, provenance, _ = run(pool, shots="10")
+    table, provenance, _ = run(pool, shots=10)
     assert sorted(set(table["task"])) == [f"site {i}" for i in range(4)]
     assert len(table["task"]) == 120 - 4 * 10
     assert provenance.model == "prototypes, 10 shots"
     assert provenance.details["queries"] is None
     assert "classes_column" not in provenance.columns
-    assert len(run(pool, shots="10", queries="5", tasks=7).table["task"]) == 35
+    assert len(run(pool, shots=10, queries=5, tasks=7).table["task"]) == 35
     with pytest.raises(InvalidInput, match="ways does not apply to groups, whose tasks have all"):
-        run(pool, ways="2")
+        run(pool, ways=2)
 
 
 def test_the_accuracy_is_the_share_of_queries_whose_highest_score_is_theirs() -> None:
     noisy = ClassPool(np.random.default_rng(1).normal(size=(120, 2)), Y)
-    table, provenance, _ = run(noisy, tasks=30, ways="3")
+    table, provenance, _ = run(noisy, tasks=30, ways=3)
     right = sum(
         row[names.index(label)] == max(row)
         for row, names, label in zip(
@@ -111,8 +89,8 @@ def test_small_classes_are_recorded() -> None:
 
 def test_bad_sizes_are_named() -> None:
     with pytest.raises(InvalidInput, match="ways"):
-        run(ways="7")
+        run(ways=7)
     with pytest.raises(InvalidInput, match=r"at least shots \+ queries = 25 examples"):
-        run(shots="10")
+        run(shots=10)
     with pytest.raises(InvalidInput, match="score must be 'probability' or .*, got 'softmax'"):
         run(score="softmax")

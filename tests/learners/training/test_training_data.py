@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac.fewshot.cli.training import load_training_pools
+from metapac.fewshot.training.runs import load_training_pools
 
 
 def save(folder: Path, sizes: list[int], **more: Any) -> str:
@@ -55,7 +55,7 @@ def test_the_surveys_of_heart_keep_all_state_years(monkeypatch: pytest.MonkeyPat
         asked.update(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("metapac.fewshot.cli.training.load_pools", load)
+    monkeypatch.setattr("metapac.fewshot.training.runs.load_pools", load)
     with pytest.raises(KeyboardInterrupt):
         load_training_pools("heart", shots=5, queries=5)
     assert asked == {"min_size": None}

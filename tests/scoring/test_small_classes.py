@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from metapac import InvalidInput
 from metapac.fewshot import ClassPool, GroupPool
-from metapac.fewshot.cli.scored_tasks import leave_out_small, most_queries
+from metapac.fewshot.scored_tables import leave_out_small, most_queries
 
 
 def pool(sizes: list[int]) -> ClassPool:

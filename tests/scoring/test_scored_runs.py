@@ -12,16 +12,15 @@ import pytest
 import torch
 
 from metapac import InvalidInput
-from metapac._common import ignore_progress
 from metapac.fewshot import load_learner, load_pools, save_weights
-from metapac.fewshot.cli.score import RunOptions, score_run
-from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions
-from metapac.fewshot.cli.training import weights_checksum
+from metapac.fewshot.options import Drawing, Run
+from metapac.fewshot.scored_tables import ScoredTable, score_run
 from metapac.fewshot.scoring import tabulate
+from metapac.fewshot.training.checkpoints import weights_checksum
 from tests.helpers.commands import metapac
 
 SHORT = ["--epochs", "1", "--episodes", "4", "--batch", "4", "--tasks", "4", "--device", "cpu"]
-TASKS = TaskOptions(tasks=6, shots="2", queries="4")
+TASKS = Drawing(tasks=6, shots=2, queries=4)
 SEEN = ("train", "validation")
 
 
@@ -44,8 +43,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(folder / "run", rows(folder / "rows.npz"), "--ways", "3")
 
 
-def run(folder: Path, tasks: TaskOptions = TASKS, **options: Any) -> Scored:
-    return score_run(folder, tasks, RunOptions(device="cpu", **options), ignore_progress)
+def run(folder: Path, tasks: Drawing = TASKS, **options: Any) -> ScoredTable:
+    return score_run(folder, tasks, Run(device="cpu", **options))
 
 
 @pytest.mark.parametrize("pool", [None, "calibration", "test", "validation", "train"])
@@ -69,7 +68,7 @@ def test_tasks_are_those_of_the_library(trained: Path, pool: str | None) -> None
 
 
 def test_ways_and_shots_are_those_of_training_by_default(trained: Path) -> None:
-    _, provenance, notes = run(trained, TaskOptions(tasks=4, queries="2"))
+    _, provenance, notes = run(trained, Drawing(tasks=4, queries=2))
     assert (provenance.details["ways"], provenance.details["shots"]) == (3, 5)
     (note,) = notes
     assert note.startswith("4 tasks from 3 classes: a class is in 4 tasks on average")
@@ -121,7 +120,7 @@ def test_groups_and_maml(tmp_path: Path) -> None:
     sites = np.repeat(np.arange(12), 10)
     data = rows(tmp_path / "rows.npz", y=np.arange(120) % 2, groups=sites)
     folder = train(tmp_path / "run", data, "--learner", "maml", "--shots", "4")
-    table, provenance, notes = run(folder, TaskOptions())
+    table, provenance, notes = run(folder, Drawing())
     assert sorted(set(table["task"].tolist())) == load_pools(folder).pools.calibration.names
     assert re.fullmatch(r"MAML \w{12}, 4 shots", provenance.model)
     assert notes == ()

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from metapac import InvalidInput
-from metapac._common import ignore_progress
 from metapac.fewshot import ClassPool, LogisticLearner, PrototypeLearner, RidgeLearner
-from metapac.fewshot.cli.score import EmbeddingOptions, score_embeddings
-from metapac.fewshot.cli.scored_tasks import Scored, TaskOptions
+from metapac.fewshot.options import Drawing, Embeddings
+from metapac.fewshot.scored_tables import ScoredTable, score_embeddings
 from metapac.fewshot.scoring import fit_temperature, tabulate
 
 Y = np.array([f"class {i}" for i in range(9)])[np.arange(180) % 9]
 X = np.random.default_rng(0).normal(size=(180, 4)) + (np.arange(180) % 9)[:, None]
-TASKS = TaskOptions(tasks=5, ways="3", shots="2", queries="4")
+TASKS = Drawing(tasks=5, ways=3, shots=2, queries=4)
 
 
 @pytest.fixture
@@ -27,8 +26,9 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "x.npz"
 
 
-def run(file: Path, tasks: TaskOptions = TASKS, **options: Any) -> Scored:
-    return score_embeddings(file, tasks, EmbeddingOptions(**options), ignore_progress)
+def run(file: Path, tasks: Drawing = TASKS, **options: Any) -> ScoredTable:
+    model = options.pop("model", None)
+    return score_embeddings(file, tasks, Embeddings(**options), model=model)
 
 
 def test_the_halves_share_no_class_and_do_not_depend_on_the_seed(file: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_learner_is_that_of_the_library(
 def test_labels_of_groups_keep_their_names(tmp_path: Path) -> None:
     names = np.array(["no", "yes"])[np.arange(180) % 2]
     np.savez(tmp_path / "x.npz", x=X, y=names, groups=np.arange(180) // 30)
-    tasks = TaskOptions(shots="10", pool="test")
+    tasks = Drawing(shots=10, pool="test")
     table, provenance, _ = run(tmp_path / "x.npz", tasks)
     assert names[table["example"]].tolist() == table["label"].tolist()
     assert provenance.columns["classes"] == ["no", "yes"]

@@ -11,7 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from metapac import InvalidInput
-from metapac.fewshot.cli.vectors import read_vectors
+from metapac.fewshot.learners.vectors import build_vector_learner
+from metapac.fewshot.options import Embeddings
+from metapac.fewshot.vectors import read_vectors
 from metapac.provenance import Provenance, write_scores
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
@@ -143,3 +145,18 @@ def test_bad_tables_are_named(tmp_path: Path) -> None:
     path.write_bytes(b"nothing")
     with pytest.raises(InvalidInput, match=r"a\.parquet is not a complete Parquet file"):
         read_vectors(path, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "description"),
+    [
+        ({}, "prototypes (metric euclidean, temperature 1.0)"),
+        ({"metric": "cosine"}, "prototypes (metric cosine, temperature 1.0)"),
+        ({"learner": "ridge", "penalty": 3.0}, "ridge (penalty 3.0, temperature 1.0)"),
+        ({"learner": "logistic", "penalty": 0.5}, "logistic (penalty 0.5)"),
+    ],
+)
+def test_a_learner_is_built_by_name(options: dict[str, Any], description: str) -> None:
+    learner, described = build_vector_learner(Embeddings(**options))
+    assert described == description
+    assert options.items() <= {"learner": options.get("learner"), **vars(learner)}.items()
