@@ -6,6 +6,7 @@ Scores come from uniform numbers and plain arithmetic. A file is made when a com
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.helpers.sample_logs import NAME, sample, write_log
 from tests.helpers.workbooks import write_workbook
 
 CLASSES = np.array(["cat", "dog", "owl"])
+GOLDEN = Path(__file__).parents[1] / "golden"
 SCORES = ["p_cat", "p_dog", "p_owl"]
 # From the name of a file to the function that writes it.
 FILES: dict[str, Callable[[Path], Any]] = {}
@@ -88,11 +90,21 @@ def csv(name: str, table: Callable[[], pd.DataFrame], **options: Any) -> None:
     FILES[name] = lambda path: table().to_csv(path, index=False, **options)
 
 
+OTHER_NAMES = {"region": "area", "y": "animal", "true": "p"}
+OTHER_NAMES |= {"days": "stay", "predicted": "guess", "spread": "sd"}
 EUROPEAN = {"sep": ";", "decimal": ",", "encoding": "latin-1"}
 csv("scores.csv", old)
 csv("few.csv", lambda: draw("old", 4, seed=0))
 csv("uneven.csv", lambda: pd.concat([old(), draw("small", 3, seed=9, rows=5)]))
 csv("doubled.csv", lambda: pd.concat([old(), old()]))
+csv("other-names.csv", lambda: new().rename(columns=OTHER_NAMES))
+csv("ids.csv", lambda: old().assign(patient=lambda table: table.patient % 59))
+csv("spaces.csv", lambda: old().replace({"old 01": "old 00 "}))
+csv("gaps.csv", lambda: old().assign(p_owl=lambda table: table.p_owl.mask(table.patient == 7)))
+csv("rare.csv", lambda: old()[lambda table: (table.y != "owl") | (table.patient % 20 == 0)])
+csv("other-scale.csv", lambda: new().assign(**dict.fromkeys(SCORES, 0.01)))
+csv("renamed.csv", lambda: draw("january", 6, seed=20).replace({"january 03": "jan. 3"}))
+csv("redrawn.csv", lambda: draw("january", 6, seed=23))
 csv("distances.csv", lambda: as_distances(old()))
 csv("trained.csv", lambda: old()[["site", "y"]].head(120))
 csv("scores.tsv", old, sep="\t")
@@ -116,7 +128,7 @@ csv(
     lambda: draw("new", 20, seed=13).rename(columns={"p_cat": "p_owl", "p_owl": "p_cat"}),
 )
 csv("numbers.csv", lambda: draw_numbers("old", 40, seed=4))
-csv("numbers-new.csv", lambda: draw_numbers("new", 8, seed=5))
+csv("numbers-new.csv", lambda: draw_numbers("new", 8, seed=5).rename(columns=OTHER_NAMES))
 FILES["trained.txt"] = lambda path: path.write_text("ohio\nold 03\n")
 FILES["scores.parquet"] = lambda path: old().to_parquet(path)
 FILES["new.parquet"] = lambda path: new().to_parquet(path)
@@ -179,6 +191,17 @@ def write_sites(path: Path) -> None:
 
 
 FILES["sites"] = write_sites
+FILES["0.2.0"] = lambda path: shutil.copytree(GOLDEN / path, path)
+
+
+def write_parts(path: Path) -> None:
+    """Write the old sites in three files."""
+    path.mkdir()
+    for i in range(3):
+        old().iloc[i::3].to_parquet(path / f"{i}.parquet")
+
+
+FILES["parts"] = write_parts
 
 
 def draw_vectors(classes: int = 30, each: int = 16) -> tuple[Any, Any]:
@@ -212,6 +235,8 @@ array(
 array("x.npy", x=lambda x, y: x)
 array("y.npy", y=lambda x, y: y)
 array("g.npy", g=lambda x, y: np.arange(len(y)) % 12)
+array("g-short.npy", g=lambda x, y: y[:5])
+array("nan.npy", x=lambda x, y: np.where(x == x[2, 1], np.nan, x))
 array("labels-of-groups.npy", y=lambda x, y: y % 3)
 array("ward.npy", x=lambda x, y: x[[2, 3, 18, 34, 35]])
 array(

@@ -2,7 +2,7 @@
 
 To add a transcript, write the commands alone and run this. Do it for an old one only if its result
 is meant to change, and read the difference before you commit it. Placeholders that you write, such
-as ``"<number>"``, are kept; so are the words that a message must name.
+as ``"<number>"``, are kept; so are the words that a message must name, which you choose.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def rerun(transcript: Transcript) -> list[str]:
             for line in compare(step, outcome):
                 print(f"{transcript.name}: {step.text[:60]}: {line[:300]}")
             step.code = outcome.code
+            if outcome.message and not step.named:
+                step.named = ["?"]  # to be replaced by a word of the message
             step.shown = keep_placeholders(step.shown, outcome.shown)
             texts.append(write_step(step) + "\n")
     return texts

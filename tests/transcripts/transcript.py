@@ -5,14 +5,16 @@ A section of a Markdown file is a transcript. It is run in a folder of its own, 
 
     $ metapac ...            a command; with --json, the JSON that it prints follows
     $ metapac ... > FILE     its output goes to a file
-    $ metapac ... | jq .KEY  a part of its JSON
+    $ ... | jq .KEY          a part of the JSON
     $ cat FILE               a file as data: JSON, the first rows of a table, or text that holds it
     $ ls [FOLDER]            the names of the files in a folder
     $ grep TEXT FILE         exit code 0 if the file has the text, 1 if not
+    $ printf TEXT > FILE     a small file, written here
 
-``exit 2: --alpha, 1.5`` after a step is its exit code, 0 if there is no such line, and what the
-message must name. Wording is not compared: a sentence is ``<text>``. Where a string such as
-``<version>``, ``<number>`` or ``<checksum>`` is expected, any value of that kind is right.
+``exit 2: --alpha, 1.5`` after a step is its exit code and what the message must name. Without such
+a line the exit code is 0 and there is no message. Wording is not compared: a sentence is
+``<text>``. Where a string such as ``<version>``, ``<number>`` or ``<checksum>`` is expected, any
+value of that kind is right.
 """
 
 from __future__ import annotations
@@ -155,21 +157,24 @@ def run(transcript: Transcript, folder: Path) -> Iterator[tuple[Step, Outcome]]:
 
 def _run_step(words: list[str], folder: Path) -> Outcome:
     match words:
+        case [*rest, "|", "jq", part]:
+            outcome = _run_step(rest, folder)
+            for key in part.removeprefix(".").split("."):
+                outcome.shown = outcome.shown[int(key) if key.isdigit() else key]
+            return outcome
         case ["ls", *where]:
             return Outcome(sorted(path.name for path in Path(*where).iterdir()), 0, "")
         case ["cat", name]:
             return Outcome(normalise(read_data(Path(name)), folder), 0, "")
         case ["grep", text, name]:
             return Outcome(_NOTHING, int(text not in Path(name).read_text()), "")
+        case ["printf", text, ">", name]:
+            Path(name).write_text(text.encode().decode("unicode_escape"))
+            return Outcome(_NOTHING, 0, "")
         case ["metapac", *rest, ">", name]:
             result = metapac(*rest)
             Path(name).write_text(result.stdout)
             return Outcome(_NOTHING, result.exit_code, result.stderr)
-        case ["metapac", *rest, "|", "jq", part]:
-            outcome = _run_step(["metapac", *rest], folder)
-            for key in part.removeprefix(".").split("."):
-                outcome.shown = outcome.shown[int(key) if key.isdigit() else key]
-            return outcome
         case ["metapac", *rest]:
             result = metapac(*rest)
             if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -219,9 +224,11 @@ def compare(step: Step, outcome: Outcome) -> list[str]:
     faults += [
         f"message does not name {word!r}: {outcome.message}"
         for word in step.named
-        if word not in outcome.message
+        if not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", outcome.message)
     ]
-    if step.named and step.shown is _NOTHING and outcome.printed:
+    if outcome.message and not step.named:
+        faults.append(f"message, of which no word is expected: {outcome.message}")
+    if step.code in (1, 2) and step.named and step.shown is _NOTHING and outcome.printed:
         faults.append(f"printed before it failed: {outcome.printed}")
     if (step.shown is _NOTHING) != (outcome.shown is _NOTHING):
         faults.append(f"printed {outcome.shown}, expected {step.shown}")
