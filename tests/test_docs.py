@@ -16,8 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from metapac.cli.app import app
 
@@ -105,7 +104,7 @@ def test_commands_that_are_only_shown_are_well_formed(page: Path) -> None:
         if block.language != "bash":
             continue
         for arguments in commands(block.code):
-            command: Any = get_command(app)
+            command: Any = app
             while hasattr(command, "list_commands"):
                 name, *arguments = arguments
                 command = command.get_command(None, name)
