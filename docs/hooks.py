@@ -17,7 +17,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from typer.main import get_command
 
 ROOT = Path(__file__).parent.parent
 INCLUDED = {
@@ -118,7 +117,7 @@ def walk_commands() -> Iterator[tuple[str, Any]]:
     """Yield each command with its name, ``data fetch`` included, in the order of the help."""
     from metapac.cli.app import app
 
-    yield from _walk(get_command(app), ())
+    yield from _walk(app, ())
 
 
 def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -132,7 +131,8 @@ def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def help_of(command: Any) -> str:
     """Return the help of a command without its examples: the page has its own."""
-    return _mark_options(re.split(r"\n\s*Examples?:\s*\n", command.help or "")[0].strip())
+    text = re.sub(r"Examples?:\n\n(?: {4}.*\n?)+\n?", "", command.help or "")
+    return _mark_options(text.strip())
 
 
 def options_of(command: Any) -> str:
@@ -147,7 +147,7 @@ def _mark_options(text: str) -> str:
 
 
 def _hidden(parameter: Any) -> bool:
-    return bool(getattr(parameter, "hidden", False))
+    return parameter.name in ("help", "help_all")
 
 
 def _names(parameter: Any) -> str:

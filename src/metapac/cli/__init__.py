@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 OK, INFEASIBLE, BAD_INPUT, VIOLATED, BUG = 0, 1, 2, 3, 70  # exit codes; 128 + n after signal n
 ISSUES = "https://github.com/metapac/metapac/issues"
+_RESUMABLE = {"fetch", "train", "reproduce"}
+received: list[int] = []  # the signals that end the program
 
 
 def main() -> None:
@@ -22,53 +24,75 @@ def main() -> None:
         print(__version__)
         return
     _prepare_streams()
-    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _exit_on_signal)
-    code = _run()
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
-    except OSError as error:  # a full disk
-        discard_output()
-        print(f"error: standard output: {error.strerror}", file=sys.stderr)
-        code = code or BAD_INPUT
-    sys.exit(code)
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, _interrupt)
+    sys.exit(_run())
 
 
 def _run() -> int:
+    """Run the command, and return the exit code."""
+    code = OK
     try:
         from metapac.cli.app import app
 
-        result = app.main(prog_name="metapac", standalone_mode=False)
-        return result if isinstance(result, int) else OK
+        code = app.main(prog_name="metapac", standalone_mode=False) or OK
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of standard output, such as head, has stopped
+        discard_output()
+        return code
+    except OSError as error:  # a full disk
+        discard_output()
+        print(f"error: standard output: {error.strerror}", file=sys.stderr)
+        return code or BAD_INPUT
     except ModuleNotFoundError as error:
         from metapac._common import missing
 
         print(f"error: {missing(error, extra='cli', purpose='The command line')}", file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
-        print("error: interrupted.", file=sys.stderr)
-        return 128 + signal.SIGINT
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else BUG
+    except BaseException as error:
+        if received:  # DuckDB makes an error of its own from an interrupt
+            hint = "\nhint: Run the same command again to resume."
+            is_resumable = _RESUMABLE & {*sys.argv[1:3]}
+            print(f"error: interrupted.{hint if is_resumable else ''}", file=sys.stderr)
+            return 128 + received[0]
+        return _report_bug(error)
 
 
-def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
+def _report_bug(error: BaseException) -> int:
+    import traceback
+
+    from metapac._text import scrub_line
+
+    print(scrub_line("".join(traceback.format_exception(error))), file=sys.stderr)
+    print("error: this is a bug in metapac.", file=sys.stderr)
+    print(f"hint: Please report it, with the lines above: {ISSUES}", file=sys.stderr)
+    return BUG
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
     """Unwind the program, which removes its temporary files."""
-    sys.exit(128 + number)
+    received.append(number)
+    raise KeyboardInterrupt
 
 
 def _prepare_streams() -> None:
-    """Let closed streams discard what is written, and print what the encoding lacks as escapes."""
+    """Let closed streams discard what is written, and give ASCII terminals UTF-8."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+        elif (stream.encoding or "").lower() in ("ascii", "us-ascii", "ansi_x3.4-1968"):
+            stream.reconfigure(encoding="utf-8")  # as Python itself does for the C locale
 
 
 def discard_output() -> None:
-    """Redirect standard output to nowhere: its reader, such as ``head``, has stopped reading."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Redirect standard output to nowhere: it cannot be written."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # no file, as in tests
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

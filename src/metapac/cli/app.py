@@ -71,6 +71,7 @@ All commands: metapac --help. An example: metapac demo --data sites.
 """
 
 
+_NOTHING: tuple[Any, ...] = (None, "", 0, (), [])  # defaults that the help does not show
 HIDDEN_PANELS = ("Reading the table",)  # which only --help-all shows
 
 
@@ -103,9 +104,16 @@ class _Panelled:
 
 
 class Option(click.Option):
-    """An option of a panel."""
+    """An option, and the panel of the help that shows it."""
 
     panel: str = "Options"
+
+
+class Argument(click.Argument):
+    """An argument with help, which click's own lacks."""
+
+    panel: str = "Arguments"
+    help: str = ""
 
 
 class Command(_Panelled, click.Command):
@@ -128,9 +136,9 @@ def _report_usage_errors() -> Iterator[None]:
     """Print an error in what was typed, and exit with code 2."""
     try:
         yield
-    except click.exceptions.NoArgsIsHelpError as error:  # the help is printed
-        raise click.exceptions.Exit(2) from error
     except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help of a group is printed
+            raise click.exceptions.Exit(2) from error
         from metapac.cli.console import print_error
 
         path = error.ctx.command_path if error.ctx else "metapac"
@@ -195,18 +203,19 @@ def build_command(function: Callable[..., Any], name: str) -> click.Command:
     """Return the command that runs a function."""
     text, entries = read_docstring(function)
     bundles: dict[str, tuple[Any, list[str]]] = {}
-    params: list[Any] = []
+    params: list[Option | Argument] = []
+    converters: dict[str, Callable[[Any], Any]] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        kind, only = parameter.annotation, None
+        kind, only = parameter.annotation, ""
         if get_origin(kind) is Annotated:  # Annotated[Columns, "task label"] has these fields only
             kind, only = get_args(kind)
         if is_dataclass(kind):
-            options = [*_build_fields(kind, only.split() if only else None)]
-            bundles[parameter.name] = kind, [option.name for option in options]
-            params += options
+            built = [*_build_fields(kind, only.split())]
+            bundles[parameter.name] = kind, [str(option.name) for option, _ in built]
         else:
-            params.append(_build_parameter(parameter, entries.get(parameter.name, Entry("", ""))))
-    converters = {param.name: param.convert for param in params}
+            built = [_build_parameter(parameter, entries.get(parameter.name, Entry("", "")))]
+        params += [param for param, _ in built]
+        converters |= {str(param.name): converter for param, converter in built}
 
     def call(**values: Any) -> Any:
         values = {key: converters[key](value) for key, value in values.items()}
@@ -214,12 +223,18 @@ def build_command(function: Callable[..., Any], name: str) -> click.Command:
             values[bundle] = kind(**{field: values.pop(field) for field in names})
         return function(**values)
 
-    has_more = any(getattr(param, "panel", "") in HIDDEN_PANELS for param in params)
-    params += _help_options(has_more=has_more)
-    return Command(name, params=params, callback=call, help=text, add_help_option=False)
+    flags = {str(param.name): param.opts[0] for param in params}
+    for param in params:  # names of other options are as they are typed
+        parts = (param.help or "").split("``")
+        param.help = "".join(flags.get(part, part) for part in parts)
+    params += _help_options(has_more=any(param.panel in HIDDEN_PANELS for param in params))
+    return Command(name, params=[*params], callback=call, help=text, add_help_option=False)
 
 
-def _build_fields(kind: Any, only: list[str] | None) -> Iterator[Any]:
+Built = tuple[Option | Argument, Callable[[Any], Any]]  # and what turns its text into a value
+
+
+def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
     """Yield an option for each field of a dataclass, or for some of them."""
     from metapac.cli.options import OMITTED, PANEL_OF
 
@@ -228,53 +243,51 @@ def _build_fields(kind: Any, only: list[str] | None) -> Iterator[Any]:
         entries |= read_docstring(base)[1]
     title = read_docstring(kind)[0].partition(".")[0]
     panel = next((text for base, text in PANEL_OF.items() if issubclass(kind, base)), title)
-    for parameter in inspect.signature(kind, eval_str=True).parameters.values():
-        if parameter.name in OMITTED or (only is not None and parameter.name not in only):
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.name not in (only or entries) or parameter.name in OMITTED:
             continue
-        parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        metavar, help_text = entries[parameter.name] if parameter.name != "epsilon" else ("", "")
+        metavar, text = entries[parameter.name]
         is_type = not (metavar.isupper() or "|" in metavar)  # such as "str, optional"
-        option = _build_parameter(parameter, Entry("" if is_type else metavar, help_text))
+        entry = Entry("" if is_type else metavar, text)
+        option, converter = _build_parameter(parameter, entry)
         option.panel = panel
-        yield option
+        yield option, converter
 
 
-def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Any:
+def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Built:
     """Return the argument or option that fills a parameter of a function."""
     from metapac.cli.options import FIELDS, Field, convert
 
-    name, kind = parameter.name, parameter.annotation
+    name, kind, default = parameter.name, str(parameter.annotation), parameter.default
     spec = FIELDS.get(name, Field())
-    is_required = parameter.default is inspect.Parameter.empty
-    is_list = "list[" in str(kind)
+    is_list = "list[" in kind
     is_many = is_list or spec.multiple
+    text, is_required = entry.help or spec.help, default is inspect.Parameter.empty
     settings: dict[str, Any] = {"metavar": entry.metavar or spec.metavar, "required": is_required}
     if not (is_required or is_many):
-        settings["default"] = parameter.default
+        settings["default"] = default
+    built: Option | Argument
     if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
-        built: Any = click.Argument([name], nargs=-1 if is_list else 1, **settings)
-        built.help = entry.help or spec.help
+        built = Argument([name], nargs=-1 if is_list else 1, **settings)
+        built.help = text
     else:
         flag = f"--{name.rstrip('_').replace('_', '-')}"
-        settings |= {"help": entry.help or spec.help, "multiple": is_many}
-        is_flag = kind is bool or kind == (bool | None)
-        if is_flag:
+        if "bool" in kind:
             settings |= {"is_flag": True, "metavar": None}
-            flag += "" if kind is bool else f"/--no-{flag[2:]}"
+            flag += f"/--no-{flag[2:]}" if "None" in kind else ""
+        else:
+            settings |= {"type": str, "show_default": not (is_required or default in _NOTHING)}
         flags = [flag, *(["-o"] if name == "output" else []), name]
-        shown = settings.get("default")
-        settings["show_default"] = not is_flag and shown not in (None, "", 0)
-        built = Option(flags, type=bool if is_flag else str, **settings)
+        built = Option(flags, help=text, multiple=is_many, **settings)
 
     def convert_value(value: Any) -> Any:
         if value is None or value == ():
-            return parameter.default
+            return default
         if spec.parse is not None:
             return spec.parse(value)
         return [convert(name, kind, x) for x in value] if is_many else convert(name, kind, value)
 
-    built.convert = convert_value
-    return built
+    return built, convert_value
 
 
 def _start(version: bool) -> None:

@@ -16,12 +16,11 @@ from metapac import artefact, predictors
 from metapac._common import check_one_of
 from metapac._text import format_table
 from metapac.cli import console
-from metapac.cli.options import ContextOptions, ReadingOptions
+from metapac.cli.options import ContextOptions, GuaranteeOptions, ReadingOptions
 from metapac.cli.tables import name_calibration, open_table
 from metapac.columns import Columns
 from metapac.context import Context
 from metapac.data_checks import CheckWarning
-from metapac.guarantee import Guarantee
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
 from metapac.words import Words, round_down, summarise_guarantee
 
@@ -32,7 +31,7 @@ def calibrate(
     scores: list[str],
     *,
     output: Path,
-    guarantee: Guarantee,
+    guarantee: GuaranteeOptions,
     columns: Columns,
     on_infeasible: str = "raise",
     cluster_rng: int = 0,

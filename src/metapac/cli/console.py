@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import sys
-import traceback
 import warnings
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from rich.text import Text
 
 from metapac import cli
 from metapac._text import mask, scrub_line, visible
+from metapac.errors import InfeasibleGuarantee, MetapacError
 
 if TYPE_CHECKING:
     from metapac._common import Progress
@@ -125,12 +125,13 @@ class _VisibleStream:
         return getattr(sys.stdout, name)
 
 
-def print_error(text: str) -> None:
-    """Print an error on standard error: its first sentence, and the way out as a hint."""
-    message, *hint = _SENTENCE_END.split(scrub_line(text), maxsplit=1)
+def print_error(message: str) -> None:
+    """Print an error on standard error: its first sentence, then each way out as a hint."""
+    message, *hint = _SENTENCE_END.split(scrub_line(message), maxsplit=1)
     _print_labelled("error", "bold red", message)
-    for way_out in hint:
-        _print_labelled("hint", "bold cyan", way_out)
+    for text in hint:
+        for way_out in text.removeprefix("Options: ").split("; or "):
+            _print_labelled("hint", "bold cyan", way_out)
 
 
 def print_warning(text: str) -> None:
@@ -157,39 +158,26 @@ def report_errors(context: click.Context) -> Iterator[None]:
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = print_any
             yield
-    except (click.exceptions.Exit, click.Abort, click.UsageError, SystemExit):
-        raise
-    except KeyboardInterrupt:
-        resumable = context.command.name in ("fetch", "train", "reproduce")
-        hint = " Run the same command again to resume." if resumable else ""
-        print_error(f"interrupted.{hint}")
-        raise click.exceptions.Exit(130) from None
     except BrokenPipeError:
         cli.discard_output()
-    except Exception as error:
+    except (MetapacError, MemoryError, OSError, ValueError, ModuleNotFoundError) as error:
+        if cli.received:  # an interrupt, which the engine made an error of
+            raise
         raise click.exceptions.Exit(_report(error, translate)) from error
 
 
 def _report(error: Exception, translate: Callable[..., str]) -> int:
     """Print an error, and return the exit code."""
-    from metapac.errors import InfeasibleGuarantee, MetapacError
-
     if isinstance(error, MetapacError):
         print_error(translate(str(error), error.parameters))
         return cli.INFEASIBLE if isinstance(error, InfeasibleGuarantee) else cli.BAD_INPUT
     if isinstance(error, MemoryError):
         print_error(f"not enough memory. Use a machine with more, or fewer data at a time. {error}")
-        return cli.BAD_INPUT
-    if isinstance(error, OSError):
-        place = "" if error.filename is None else f"{mask(str(error.filename))}: "
-        print_error(f"{place}{error.strerror or error}")
-        return cli.BAD_INPUT
-    if isinstance(error, ValueError | ModuleNotFoundError):
+    elif isinstance(error, OSError) and error.filename is not None:
+        print_error(f"{mask(str(error.filename))}: {error.strerror or error}")
+    else:
         print_error(str(error))
-        return cli.BAD_INPUT
-    print(scrub_line("".join(traceback.format_exception(error))), file=sys.stderr)
-    print_error(f"this is a bug in metapac. Please report it, with the lines above: {cli.ISSUES}")
-    return cli.BUG
+    return cli.BAD_INPUT
 
 
 # An argument with its value, such as alpha=0.2 or allow=('overlap',), in a message.
@@ -284,7 +272,7 @@ def print_help(context: click.Context, *, everything: bool) -> None:
     """Print usage, description, and panels of arguments, options and commands."""
     from metapac.cli.app import HIDDEN_PANELS
 
-    command = context.command
+    command: Any = context.command
     pieces = " ".join(command.collect_usage_pieces(context))
     stdout.print(Text(f"Usage: {context.command_path} {pieces}"), soft_wrap=True)
     stdout.print()
@@ -292,15 +280,9 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         indented = paragraph.startswith(" ")
         print_text(paragraph if indented else " ".join(paragraph.split()))
         stdout.print()
-    flags = {str(param.name): _flag(param) for param in command.params}
-
-    def show_name(match: re.Match[str]) -> str:
-        return flags.get(match[1], match[1])
-
     panels: dict[str, list[tuple[Text, str]]] = {}
     for param in command.params:
-        title = "Arguments" if isinstance(param, click.Argument) else getattr(param, "panel", "")
-        panels.setdefault(title or "Options", []).append(_describe_parameter(param))
+        panels.setdefault(param.panel, []).append(_describe_parameter(param))
     for title, entries in getattr(command, "panels", {}).items():
         panels[title] = [(Text(name, "bold cyan"), text) for name, (_, text) in entries.items()]
     for title, rows in panels.items():
@@ -311,22 +293,17 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(max_width=30)
         for left, text in rows:
-            grid.add_row(left, Text(re.sub("``(.+?)``", show_name, text)))
+            grid.add_row(left, Text(text))
         stdout.print(Panel(grid, title=title, title_align="left", border_style="dim"))
 
 
-def _describe_parameter(param: click.Parameter) -> tuple[Text, str]:
+def _describe_parameter(param: Any) -> tuple[Text, str]:
     """Return how a parameter is typed, and its help."""
-    metavar = param.metavar or ""
-    text = str(getattr(param, "help", "") or "")
     if isinstance(param, click.Argument):
-        return Text(metavar or str(param.name).upper(), style="bold cyan"), text
+        return Text(param.metavar or str(param.name).upper(), "bold cyan"), str(param.help)
     flags = ", ".join(sorted(param.opts, key=len))
-    left = Text.assemble((flags, "bold cyan"), f" {metavar}".rstrip())
-    if param.required:
-        text += " [required]"
-    elif getattr(param, "show_default", False):
-        text += f" [default: {param.default}]"
-    if param.multiple if isinstance(param, click.Option) else False:
-        text += " May be repeated."
-    return left, text
+    text = str(param.help)
+    text += " [required]" if param.required else ""
+    text += f" [default: {param.default}]" if param.show_default else ""
+    text += " May be repeated." if param.multiple else ""
+    return Text.assemble((flags, "bold cyan"), f" {param.metavar or ''}".rstrip()), text

@@ -17,6 +17,30 @@ from metapac.guarantee import Epsilon, Guarantee
 
 
 @dataclass(frozen=True, kw_only=True)
+class GuaranteeOptions(Guarantee):
+    """The guarantee to calibrate for.
+
+    Parameters
+    ----------
+    epsilon
+        Miss rate allowed on a task, such as 0.1. With ``per_class`` it can be given for each class:
+        --epsilon yes=0.02 --epsilon no=0.1.
+    alpha
+        Fraction of new tasks that may exceed the miss rate, such as 0.1.
+    delta
+        Failure probability of the guarantee, over calibration draws, such as 0.05. 'none' gives a
+        weaker guarantee, in expectation, that needs far fewer tasks.
+    split
+        How alpha is divided between the two steps; every choice gives the same guarantee. 'joint'
+        usually gives the smallest sets, 'tight' lets a site send a single number, 'even' is the
+        paper's.
+    per_class
+        Bound the miss rate of each class separately, so that a rare class cannot be missed
+        unnoticed. Needs --label.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReadingOptions(Reading):
     r"""How to read a table, and with which engine.
 
@@ -152,20 +176,19 @@ def parse_number(name: str, text: str) -> float:
         ) from None
 
 
-def convert(name: str, kind: Any, text: Any) -> Any:
-    """Return the text of an option as the type that a parameter has."""
-    kinds = str(kind)
+def convert(name: str, kind: str, text: Any) -> Any:
+    """Return the text of an option as the type that a parameter is annotated with."""
     if not isinstance(text, str):  # a default, or a flag
         return text
-    if "Path" in kinds:
+    if "Path" in kind:
         if "://" in text:  # Path would drop a slash, and the password would no longer be masked
             raise InvalidInput(f"{name} must be a local file, got {mask(text)}.", parameter=name)
         return Path(text)
-    if "Sequence[" in kinds and "str" not in kinds:
-        return _parse_numbers(name, kinds, text)
-    if "float" in kinds:
+    if "Choice" in kind or "Sequence[int]" in kind or "Sequence[float]" in kind:
+        return _parse_numbers(name, kind, text)
+    if "float" in kind:
         return parse_number(name, text)
-    if "int" in kinds:
+    if "int" in kind:
         try:
             return int(text)
         except ValueError:
@@ -175,14 +198,14 @@ def convert(name: str, kind: Any, text: Any) -> Any:
     return text
 
 
-def _parse_numbers(name: str, kinds: str, text: str) -> Any:
-    """Return numbers separated by commas; where one number will do, a range such as 5-10 too."""
-    is_choice, low, high = kinds.startswith("int"), *text.partition("-")[::2]
-    if is_choice and low and high:
-        numbers: Sequence[Any] = range(convert(name, "int", low), convert(name, "int", high) + 1)
+def _parse_numbers(name: str, kind: str, text: str) -> Any:
+    """Return numbers separated by commas; for a choice, also one number or a range like 5-10."""
+    is_choice, (low, dash, high) = "Choice" in kind, text.partition("-")
+    each = "float" if "float" in kind else "int"
+    if is_choice and low and dash:
+        numbers: Sequence[Any] = range(convert(name, each, low), convert(name, each, high) + 1)
     else:
-        kind = "int" if "int" in kinds else "float"
-        numbers = [convert(name, kind, word) for word in text.split(",")]
+        numbers = [convert(name, each, word) for word in text.split(",")]
     if not numbers:
         raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.", parameter=name)
     return numbers[0] if is_choice and len(numbers) == 1 else numbers
@@ -198,13 +221,7 @@ PANEL_OF: dict[type, str] = {
 OMITTED = ("connection",)  # fields that are not options
 _COLUMN = Field("COLUMN")
 FIELDS: dict[str, Field] = {
-    "epsilon": Field(
-        "NUMBER",
-        parse_epsilon,
-        multiple=True,
-        help="Miss rate allowed on a task, such as 0.1. With --per-class it can be given for each "
-        "class: --epsilon yes=0.02 --epsilon no=0.1.",
-    ),
+    "epsilon": Field("NUMBER", parse_epsilon, multiple=True),
     "alpha": Field("NUMBER"),
     "delta": Field("NUMBER|none", parse_delta),
     "split": Field("NAME|NUMBER", parse_split),

@@ -1,0 +1,319 @@
+"""How commands look on a terminal, and how the program ends: help, lines, signals, streams."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from metapac import cli
+from metapac._text import format_table
+from metapac.cli import console
+from metapac.cli.app import PANELS, app, read_docstring
+from metapac.errors import InvalidInput
+from tests.helpers.commands import metapac
+
+ROOT = Path(__file__).parents[2]
+NAMES = [name for panel in PANELS.values() for name in panel]
+EVIL = "\x1b]0;PWNED\x07\x1b[2J\x9b1m\u202e"
+SHOWN = r"\x1b]0;PWNED\x07\x1b[2J\x9b1m\u202e"
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+
+def walk(group: Any = app) -> list[tuple[str, Any]]:
+    found = []
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        inner = walk(command) if hasattr(command, "panels") else [(name, command)]
+        found += inner
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_list_of_commands_repeats_their_first_lines(name: str) -> None:
+    (summary,) = [panel[name][1] for panel in PANELS.values() if name in panel]
+    command: Any = app.get_command(None, name)  # type: ignore[arg-type]
+    assert (command.help or "").splitlines()[0] == summary
+    assert len(summary) <= 55
+
+
+def test_every_option_is_explained() -> None:
+    for name, command in walk():
+        for param in command.params:
+            assert len(param.help) > 5, (name, param.name)
+            is_flag = getattr(param, "is_flag", False)
+            is_argument = param.param_type_name == "argument"
+            assert is_flag or is_argument or param.metavar, (name, param.name)
+
+
+def test_help_folds_away_what_few_people_need() -> None:
+    few, all_options = (
+        metapac("calibrate", "--help").stdout,
+        metapac("calibrate", "--help-all").stdout,
+    )
+    assert "--memory-limit SIZE" in all_options
+    assert "--memory-limit" in few
+    assert "--memory-limit SIZE" not in few
+    assert max(map(len, all_options.splitlines())) <= 80
+
+
+def test_docstrings_give_metavars_and_help() -> None:
+    def command() -> None:
+        """Do it.
+
+        Parameters
+        ----------
+        one : NUMBER
+            First line
+            and second.
+        two
+            Other.
+
+        Returns
+        -------
+        None
+            Nothing.
+        """
+
+    text, entries = read_docstring(command)
+    assert text == "Do it."
+    assert entries == {"one": ("NUMBER", "First line and second."), "two": ("", "Other.")}
+
+
+def test_usage_errors_exit_with_2_and_point_at_the_help() -> None:
+    for words in (
+        ["calibrat"],
+        ["calibrate", "--epsilom", "1"],
+        ["calibrate", "x.csv"],
+        ["--none"],
+    ):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 2
+        assert re.match(r"error: .+\nhint: Try 'metapac.* --help'.\n", result.stderr)
+
+
+def print_on(width: int, call: Callable[..., None], text: str, monkeypatch: Any) -> str:
+    """Return what is printed on a terminal of some width."""
+    screen = io.StringIO()
+    terminal = console.SafeConsole(file=screen, force_terminal=True, width=width, highlight=False)
+    monkeypatch.setattr(console, "stderr", terminal)
+    monkeypatch.setattr(console, "stdout", terminal)
+    call(text)
+    return screen.getvalue()
+
+
+def test_errors_are_wrapped_and_each_way_out_is_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "alpha is too small for 30 tasks. Options: add 40 tasks; or settle for less."
+    lines = print_on(40, console.print_error, text, monkeypatch).splitlines()
+    plain = [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in lines]
+    assert plain == [
+        "error: alpha is too small for 30 tasks.",
+        "hint: add 40 tasks",
+        "hint: settle for less.",
+    ]
+    assert "\x1b[1;31m" in lines[0]
+
+
+def test_tables_are_not_wrapped_and_verdicts_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"task": "a" * 30, "rate": "0.123456789012345"}, {"task": "b", "rate": "1"}]
+    table = format_table(rows)
+    assert len({len(line) for line in table.splitlines()}) == 1
+
+    def show(text: str) -> None:
+        console.print_text(text, console.stdout)
+
+    printed = print_on(20, show, f"HOLDS\n{table}\none two three four five six", monkeypatch)
+    assert "0.123456789012345" in printed
+    assert "\x1b[1;32mHOLDS" in printed
+    assert "one two three four \nfive six" in printed.replace("five six", "five six")
+
+
+def test_no_text_steers_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.print_line(f"task {EVIL}\nforged")
+    console.print_error(f"task {EVIL}\nforged")
+    console.print_json([EVIL])
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"task {SHOWN}\\nforged\n")
+    assert printed.err == f"error: task {SHOWN}\\nforged\n"
+    assert printed.out.isascii()
+    assert SHOWN in format_table([{"task": EVIL}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        console.open_data_output().write(f"a,{EVIL}\n")
+    assert capsys.readouterr().out == f"a,{SHOWN}\n"
+
+
+def test_arguments_in_messages_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    import click
+
+    context = click.Context(app.get_command(None, "evaluate"))  # type: ignore[arg-type]
+    translate = console.make_translator(context)
+    assert translate("min_examples must be 1; pass allow=('overlap',)") == (
+        "--min-examples must be 1; pass --allow overlap"
+    )
+    assert translate("label is missing; label!", ["label"]) == "--label is missing; label!"
+    assert translate("per_class=True or delta=None, on_infeasible='trivial'") == (
+        "--per-class or --delta none, on_infeasible='trivial'"
+    )
+    assert translate("promise is old", ["promise"]) == "PROMISE is old"
+
+
+def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    for is_terminal in (False, True):
+        monkeypatch.setattr(
+            console, "stderr", Console(file=screen, force_terminal=is_terminal, width=100)
+        )
+        with console.progress_bar() as advance:
+            advance(f"reading [red]{EVIL}", 1, 4)
+            advance("training, loss 0.25", 2, 4)
+        assert bool(screen.getvalue()) == is_terminal
+    assert "training, loss 0.25" in screen.getvalue()
+    assert "\x1b]0" not in screen.getvalue()
+
+
+# How the program ends.
+
+
+def test_exit_codes_are_those_of_the_documentation() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    signals = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    codes = {cli.OK, cli.INFEASIBLE, cli.BAD_INPUT, cli.VIOLATED, cli.BUG}
+    assert documented == codes | signals
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (InvalidInput("epsilon is bad.", parameter="epsilon"), 2, "error: --epsilon is bad."),
+        (MemoryError("74 GiB"), 2, "74 GiB"),
+        (PermissionError(13, "Permission denied", "p.json"), 2, "error: p.json: Permission denied"),
+        (BrokenPipeError(), 0, ""),
+        (KeyError("postgres://u:Zq7x@h/db password=Zq7x"), 70, "report it"),
+    ],
+)
+def test_errors_have_codes(error: BaseException, code: int, words: str) -> None:
+    program = (
+        "import sys; from metapac import cli; from metapac.cli import calibration\n"
+        "from metapac.errors import InvalidInput\nsys.argv = ['metapac', 'show', 'p.json']\n"
+        "def fail(*args): raise error\ncalibration._read_format = fail\n"
+    )
+    text = f"error = {error!r}\n"
+    if isinstance(error, OSError) and error.filename:
+        text = f"error = OSError({error.errno}, {error.strerror!r}, {error.filename!r})\n"
+    if isinstance(error, InvalidInput):
+        text = "error = InvalidInput('epsilon is bad.', parameter='epsilon')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}{text}cli.main()"], capture_output=True, text=True
+    )
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Zq7x" not in done.stderr
+
+
+@posix
+@pytest.mark.parametrize(
+    ("redirection", "code"),
+    [("| true", 0), (">&-", 0), (">&- 2>&-", 0), ("2>&-", 0), ("> /dev/full", 2)],
+)
+def test_streams_that_cannot_be_written(redirection: str, code: int) -> None:
+    command = f"set -o pipefail; {sys.executable} -m metapac --help {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+@posix
+def test_a_reader_that_stops_does_not_hide_a_violation(tmp_path: Path, promise: Path) -> None:
+    rows = ["site,true", *(f"new {i},{(i + j) / 1000}" for i in range(30) for j in range(80))]
+    (tmp_path / "bad.csv").write_text("\n".join(rows))
+    program = f"{sys.executable} -m metapac evaluate {promise} {tmp_path / 'bad.csv'} --check"
+    command = f"set -o pipefail; {program} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout == "3\n"
+
+
+def test_data_that_the_encoding_lacks_are_refused(tmp_path: Path, csv_promise: Path) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("p_a,p_b,\N{SNOWMAN}\n1,0,\N{SNOWMAN}\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "metapac", "predict", csv_promise, table],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )
+    assert done.returncode == 2
+    assert "latin-1" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small file that holds many rows."""
+    path = tmp_path_factory.mktemp("large") / "large.parquet"
+    rows = "SELECT i % 40 AS site, 0.5 AS p_a, 0.5 AS p_b FROM range(30_000_000) t(i)"
+    duckdb.sql(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def start(*words: Any, temporary: Path) -> Any:
+    return subprocess.Popen(
+        [sys.executable, "-m", "metapac", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        preexec_fn=lambda: [signal.signal(n, signal.SIG_DFL) for n in (1, 15)],
+    )
+
+
+@posix
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_during_a_query(
+    large: Path, csv_promise: Path, tmp_path: Path, name: str, code: int
+) -> None:
+    temporary, output = tmp_path / "temporary", tmp_path / "out" / "sets.csv"
+    temporary.mkdir()
+    output.parent.mkdir()
+    output.write_text("old")
+    process = start("predict", csv_promise, large, "-o", output, temporary=temporary)
+    while not list(output.parent.glob(".*/sets.csv")):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    process.send_signal(signal.Signals[name])
+    messages = process.communicate()[1]
+    assert process.returncode == code
+    assert messages.strip() == "error: interrupted."
+    assert list(temporary.iterdir()) == []
+    assert list(output.parent.iterdir()) == [output]
+    assert output.read_text() == "old"
+
+
+@posix
+def test_an_interrupted_training_says_how_to_resume(tmp_path: Path) -> None:
+    x = np.arange(200).repeat(4).reshape(200, 4).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", x=x, y=np.arange(20).repeat(10))
+    run, options = tmp_path / "run", ["--epochs", 10**6, "--tasks", 4, "--device", "cpu"]
+    words = ["train", tmp_path / "rows.npz", *options, "--episodes", 8, "-o", run]
+    process = start(*words, temporary=tmp_path)
+    while not (run / "checkpoint.safetensors").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    assert "Run the same command again to resume." in process.communicate()[1]
+    assert process.returncode == 130
