@@ -198,14 +198,14 @@ def convert(name: str, kind: str, text: Any) -> Any:
     return text
 
 
-def _parse_numbers(name: str, kinds: str, text: str) -> Any:
-    """Return numbers separated by commas; where one number will do, a range such as 5-10 too."""
-    is_choice, low, high = kinds.startswith("int"), *text.partition("-")[::2]
-    if is_choice and low and high:
-        numbers: Sequence[Any] = range(convert(name, "int", low), convert(name, "int", high) + 1)
+def _parse_numbers(name: str, kind: str, text: str) -> Any:
+    """Return numbers separated by commas; for a choice, also one number or a range like 5-10."""
+    is_choice, (low, dash, high) = "Choice" in kind, text.partition("-")
+    each = "float" if "float" in kind else "int"
+    if is_choice and low and dash:
+        numbers: Sequence[Any] = range(convert(name, each, low), convert(name, each, high) + 1)
     else:
-        kind = "int" if "int" in kinds else "float"
-        numbers = [convert(name, kind, word) for word in text.split(",")]
+        numbers = [convert(name, each, word) for word in text.split(",")]
     if not numbers:
         raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.", parameter=name)
     return numbers[0] if is_choice and len(numbers) == 1 else numbers

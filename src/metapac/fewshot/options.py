@@ -78,7 +78,7 @@ class Embeddings:
     learner: str | None = None
     labels: str | None = None
     groups: str | None = None
-    columns: str | list[str] | None = None
+    columns: str | Sequence[str] | None = None
     metric: str | None = None
     temperature: float | None = None
     penalty: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -59,7 +60,7 @@ def read_vectors(
     file: Path,
     labels: str | None = None,
     groups: str | None = None,
-    columns: str | list[str] | None = None,
+    columns: str | Sequence[str] | None = None,
 ) -> Vectors:
     """Return the vectors in a file, with their classes and groups."""
     is_table = file.suffix.lower() in _PARQUET
@@ -152,7 +153,7 @@ def _read_ids(path: str) -> Any:
 
 
 def _read_parquet(
-    file: Path, labels: str | None, groups: str | None, columns: str | list[str] | None
+    file: Path, labels: str | None, groups: str | None, columns: str | Sequence[str] | None
 ) -> tuple[Any, Any, Any, tuple[str, ...]]:
     arrow = require("pyarrow", extra="tables", purpose="reading Parquet")
     from pyarrow import parquet
@@ -193,7 +194,7 @@ def _get_column(file: Path, table: Any, parameter: str, name: str) -> Array:
 
 
 def _vector_columns(
-    file: Path, schema: Any, columns: str | list[str] | None, taken: set[Any]
+    file: Path, schema: Any, columns: str | Sequence[str] | None, taken: set[Any]
 ) -> list[str]:
     """Return the column of lists, or the columns of numbers, that hold the vectors."""
     from pyarrow import types
