@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from click.testing import CliRunner
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from click.testing import CliRunner
 
 from metapac import (
     PS,

@@ -41,19 +41,14 @@ class Vectors:
         return (self.x, self.y) if self.groups is None else (self.x, self.y, self.groups)
 
     @cached_property
-    def _coded(self) -> tuple[Array, Array]:
-        names, codes = np.unique(self.y, return_inverse=True)
-        return names, codes
-
-    @property
     def names(self) -> Array:
         """The classes, sorted."""
-        return self._coded[0]
+        return np.unique(self.y)
 
     @property
     def codes(self) -> Array:
         """Position of the class of each vector among ``names``."""
-        return self._coded[1]
+        return np.searchsorted(self.names, self.y)
 
 
 def read_vectors(

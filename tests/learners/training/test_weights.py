@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from click.testing import CliRunner
 from torch import nn
-from typer.testing import CliRunner
 
 from metapac import BadArtefact
 from metapac.cli.app import app
