@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from metapac.cli.monitor import print_monitor, summarise_monitor
 
 from metapac import Context, MetaPS, Monitor
-from metapac.cli.monitor import print_monitor, summarise_monitor
 from tests.helpers.commands import metapac
 
 

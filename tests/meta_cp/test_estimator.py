@@ -11,11 +11,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 from sklearn.base import clone
-from click.testing import CliRunner
 
 from metapac import InfeasibleGuarantee, NotCalibrated, load
 from metapac._common import Array

@@ -72,7 +72,7 @@ All commands: metapac --help. An example: metapac demo --data sites.
 
 
 _NOTHING: tuple[Any, ...] = (None, "", 0, (), [])  # defaults that the help does not show
-HIDDEN_PANELS = ("Reading the table",)  # which only --help-all shows
+_FOLDED = ("Reading the table",)  # panels that only --help-all shows
 
 
 class Entry(NamedTuple):
@@ -100,13 +100,14 @@ class _Panelled:
         """Print usage, description and panels."""
         from metapac.cli.console import print_help
 
-        print_help(ctx, everything=bool(ctx.meta.get("metapac.help_all")))
+        print_help(ctx, everything=bool(ctx.meta.get("help_all")))
 
 
 class Option(click.Option):
-    """An option, and the panel of the help that shows it."""
+    """An option, and the panel of the help that shows it, perhaps with --help-all only."""
 
     panel: str = "Options"
+    is_folded: bool = False
 
 
 class Argument(click.Argument):
@@ -114,6 +115,7 @@ class Argument(click.Argument):
 
     panel: str = "Arguments"
     help: str = ""
+    is_folded: bool = False
 
 
 class Command(_Panelled, click.Command):
@@ -183,7 +185,7 @@ class Group(_Panelled, click.Group):
 def _print_help(everything: bool) -> Callable[..., None]:
     def callback(ctx: click.Context, _option: click.Parameter, is_asked: bool) -> None:
         if is_asked and not ctx.resilient_parsing:
-            ctx.meta["metapac.help_all"] = everything
+            ctx.meta["help_all"] = everything
             ctx.command.format_help(ctx, ctx.make_formatter())
             ctx.exit()
 
@@ -227,7 +229,7 @@ def build_command(function: Callable[..., Any], name: str) -> click.Command:
     for param in params:  # names of other options are as they are typed
         parts = (param.help or "").split("``")
         param.help = "".join(flags.get(part, part) for part in parts)
-    params += _help_options(has_more=any(param.panel in HIDDEN_PANELS for param in params))
+    params += _help_options(has_more=any(param.is_folded for param in params))
     return Command(name, params=[*params], callback=call, help=text, add_help_option=False)
 
 
@@ -257,7 +259,7 @@ def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
         metavar, text = entries[parameter.name]
         is_type = not (metavar.isupper() or "|" in metavar)  # such as "str, optional"
         option, converter = _build_parameter(parameter, Entry("" if is_type else metavar, text))
-        option.panel = panel
+        option.panel, option.is_folded = panel, panel in _FOLDED
         yield option, converter
 
 

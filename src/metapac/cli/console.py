@@ -272,8 +272,6 @@ def progress_bar(
 
 def print_help(context: click.Context, *, everything: bool) -> None:
     """Print usage, description, and panels of arguments, options and commands."""
-    from metapac.cli.app import HIDDEN_PANELS
-
     command: Any = context.command
     pieces = " ".join(command.collect_usage_pieces(context))
     stdout.print(Text(f"Usage: {context.command_path} {pieces}"), soft_wrap=True)
@@ -282,13 +280,14 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         indented = paragraph.startswith(" ")
         print_text(paragraph if indented else " ".join(paragraph.split()))
         stdout.print()
+    folded = {param.panel for param in command.params if param.is_folded}
     panels: dict[str, list[tuple[Text, str]]] = {}
     for param in command.params:
         panels.setdefault(param.panel, []).append(_describe_parameter(param))
     for title, entries in getattr(command, "panels", {}).items():
         panels[title] = [(Text(name, "bold cyan"), text) for name, (_, text) in entries.items()]
     for title, rows in panels.items():
-        if title in HIDDEN_PANELS and not everything:
+        if title in folded and not everything:
             names = ", ".join(left.plain.split()[0] for left, _ in rows)
             stdout.print(Text(f"{title} (see --help-all): {names}", style="dim"))
             continue

@@ -200,7 +200,7 @@ def convert(name: str, kind: str, text: Any) -> Any:
 
 def _parse_numbers(name: str, kind: str, text: str) -> Any:
     """Return numbers separated by commas; for a choice, also one number or a range like 5-10."""
-    is_choice, (low, dash, high) = "Choice" in kind, text.partition("-")
+    is_choice, (low, dash, high) = kind.startswith("int "), text.partition("-")
     each = "float" if "float" in kind else "int"
     if is_choice and low and dash:
         numbers: Sequence[Any] = range(convert(name, each, low), convert(name, each, high) + 1)

@@ -13,8 +13,7 @@ import metapac
 from metapac._common import as_whole_number, warn
 from metapac.cli import console
 from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number
-from metapac.cli.tables import open_table
-from metapac.cli.use import check_outputs
+from metapac.cli.tables import check_outputs, open_table
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.federated import count_liars

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import TaskProgressColumn
 
-from metapac._common import Progress
+from metapac import artefact
+from metapac._common import Progress, require
 from metapac.cli.console import progress_bar, stderr
 from metapac.cli.options import ReadingOptions
 from metapac.columns import Columns, Reading
@@ -23,6 +24,24 @@ from metapac.provenance import Provenance
 
 if TYPE_CHECKING:
     from metapac.tables.table import Table
+
+
+_IMAGES = (".png", ".svg", ".pdf")
+
+
+def check_outputs(output: Path | None, plot: Path | None) -> None:
+    """Fail fast: check the names of the files to write, before the query."""
+    if output is not None and output.suffix.lower() != ".csv":
+        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.", parameter="output")
+    if plot is not None:
+        if plot.suffix.lower() not in _IMAGES:
+            text = f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}."
+            raise InvalidInput(text, parameter="plot")
+        artefact.check_folder(plot.resolve().parent)
+        if plot.is_dir():
+            text = f"plot must be a file, got the folder {str(plot)!r}."
+            raise InvalidInput(text, parameter="plot")
+        require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
 @contextmanager

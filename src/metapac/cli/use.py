@@ -11,11 +11,11 @@ import click
 
 import metapac
 from metapac import artefact
-from metapac._common import require, warn
+from metapac._common import warn
 from metapac._text import mask
 from metapac.cli import VIOLATED, console
 from metapac.cli.options import ReadingOptions
-from metapac.cli.tables import name_new, open_table, read_origin
+from metapac.cli.tables import check_outputs, name_new, open_table, read_origin
 from metapac.columns import Columns, Reading
 from metapac.errors import InvalidInput
 from metapac.evaluation import describe_neglected
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from metapac.drift import Drift
     from metapac.provenance import Provenance
 
-_IMAGES = (".png", ".svg", ".pdf")
 _UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction")
 
 
@@ -175,21 +174,6 @@ def evaluate(
     console.show(evaluation, as_json=json, text=text, wrote=[output, plot], notes=notes)
     if check and evaluation.verdict is not None and evaluation.verdict.status == "violated":
         raise click.exceptions.Exit(VIOLATED)
-
-
-def check_outputs(output: Path | None, plot: Path | None) -> None:
-    """Fail fast: check the names of the files to write, before the query."""
-    if output is not None and output.suffix.lower() != ".csv":
-        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.", parameter="output")
-    if plot is not None:
-        if plot.suffix.lower() not in _IMAGES:
-            text = f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}."
-            raise InvalidInput(text, parameter="plot")
-        artefact.check_folder(plot.resolve().parent)
-        if plot.is_dir():
-            text = f"plot must be a file, got the folder {str(plot)!r}."
-            raise InvalidInput(text, parameter="plot")
-        require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
 def _describe_pools(predictor: Any, origin: Provenance | None) -> list[str]:

@@ -6,6 +6,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -14,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from metapac._common import Array, require
+from metapac._common import Array, PathLike, require
+from metapac.artefact import check_ratio
 from metapac.errors import InvalidInput
-from metapac.fewshot.datasets.downloads import check_stated_size
 from metapac.fewshot.drawing import count_noun
 from metapac.provenance import read_provenance
 
@@ -24,6 +25,14 @@ _PARQUET = (".parquet", ".pq")
 # What zipfile and NumPy raise for damaged headers.
 _DAMAGE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, SyntaxError)
 _DAMAGE_OF_ZIP = (tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+
+
+def _check_stated_size(path: PathLike) -> None:
+    """Raise BadArchive if a zip file states far more bytes than its size; zipfile reads no more."""
+    size = 0
+    with suppress(Exception), zipfile.ZipFile(path) as zipped:  # whoever reads it explains
+        size = sum(info.file_size for info in zipped.infolist())
+    check_ratio(path, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,19 +50,14 @@ class Vectors:
         return (self.x, self.y) if self.groups is None else (self.x, self.y, self.groups)
 
     @cached_property
-    def _coded(self) -> tuple[Array, Array]:
-        names, codes = np.unique(self.y, return_inverse=True)
-        return names, codes
-
-    @property
     def names(self) -> Array:
         """The classes, sorted."""
-        return self._coded[0]
+        return np.unique(self.y)
 
     @property
     def codes(self) -> Array:
         """Position of the class of each vector among ``names``."""
-        return self._coded[1]
+        return np.searchsorted(self.names, self.y)
 
 
 def read_vectors(
@@ -126,7 +130,7 @@ def _read_numpy(file: Path, labels: str | None, groups: str | None) -> tuple[Any
 
 def load_arrays(file: Path) -> dict[str, Array]:
     """Return the arrays of an .npz file by name; that of an .npy file is x."""
-    check_stated_size(file)
+    _check_stated_size(file)
     with file.open("rb") as opened:
         try:
             found = np.load(opened, allow_pickle=False)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from torch import nn
 from click.testing import CliRunner
+from torch import nn
 
 from metapac import BadArtefact
 from metapac.cli.app import app

@@ -8,7 +8,6 @@ from typing import Any
 from rich.progress import DownloadColumn
 
 from metapac._common import data_home
-from metapac._text import format_table
 from metapac.cli import console
 from metapac.cli.app import Group
 from metapac.errors import InvalidInput
@@ -28,10 +27,8 @@ def list_(*, home: Path | None = None, json: bool = False) -> None:
     The status is absent, fetched, prepared or damaged.
     """
     rows = [entry.describe(home) for entry in CATALOGUE.values()]
-    shown = [{"name": row["name"], "status": row["state"], "title": row["title"]} for row in rows]
-    licences = [f"{row['name']}: {row['licence']}" for row in rows]
-    table = format_table([row | {"title": ""} for row in shown])
-    text = "\n".join([table, "", *licences, f"Data are stored in {data_home(home)}"])
+    lines = ["{name} ({state}): {title}. Licence: {licence}.".format(**row) for row in rows]
+    text = "\n".join([*lines, f"Data are stored in {data_home(home)}"])
     console.show(rows, as_json=json, text=text)
 
 

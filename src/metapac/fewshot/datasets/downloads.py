@@ -51,14 +51,6 @@ _DAMAGE = (  # what the standard library raises for damaged archives
 T = TypeVar("T")
 
 
-def check_stated_size(path: PathLike) -> None:
-    """Raise BadArchive if a zip file states far more bytes than its size; zipfile reads no more."""
-    size = 0
-    with suppress(Exception), zipfile.ZipFile(path) as zipped:  # whoever reads it explains
-        size = sum(info.file_size for info in zipped.infolist())
-    check_ratio(path, size)
-
-
 def unpack(archive: PathLike, folder: PathLike, *, progress: Progress | None = None) -> list[Path]:
     """Unpack a .zip, .tar or .tar.gz file.
 
