@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metapac
-from metapac import BadArtefact, InvalidInput, MetapacError, artefact, unpacking
+from metapac import BadArtefact, InvalidInput, MetapacError, artefact
 from metapac.artefact import Format
 from metapac.errors import BadArchive
 from metapac.fewshot import load_pools, read_samples
@@ -533,7 +533,7 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
 ) -> None:
     content, read = BOMBS[name]
     path = pack(tmp_path / name, content, "x.npy")
-    monkeypatch.setattr(unpacking, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
+    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)  # instead of 128 MiB
     packed = f"{path.stat().st_size:,}"
     with pytest.raises(
         MetapacError, match=rf"{name} unpacks to more than [\d,]+ times its {packed}"
@@ -547,7 +547,7 @@ def test_repeated_rows_are_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with open_source(small) as opened:  # up to 128 MiB, any ratio will do
         assert opened.table.count().execute() == 3 << 18
     path = pack(tmp_path / "a.csv.gz", b"site,label,model,version,score\n" + ROW * (1 << 16))
-    monkeypatch.setattr(unpacking, "_ANY_RATIO", 1 << 20)
+    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
     assert path.stat().st_size * 300 < len(ROW) << 16
     with open_source(path) as opened:
         assert opened.table.count().execute() == 1 << 16
@@ -558,7 +558,7 @@ def test_a_zip_file_that_understates_its_size_is_counted(
 ) -> None:
     path = pack(tmp_path / "a.xlsx", bytes(3 << 20))
     path.write_bytes(path.read_bytes().replace((3 << 20).to_bytes(4, "little"), b"\1\0\0\0"))
-    monkeypatch.setattr(unpacking, "_ANY_RATIO", 1 << 20)
+    monkeypatch.setattr(artefact, "_ANY_RATIO", 1 << 20)
     with pytest.raises(BadArchive, match="at most 200 times are read. If you trust it, unpack it"):
         open_source(path)
 
