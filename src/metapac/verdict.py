@@ -216,7 +216,8 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
     causes = ""
     if verdict.status == VIOLATED:
         p_value, level = verdict.p_violated, verdict.false_alarm
-        causes = f" {_describe_causes(verdict, words)}"
+        low = (verdict.interval or (0.0, 1.0))[0]
+        causes = f" {describe_causes(verdict.alpha, verdict.delta, low, words)}"
     count = words.count_examples if verdict.evidence.is_pooled else words.count_units
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
     return (
@@ -226,17 +227,16 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
     )
 
 
-def _describe_causes(verdict: Verdict, words: Words) -> str:
-    """Return what may have broken the guarantee."""
-    if verdict.delta is not None:
+def describe_causes(alpha: float | None, delta: float | None, low: float, words: Words) -> str:
+    """Return what may have broken a guarantee if a fraction above ``low`` of tasks breaks it."""
+    if delta is not None:
         return (
-            f"An unlucky calibration (probability at most {percent(verdict.delta)}) explains it "
-            f"too; otherwise these {words.units} or the scores are not like those of calibration."
+            f"An unlucky calibration (probability at most {percent(delta)}) explains it too; "
+            f"otherwise these {words.units} or the scores are not like those of calibration."
         )
-    low, _high = verdict.interval or (0.0, 1.0)
     chance = "some"
-    if verdict.alpha is not None and low > verdict.alpha:  # Markov's inequality
-        chance = f"at most {percent(round_up(verdict.alpha / low))}"
+    if alpha is not None and low > alpha:  # Markov's inequality
+        chance = f"at most {percent(round_up(alpha / low))}"
     return (
         "A guarantee in expectation (delta=None) is an average over calibrations: under its "
         f"assumptions, {chance} of all calibrations come out this badly."
