@@ -353,8 +353,8 @@ def render_card(title: str, text: str, sentence: str) -> str:
 
 
 def render_text(text: str) -> str:
-    """Return text as HTML, in the font of code."""
-    return f"<pre>{_escape(text)}</pre>"
+    """Return lines of text as HTML, in the font of code."""
+    return f"<pre>{'\n'.join(map(_escape, text.split('\n')))}</pre>"
 
 
 def _escape(text: str) -> str:
