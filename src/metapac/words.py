@@ -354,7 +354,8 @@ def render_card(title: str, text: str, sentence: str) -> str:
 
 def render_text(text: str) -> str:
     """Return lines of text as HTML, in the font of code."""
-    return f"<pre>{'\n'.join(map(_escape, text.split('\n')))}</pre>"
+    lines = "\n".join(map(_escape, text.split("\n")))
+    return f"<pre>{lines}</pre>"
 
 
 def _escape(text: str) -> str:
