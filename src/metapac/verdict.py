@@ -105,7 +105,7 @@ def p_value(trials: Trials) -> float:
     number, shares = trials.number, _shares(trials)
     below = special.bdtr(np.arange(number + 1), number, shares[:, None])  # (levels, tasks + 1)
     limits = np.count_nonzero(below <= smallest * (1 + SLACK), axis=1) - 1
-    return min(1.0, _probability_of_any(number, shares, limits) * (1 + SLACK))
+    return min(1.0, probability_of_any(number, shares, limits.tolist()) * (1 + SLACK))
 
 
 def _smallest_tail(trials: Trials) -> float:
@@ -119,7 +119,7 @@ def _shares(trials: Trials) -> NDArray[np.float64]:
     return trials.share * (1 - np.array(levels))
 
 
-def _probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Counts) -> float:
+def probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Sequence[int]) -> float:
     """Return P(M_j <= limits_j for some j), summed over the first j where that happens.
 
     M_1 is Binomial(tasks, shares_1); M_(j+1), given M_j, is Binomial(M_j, shares_(j+1) / shares_j).
@@ -130,8 +130,8 @@ def _probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Counts)
     lost = _poisson(counts, tasks * (1 - shares[0]))  # weight of having lost 0, 1, ... tasks
     thinned = tasks * -np.diff(shares, append=0.0)
     total = 0.0
-    for share, limit, mean in zip(shares, limits.tolist(), thinned, strict=True):
-        too_many = tasks - limit  # so many lost leave at most ``limit``
+    for share, limit, mean in zip(shares, limits, thinned, strict=True):
+        too_many = max(tasks - limit, 0)  # so many lost leave at most ``limit``
         kept = _poisson(tasks - counts[too_many:], tasks * share)
         total += float(lost[too_many:] @ kept)
         lost[too_many:] = 0
