@@ -901,12 +901,8 @@ def _summarise(monitor: Monitor) -> list[str]:
 def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iterator[str]:
     """Yield what was added and what was left out, and name the worst tasks, in lines."""
     if added is not None:
-        few = f"left out, too few {words.examples}"
-        counts = {
-            "added": len(added.steps),
-            "counted before": len(added.known),
-            few: added.left_out,
-        }
+        counts = {"added": len(added.steps), "counted before": len(added.known)}
+        counts[f"left out, too few {words.examples}"] = added.left_out
         shown = [f"{words.count_units(n)} {what}" for what, n in counts.items() if n]
         yield f"{'; '.join(shown) or 'Nothing added'}."
         if added.overlap:
