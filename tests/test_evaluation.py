@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,7 @@ def test_small_tasks_can_be_left_out(frame: pd.DataFrame) -> None:
     assert (len(result.tasks), result.left_out, result.min_examples) == (1, 2, sizes.max())
     assert result.classes is not None
     assert sum(part.examples for part in result.classes) == sizes.max()
-    assert repr(result).startswith("<Evaluation of 1 task (2 left out): ")
+    assert "2 tasks left out" in repr(result)
     with pytest.raises(InvalidInput, match="999"):
         run(calibrate(), frame, min_examples=999)
 
@@ -323,10 +324,10 @@ def test_a_neglected_class_is_reported() -> None:
         promise, scores[few], np.array(["a"] * 951), labels[few], classes=["no", "yes"]
     )
     assert alone.neglected == []
-    assert "class yes missed in 50 of 50" in repr(result)
     assert result.verdict is not None
     assert result.verdict.status == "holds"
-    assert "<td>yes</td><td>50 of 50</td><td>100%</td>" in result._repr_html_()
+    assert "yes in 50 of 50 examples (100%)" in str(result)
+    assert html.unescape(result._repr_html_()) == f"<pre>{result}</pre>"
 
 
 def test_the_worst_tasks_have_the_strongest_evidence() -> None:

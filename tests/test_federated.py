@@ -29,13 +29,7 @@ from metapac import (
 from metapac import failure_probability as failure
 from metapac.data_checks import CheckWarning
 from metapac.evidence import Part
-from metapac.federated import (
-    Liars,
-    ThresholdRange,
-    count_liars_among,
-    describe_liars,
-    summarise_liars,
-)
+from metapac.federated import Liars, describe_liars, summarise_liars
 from tests.helpers.engines import connection
 from tests.helpers.refusals import assert_refused
 from tests.helpers.sites import GUARANTEE, draw_scores, labelled_sites, send_site
@@ -309,8 +303,10 @@ def test_arrays_send_what_a_table_sends() -> None:
 # What dishonest sites can do: tried out on thresholds, and enumerated.
 
 
-def agree(split: str | float = "joint", delta: float | None = 0.1) -> Guarantee:
-    return Guarantee(epsilon=0.1, alpha=0.3, delta=delta, split=split)
+def agree(
+    split: str | float = "joint", delta: float | None = 0.1, per_class: bool = False
+) -> Guarantee:
+    return Guarantee(epsilon=0.1, alpha=0.3, delta=delta, split=split, per_class=per_class)
 
 
 def calibrate(guarantee: Guarantee, tasks: int, liars: int, lie: float) -> float:
@@ -332,30 +328,42 @@ def test_it_takes_as_many_liars_as_counted_and_no_fewer(split: str, tasks: int) 
     assert calibrate(guarantee, tasks, needed.to_empty - 1, math.inf) < math.inf
 
 
+def test_fewer_liars_move_the_threshold_by_as_many_ranks() -> None:
+    guarantee = agree("tight")
+    rank = guarantee.allowed_low_thresholds(90)[0]
+    for liars in range(rank + 1):
+        assert calibrate(guarantee, 90, liars, -math.inf) == rank + 1 - liars
+        assert calibrate(guarantee, 90, liars, math.inf) == rank + 1
+
+
 def test_sites_that_are_too_small_help_the_liars() -> None:
     guarantee = agree()
-    tasks = 90
-    sent = np.ones((tasks, len(guarantee.levels)))
-    sent[:2] = -np.inf
-    part = Part(guarantee, None, np.full(tasks, True), np.full(tasks, 9), sent, -np.inf, np.inf)
-    whole = count_liars(guarantee, tasks)
-    assert count_liars_among([part]) == Liars(whole.to_keep_all - 2, whole.to_empty)
+    whole = count_liars(guarantee, 90)
+
+    def combine(guarantee: Guarantee, *small: int) -> dict[str, int]:
+        """Return what it takes if so many sites, of each class, send -inf anyway."""
+        levels = len(guarantee.levels)
+        rows = [[(-np.inf if i < few else 1.0,) * levels for few in small] for i in range(90)]
+        classes = ("a", "b") if guarantee.per_class else None
+        sent = [
+            Site(f"s{i}", guarantee, (99,) * len(small), (*row,), np.dtype("f8"), classes)
+            for i, row in enumerate(rows)
+        ]
+        return summarise_liars(combine_sites(sent, on_infeasible="trivial"))
+
+    assert combine(guarantee, 0) == {"sites": 90, **whole._asdict()}
+    assert combine(guarantee, 2)["to_keep_all"] == whole.to_keep_all - 2
     # Of several classes, the one that takes the fewest counts.
-    large = part._replace(thresholds=np.ones_like(sent))
-    assert count_liars_among([large]) == whole
-    assert count_liars_among([large, part]).to_keep_all == whole.to_keep_all - 2
+    each = combine(agree(per_class=True), 0, 0)["to_keep_all"]
+    assert combine(agree(per_class=True), 0, 2)["to_keep_all"] == each - 2
 
 
-def test_simple_cases() -> None:
+def test_too_few_sites_need_no_liar() -> None:
     assert count_liars(agree(), 2).to_keep_all == 0
+
+
+def test_in_expectation_one_liar_in_ten_is_enough() -> None:
     assert count_liars(Guarantee(epsilon=0.1, alpha=0.1, delta=None), 10) == Liars(1, 10)
-    assert failure(agree(), 2, 1) == 0.0  # every label is kept
-    values = [failure(agree(), 60, liars) for liars in (0, 5, 20, 60)]
-    assert values[0] <= 0.1
-    assert values == sorted(values)
-    assert values[-1] == 1.0
-    assert "3 dishonest" in describe_liars(Liars(3, 88), 90)
-    assert "interval" in describe_liars(Liars(1, 88), 90, is_interval=True)
 
 
 @pytest.mark.parametrize("at_random", [False, True])
@@ -418,11 +426,40 @@ def test_sites_that_lie_because_of_their_data_are_worse(
     assert failure(guarantee, tasks, liars, at_random=True) == pytest.approx(random, abs=5e-4)
 
 
+def test_a_guarantee_that_keeps_every_label_cannot_fail() -> None:
+    assert failure(agree(), 2, 1) == 0.0
+
+
+def test_honest_sites_keep_the_guarantee_and_liars_erode_it() -> None:
+    guarantee = agree()
+    values = [failure(guarantee, 60, liars) for liars in (0, 5, 20, 60)]
+    assert values[0] <= 0.1
+    assert values == sorted(values)
+    assert values[-1] == 1.0
+
+
 def test_bad_numbers_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="liars must be at most tasks, 5, got 6."):
         failure(agree(), 5, 6)
     with pytest.raises(InvalidInput, match="has no failure probability"):
         failure(agree(delta=None), 50)
+
+
+def test_sentence() -> None:
+    agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
+    messages = [
+        Site(f"s{i}", agreed, (100,), ((-i / 40,),), np.dtype("f8"), columns={"prediction": "p"})
+        for i in range(40)
+    ]
+    most, least = count_liars(agreed, 40)
+    numbers = f"Of 40 sites, {most} dishonest ones can {{}}; {least} can {{}}."
+    wide = numbers.format("make every interval infinite", "shrink every interval to its prediction")
+    assert describe_liars(combine_sites(messages)) == wide
+    plain = [replace(site, columns=None) for site in messages]
+    expected = numbers.format("force every label into every set", "empty every set")
+    assert describe_liars(combine_sites(plain)) == expected
+    trivial = combine_sites(plain[:2], on_infeasible="trivial")
+    assert describe_liars(trivial) == ""
 
 
 def test_only_sites_that_count_are_counted() -> None:
@@ -488,7 +525,7 @@ def test_the_range_is_reached() -> None:
             thresholds = part.thresholds.copy()
             thresholds[chosen] = truth
             ends.append(part._replace(thresholds=thresholds).second_step().threshold)
-        assert ThresholdRange(*ends) == expected
+        assert tuple(ends) == expected
     assert bound_threshold(predictor, 30) == (-math.inf, math.inf)
 
 

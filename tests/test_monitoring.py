@@ -523,18 +523,21 @@ def test_what_is_said_of_classes_and_odd_names(promise: MetaPS, by_class: MetaPS
     monitor = Monitor(by_class)
     monitor.add(np.where(labels == "yes", 0.0, 0.9), tasks, labels, batch="\x07")
     text = monitor.sentence()
-    assert "for some class, more than 20% of new tasks" in text
+    assert "More than 20% of new tasks have a miss rate above the limit of some class" in text
     assert "most likely class yes." in text
     assert "\\x1b[31m" in text
     assert "batch \\x07" in text
     quiet = Monitor(by_class)
     quiet.add(np.full(16000, 0.9), np.repeat(np.arange(80), 200), np.tile(["no", "yes"], 8000))
-    assert quiet.sentence().startswith("Holds, by 80 tasks: for each class, less than 20% of new")
+    assert quiet.sentence().startswith("Holds. ")
+    claim = "Less than 20% of new tasks have a miss rate above its limit, for each class"
+    assert claim in quiet.sentence()
     for number, allowed in ((1, "less than 1"), (3, "about 1"), (8, "about 2")):
         few = Monitor(promise)
         scores = np.concatenate([np.zeros(100), np.full(100 * (number - 1), 0.9)])
         few.add(scores, np.repeat(np.arange(number), 100))
-        assert f"; the guarantee allows {allowed}. After {number} " in few.sentence()
+        assert f"{number} clinic{'s' * (number > 1)} counted." in few.sentence()
+        assert f"; the guarantee allows {allowed}." in few.sentence()
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,14 @@ def test_many_tasks_divide_the_error_equally(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_further_tasks_never_count_as_better_than_these() -> None:
     sizes, missed = [200] * 7, [4, 4, 4, 4, 25, 25, 10]
-    evidence = judge(sizes, missed, **OPTIONS).evidence
+    verdict = judge(sizes, missed, **OPTIONS)
     for n in range(8, 40):
-        more = evidence.scaled(n)
-        for now, then in zip(evidence[1:3], more[1:3], strict=True):
-            pairs = zip(now.counts, then.counts, strict=True)
+        more = verdict._scale(n)
+        for name in ("if_broken", "if_true"):
+            pairs = zip(getattr(verdict, name).counts, getattr(more, name).counts, strict=True)
             assert all(0 <= 7 * b - n * a < 7 for a, b in pairs)
-    assert evidence.scaled(21)[:3] == judge(sizes * 3, missed * 3, **OPTIONS).evidence[:3]
+    most = judge(sizes * 3, missed * 3, **OPTIONS)
+    assert replace(verdict._scale(21), within=most.within, flagged=most.flagged) == most
 
 
 @pytest.mark.parametrize(
@@ -169,8 +170,8 @@ def test_examples_of_a_task_need_not_be_identically_distributed(status: str) -> 
 def test_the_rank_within_a_task_is_that_of_calibration() -> None:
     # With its cap for balanced tasks, which takes effect here: 2 misses of 5 are 0.4 < epsilon.
     for missed, counted in ((1, 0), (2, 1)):
-        evidence = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1).evidence
-        assert evidence.if_broken.counts[-1] == counted
+        verdict = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1)
+        assert verdict.if_broken.counts[-1] == counted
 
 
 def test_counting_measured_rates_above_epsilon_would_be_wrong_far_too_often() -> None:

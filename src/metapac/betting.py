@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy import special
 
 from metapac._common import Counts
 from metapac.binomial import allowed_errors_in_task, min_integer, min_value, round_up
+from metapac.verdict import complement
 
 Levels = tuple[float, ...]
 
@@ -203,7 +203,7 @@ class Watch:
 
     def _allowed_hits(self, sizes: Counts) -> Counts:
         """Return how many hits still show a task to be above epsilon, (levels, sizes)."""
-        rate = _complement(self._epsilon)
+        rate = complement(self._epsilon)
         return np.stack([allowed_errors_in_task(sizes, rate, t) for t in self._above.levels])
 
     def _alarms(self, shown: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -225,17 +225,12 @@ def _chances(sizes: Counts, allowed: Counts, rate: float) -> NDArray[np.float64]
 def exceeds(examples: int, missed: int, epsilon: float, levels: Levels) -> NDArray[np.bool_]:
     """Return whether a task is shown to have a miss rate above epsilon, at each level."""
     # The number of hits is then so small that a hit rate of 1 - epsilon is ruled out.
-    return is_within(examples, examples - missed, _complement(epsilon), levels)
+    return is_within(examples, examples - missed, complement(epsilon), levels)
 
 
 def is_within(examples: int, missed: int, epsilon: float, levels: Levels) -> NDArray[np.bool_]:
     """Return whether a task is shown to have a miss rate of at most epsilon, at each level."""
     return missed <= np.array([_allowed_errors(examples, epsilon, level) for level in levels])
-
-
-def _complement(epsilon: float) -> float:
-    """Return 1 - epsilon for the decimal number that epsilon prints as, below 1."""
-    return min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
 
 
 # Tasks often have equal sizes.

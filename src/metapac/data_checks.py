@@ -719,93 +719,76 @@ def judge_copies(new: Contents, known: Contents | None = None) -> Finding | None
     parts = [new] if known is None else [new, known]
     names, sizes, ranges = map(np.concatenate, zip(*parts, strict=True))
     with np.errstate(over="ignore"):
-        low, high = ranges.T.astype(np.float32)
-    if len(np.unique(low)) == len(low):
+        ends = ranges.astype(np.float32)
+    if len(np.unique(ends[:, 0])) == len(ends):
         return None  # the usual case, at no cost
-    is_new = np.arange(len(names)) < len(new.names)
-    tasks = _Ranges(sizes, low, high, is_new).take(low < high)  # false for NaN
-    if not (_have_copies(tasks) or (known is not None and _have_known(tasks))):
+    varied = ends[:, 0] < ends[:, 1]  # false for NaN
+    keys = np.column_stack([sizes, ends])[varied]  # size, low and high, in float64
+    is_new = (np.arange(len(names)) < len(new.names))[varied]
+    if not (_have_copies(keys, is_new) or (known is not None and _have_known(keys, is_new))):
         return None
-    pairs = _list_twins(names[low < high].tolist(), tasks)
+    pairs = _list_twins(names[varied].tolist(), keys, is_new)
     seen = "tasks have the same number of examples, and the same lowest and highest score"
     remedy = "The same data under two names count twice; leave out the first."
     return Finding("duplicates", True, f"{seen}: {_list_pairs(pairs)}. {remedy}")
 
 
-class _Ranges(NamedTuple):
-    """Size and range of tasks, and which of them are new."""
-
-    sizes: Counts
-    low: Floats
-    high: Floats
-    is_new: NDArray[np.bool_]
-
-    def take(self, which: NDArray[np.bool_]) -> _Ranges:
-        """Return some of the tasks."""
-        columns: list[Any] = [column[which] for column in self]
-        return _Ranges(*columns)
-
-    def count_pairs(self, *names: str) -> int:
-        """Return the number of pairs of tasks that agree in some columns."""
-        columns = np.stack([getattr(self, name) for name in names])  # as float64, exactly
-        ordered = columns[:, np.lexsort(columns)]
-        ends = np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0))
-        counts = np.diff(ends, prepend=-1, append=len(self.low) - 1)
-        return int(np.sum(counts * (counts - 1) // 2))
-
-    def count_new(self, *names: str) -> int:
-        """Return how many of these pairs hold a new task."""
-        return self.count_pairs(*names) - self.take(~self.is_new).count_pairs(*names)
+def _count_pairs(keys: Floats, is_new: NDArray[np.bool_] | None = None) -> int:
+    """Return the number of pairs of equal rows; if it is known which are new, of pairs with one."""
+    if is_new is not None:
+        return _count_pairs(keys) - _count_pairs(keys[~is_new])
+    ordered = keys[np.lexsort(keys.T)]
+    ends = np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1))
+    counts = np.diff(ends, prepend=-1, append=len(keys) - 1)
+    return int(np.sum(counts * (counts - 1) // 2))
 
 
-def _have_copies(tasks: _Ranges) -> bool:
+def _have_copies(keys: Floats, is_new: NDArray[np.bool_]) -> bool:
     """Return whether there are more twins than independent ends of ranges would give.
 
     The share of equal lows is taken from pairs that are no twins, with one more to be safe. A range
     depends on how hard a task is, so up to 30 times as many twins pass; 3 times if not even single
     ends agree.
     """
-    ends = np.stack([tasks.low, tasks.high])
-    fine = tasks.take(np.any(ends != ends.astype(np.float64).round(3).astype(np.float32), axis=0))
-    keys = np.stack([fine.sizes, fine.low, fine.high], axis=1)
+    fine = np.any(keys[:, 1:] != keys[:, 1:].round(3).astype(np.float32), axis=1)
+    keys, is_new = keys[fine], is_new[fine]
     _, place, shared = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     if np.count_nonzero(shared > 2) < _FEW_RANGES:  # of tasks whose scores have two values, say
-        fine = fine.take(shared[place.ravel()] <= 2)
-    twins, of_new = (count("sizes", "low", "high") for count in (fine.count_pairs, fine.count_new))
+        few = shared[place.ravel()] <= 2
+        keys, is_new = keys[few], is_new[few]
+    twins, of_new = _count_pairs(keys), _count_pairs(keys, is_new)
     if not of_new:
         return False
-    every = len(fine.low) * (len(fine.low) - 1) // 2
+    every = len(keys) * (len(keys) - 1) // 2
     expected, agreements = [], 0
-    for end, other in (("low", "high"), ("high", "low")):
-        equal = fine.count_pairs(end) - twins
-        rate = (equal + 1) / (every - fine.count_pairs("sizes", other) + 1)
-        expected.append(rate * fine.count_new("sizes", other))
+    for end, other in ((1, 2), (2, 1)):
+        equal, with_other = _count_pairs(keys[:, [end]]) - twins, keys[:, [0, other]]
+        rate = (equal + 1) / (every - _count_pairs(with_other) + 1)
+        expected.append(rate * _count_pairs(with_other, is_new))
         agreements += equal
     slack = 30 if agreements else 3
     return bool(special.pdtrc(of_new - 1, slack * max(expected)) <= _UNLIKELY)
 
 
-def _have_known(tasks: _Ranges) -> bool:
+def _have_known(keys: Floats, is_new: NDArray[np.bool_]) -> bool:
     """Return whether new tasks have twins among known ones more often than these among themselves.
 
     That number is uncertain, and varies if many tasks share one range: twice its upper confidence
     limit is compared.
     """
-    parts = tasks, tasks.take(tasks.is_new), tasks.take(~tasks.is_new)
-    every, of_new, inside = (part.count_pairs("sizes", "low", "high") for part in parts)
-    across, count = every - of_new - inside, len(parts[2].low)
+    of_new, inside = _count_pairs(keys[is_new]), _count_pairs(keys[~is_new])
+    across, count = _count_pairs(keys) - of_new - inside, np.count_nonzero(~is_new)
     most = special.gammaincinv(inside + 1, 1 - _UNLIKELY / 10) / max(1, count * (count - 1) // 2)
-    limit = 2 * most * count * np.count_nonzero(tasks.is_new)
+    limit = 2 * most * count * np.count_nonzero(is_new)
     return bool(across and special.pdtrc(across - 1, limit) <= _UNLIKELY / 10)
 
 
-def _list_twins(names: list[Any], tasks: _Ranges) -> list[tuple[Any, Any]]:
+def _list_twins(names: list[Any], keys: Floats, is_new: NDArray[np.bool_]) -> list[tuple[Any, Any]]:
     """Return each new task that has a twin, with the name of the twin."""
     seen: dict[Any, Any] = {}
-    rows = [*zip(*(column.tolist() for column in tasks), names, strict=True)]
     pairs = []
-    for *key, is_new, name in sorted(rows, key=lambda row: row[3]):  # known tasks first
-        other = seen.setdefault(tuple(key), name)
-        if is_new and other is not name:
-            pairs.append((name, other))
+    for i in np.argsort(is_new, kind="stable"):  # known tasks first
+        other = seen.setdefault(tuple(keys[i]), names[i])
+        if is_new[i] and other is not names[i]:
+            pairs.append((names[i], other))
     return pairs

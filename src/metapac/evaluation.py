@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from metapac import data_checks
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import format_table, visible
 from metapac.artefact import encode_floats, replacing
+from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
 from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
@@ -34,7 +34,7 @@ from metapac.verdict import (
     judge,
     judge_classes,
 )
-from metapac.words import Words, inflect
+from metapac.words import Words, render_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,6 +166,11 @@ class Evaluation:
     ranges: Floats | None = None
     clusters: tuple[Any, ...] | None = None
 
+    @property
+    def _parts(self) -> Mapping[Any, Evaluation]:
+        """The evaluation of each class or, as None, of all together."""
+        return self.by_class or {None: self}
+
     @cached_property
     def errors(self) -> NDArray[np.float64]:
         """Fraction of the examples of each task whose set misses the true label."""
@@ -243,7 +248,7 @@ class Evaluation:
             Task, with a guarantee per class the class, then the columns of ``to_frame``.
         """
         rows: list[tuple[float, dict[str, Any]]] = []
-        for label, part in ({None: self} if self.by_class is None else self.by_class).items():
+        for label, part in self._parts.items():
             tail = special.bdtrc(part.missed - 1.0, part.examples, part.epsilon)
             chance = np.where(part.missed > 0, tail, 1.0)
             first = np.lexsort((-part.errors, chance))[:number]
@@ -343,8 +348,7 @@ class Evaluation:
         path : str or path
             File to write. It is replaced atomically.
         """
-        total = sum(len(part.tasks) for part in (self.by_class or {None: self}).values())
-        rows = self.worst(total)
+        rows = self.worst(sum(len(part.tasks) for part in self._parts.values()))
         with replacing(path) as file:
             writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
             writer.writeheader()
@@ -373,31 +377,18 @@ class Evaluation:
         return plots.draw_evaluation(self, path=path)
 
     def __repr__(self) -> str:
-        unit, units = inflect("task" if self.verdict is None else self.verdict.unit)
-        if not len(self.tasks):
-            return f"<Evaluation of 0 {units} ({self.left_out} left out)>"
-        count = f"{len(self.tasks)} {unit if len(self.tasks) == 1 else units}"
-        left_out = f" ({self.left_out} left out)" if self.left_out else ""
-        status = "" if self.verdict is None else f" {self.verdict.status};"
-        size = "" if self.sizes is None else f", mean set size {np.mean(self.sizes):.4g}"
-        size += "" if self.widths is None else f", mean width {np.mean(self.widths):.4g}"
-        size += f" over {units}" if size else ""
-        epsilon = "its epsilon" if isinstance(self.epsilon, Mapping) else f"{self.epsilon:g}"
-        share = f"{format_share(self.within)} of them"
-        if self.by_class is not None:
-            share = f"at least {share} for each of {len(self.by_class)} classes"
-        for part in self.neglected[:1]:
-            size += f", class {part.label} missed in {part.missed} of {part.examples}"
-        return (
-            f"<Evaluation of {count}{left_out}:{status} error at most {epsilon} on {share}, mean "
-            f"error {format_share(float(np.mean(self.errors)))}{size}>"
-        )
+        status = "" if self.verdict is None else f" {self.verdict.status}."
+        return f"<Evaluation:{status} {' '.join(self._describe_shares(self._words))}>"
+
+    @property
+    def _words(self) -> Words:
+        return Words.from_context(Context()) if self.verdict is None else self.verdict.words
 
     def __str__(self) -> str:
         """Return the verdict on a line of its own, then what was measured, as text."""
         if self.verdict is None:
             return repr(self)
-        words = Words(*inflect(self.verdict.unit), *inflect(self.verdict.example), "the model")
+        words, parts = self._words, self._parts
         sentence = self.verdict.sentence()
         claim = sentence.removeprefix(f"{self.verdict.status.capitalize()}: ")
         lines = [self.verdict.status.upper(), claim[:1].upper() + claim[1:]]
@@ -407,16 +398,12 @@ class Evaluation:
             lines += ["", f"Beware: {harm}"]
         if self.classes is not None:
             lines += ["", self._class_table()]
-        worst = [row for row in self.worst() if row["error"] > self._limit(row)]
+        worst = [row for row in self.worst() if row["error"] > parts[row.get("class")].epsilon]
         if worst:
             lines += ["", format_table([*map(_format_row, worst)], f"Worst {words.units}")]
         elif len(self.tasks):
             lines += ["", f"No {words.unit} was measured above its limit."]
         return "\n".join(lines)
-
-    def _limit(self, row: Mapping[str, Any]) -> float:
-        part = self if self.by_class is None else self.by_class[row["class"]]
-        return float(part.epsilon)
 
     def _describe_sets(self, words: Words) -> list[str]:
         """Return how large sets or intervals are, and what was left out, in lines."""
@@ -443,13 +430,14 @@ class Evaluation:
         if self.by_class is not None:
             parts = [*self.by_class.items()][:_SHOWN_CLASSES]
             return [f"Class {label}: {part._describe_shares(words)[0]}" for label, part in parts]
-        count = words.count_units(len(self.tasks))
         if not len(self.tasks):
-            return [f"{count}: nothing measured."]
+            return ["Nothing measured."]
         within = np.count_nonzero(self.errors <= self.epsilon)
+        examples = words.count_examples(int(self.examples.sum()))
+        left_out = f"; {words.count_units(self.left_out)} left out" if self.left_out else ""
         mean = format_share(float(np.mean(self.errors)))
         return [
-            f"{count} ({words.count_examples(int(self.examples.sum()))}): at most "
+            f"{words.count_units(len(self.tasks))} ({examples}{left_out}): at most "
             f"{percent(self.epsilon)} missed on {within} of {len(self.tasks)}, {mean} on average."
         ]
 
@@ -466,21 +454,7 @@ class Evaluation:
         )
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the misses of each class for notebooks."""
-        if self.verdict is None:
-            return f"<p>{html.escape(repr(self))}</p>"
-        rows = [
-            f"<tr><td>{html.escape(str(part.label))}</td><td>{part.missed} of {part.examples}</td>"
-            f"<td>{format_share(part.error)}</td>"
-            f"<td>{format_share(part.low)} to {format_share(part.high)}</td></tr>"
-            for part in sorted(self.classes or (), key=lambda part: -part.low)[:20]
-        ]
-        head = "<tr><th>class</th><th>missed</th><th>share</th><th>95% interval</th></tr>"
-        table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
-        return (
-            f"<p><b>{html.escape(self.verdict.sentence())}</b></p>"
-            f"<p>{html.escape(repr(self)[1:-1])}</p>{table}"
-        )
+        return render_text(str(self))
 
 
 def _format_row(row: Mapping[str, Any]) -> dict[str, str]:
@@ -622,19 +596,12 @@ def _sum_tasks(tally: Tally) -> tuple[Counts, Counts]:
 
 
 def _assess_tasks(
-    promise: ThresholdSets, tally: Tally, minimum: int, false_alarm: float
+    promise: ThresholdSets, tally: Tally, minimum: int, levels: Mapping[str, Any]
 ) -> Evaluation:
     """Assess one guarantee for the examples of all classes."""
     least, epsilon = max(1, minimum), float(promise.epsilon)
     evaluation = _evaluate(tally, epsilon, least)
-    verdict = judge(
-        evaluation.examples,
-        evaluation.missed,
-        epsilon=epsilon,
-        alpha=getattr(promise, "alpha", None),
-        delta=promise.delta,
-        false_alarm=false_alarm,
-    )
+    verdict = judge(evaluation.examples, evaluation.missed, epsilon=epsilon, **levels)
     classes = None
     if tally.classes is not None and tally.label is not None:
         some, length = (_sum_tasks(tally)[0] >= least)[tally.task], len(tally.classes)
@@ -645,7 +612,7 @@ def _assess_tasks(
 
 
 def _assess_classes(
-    promise: ThresholdSets, tally: Tally, minimum: int, false_alarm: float
+    promise: ThresholdSets, tally: Tally, minimum: int, levels: Mapping[str, Any]
 ) -> Evaluation:
     """Assess each class, and together all tasks that are covered for any class."""
     by_text = {str(name): name for name in promise.classes_ or ()}
@@ -657,18 +624,11 @@ def _assess_classes(
         examples, missed = _sum_tasks(members)
         counts[label] = examples[examples >= minimum], missed[examples >= minimum]
         covered |= examples >= max(1, minimum)
-    verdict = judge_classes(
-        counts,
-        epsilon=promise.epsilon,
-        alpha=promise.alpha,
-        delta=promise.delta,
-        false_alarm=false_alarm,
-    )
     totals = np.array([(p.examples.sum(), p.missed.sum()) for p in by_class.values()])
     return replace(
         _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
         left_out=int(np.count_nonzero(~covered)),
-        verdict=verdict,
+        verdict=judge_classes(counts, epsilon=promise.epsilon, **levels),
         by_class=by_class,
         classes=_class_misses([*by_class], *totals.T),
     )
@@ -809,7 +769,9 @@ def evaluate(
     rest = _keep(tally, ~old)
     _check_copies(promise, rest, skipped)
     assess = _assess_tasks if promise.classes_ is None else _assess_classes
-    found = assess(promise, _draw_from_clusters(promise, rest), minimum, false_alarm)
+    levels = {"alpha": getattr(promise, "alpha", None), "delta": promise.delta}
+    levels["false_alarm"] = false_alarm
+    found = assess(promise, _draw_from_clusters(promise, rest), minimum, levels)
     overlap = tuple(tally.names[old].tolist())
     evaluation = replace(found, overlap=overlap, min_examples=max(1, minimum))
     _check_any_left(evaluation)

@@ -190,6 +190,13 @@ class Evidence(NamedTuple):
         return Contents(self.names, self.sizes.sum(axis=1), ranges)
 
     @property
+    def score_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest score of all tasks; None if it is not known."""
+        if self.highest is None:
+            return None
+        return float(self.lowest.min()), float(self.highest.max())
+
+    @property
     def highest_or_inf(self) -> Floats:
         """The highest score of each class; infinity if it was not computed."""
         return np.full(len(self.lowest), np.inf) if self.highest is None else self.highest

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac import _common, artefact, inputs
-from metapac._common import Counts, Floats, PathLike, Progress, as_whole_number, listed, warn
+from metapac._common import Floats, PathLike, Progress, as_whole_number, listed, warn
 from metapac._text import name_score
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
@@ -23,6 +23,7 @@ from metapac.grouping import Data, Scored, as_data
 from metapac.guarantee import Guarantee
 from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
+from metapac.verdict import probability_of_any
 from metapac.words import round_down
 
 
@@ -730,11 +731,12 @@ def failure_probability(
     if liars > tasks:
         raise InvalidInput(f"liars must be at most tasks, {tasks}, got {liars}.")
     ranks = guarantee.allowed_low_thresholds(tasks)
-    shares = [level.alpha_across for level in guarantee.levels]
+    shares = np.array([level.alpha_across for level in guarantee.levels])
     if at_random:
-        return _union(tasks - liars, shares, ranks)
-    # Each liar can hide one low threshold, the same one at every level.
-    return _union(tasks, shares, tuple(k + liars if k >= 0 else k for k in ranks))
+        tasks -= liars
+    else:  # each liar can hide one low threshold, the same one at every level
+        ranks = tuple(k + liars if k >= 0 else k for k in ranks)
+    return min(1.0, probability_of_any(tasks, shares, ranks))
 
 
 def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tuple[float, float]:
@@ -807,33 +809,12 @@ def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
     they are more, so many sent none. The others may have sent any number.
     """
     sent = np.sort(part.thresholds[part.used], axis=0)
+    # Beyond the ends, dishonest sites could make it anything.
+    padded = np.pad(sent, ((liars, liars), (0, 0)), constant_values=((-np.inf, np.inf), (0, 0)))
     ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
     invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
     low, high = (
-        [_number(sent[:, level], rank + shift) for level, rank in enumerate(ranks) if rank >= 0]
-        for shift in (invented - liars, liars - hidden)
+        [padded[rank + shift, level] for level, rank in enumerate(ranks) if rank >= 0]
+        for shift in (invented, 2 * liars - hidden)
     )
-    return max(low, default=-np.inf), max(high, default=-np.inf)
-
-
-def _number(ascending: Floats, rank: int) -> float:
-    """Return a number by its rank; beyond the ends, what dishonest sites could make it."""
-    if rank < 0:
-        return -np.inf
-    return float(ascending[rank]) if rank < len(ascending) else np.inf
-
-
-def _union(tasks: int, shares: list[float], ranks: tuple[int, ...]) -> float:
-    """Return P(M_j <= ranks_j for some j) for the chain of ``joint_ranks``, over so many tasks."""
-    from scipy import stats  # rarely needed, and slow to import
-
-    counts: Counts = np.arange(tasks + 1)
-    alive, before, failed = np.zeros(tasks + 1), 1.0, 0.0
-    alive[tasks] = 1.0
-    for share, rank in zip(shares, ranks, strict=True):
-        steps = stats.binom.pmf(counts, counts[:, None], share / before)  # (before, after)
-        alive = alive @ steps
-        failed += float(alive[: rank + 1].sum())
-        alive[: rank + 1] = 0.0
-        before = share
-    return min(failed, 1.0)
+    return float(max(low, default=-np.inf)), float(max(high, default=-np.inf))

@@ -26,7 +26,7 @@ from metapac.guarantee import Epsilon, Guarantee, percent
 from metapac.inputs import as_classes, as_json_labels, as_json_names
 from metapac.predictors import Calibrated, MetaPS, ThresholdSets
 from metapac.ranks import equal_share
-from metapac.verdict import HOLDS, SHOWN_LEVEL, UNDECIDED, VIOLATED
+from metapac.verdict import HOLDS, SHOWN_LEVEL, UNDECIDED, VIOLATED, describe_causes
 from metapac.words import Words
 
 if TYPE_CHECKING:
@@ -483,13 +483,11 @@ class Monitor:
         str
             Some sentences.
         """
-        words = self.terms.words
-        claims = {VIOLATED: _describe_alarm, HOLDS: _describe_holds, UNDECIDED: _describe_quiet}
-        claim = claims[self.status](self, words)
-        return f"{claim} {_describe_share(self, words)}".rstrip()
+        status, *lines = _summarise(self)
+        return " ".join([f"{status.capitalize()}.", *lines])
 
     def __str__(self) -> str:
-        """Return status, evidence, tasks and bounds in four lines, and tables."""
+        """Return status, evidence, tasks, bounds and what they mean, and tables."""
         return describe(self)
 
     def to_dict(self, added: Added | None = None) -> dict[str, Any]:
@@ -855,50 +853,56 @@ def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -
 
 
 _STATED = ("epsilon", "alpha", "delta", "false_alarm", "min_examples")
-# How a task is displayed as above epsilon: a test of this task alone.
-SHOWN = "(95% confidence, each {} alone)"
 _SHOWN = 10  # classes or batches in a table, tasks in a line
 
 
 def describe(monitor: Monitor, added: Added | None = None) -> str:
-    """Return where a monitor stands in four lines, what was added, and tables."""
+    """Return where a monitor stands, what was added, and tables, as text."""
+    words, blocks = monitor.terms.words, ["\n".join(_summarise(monitor))]
+    if details := [*_describe_added(monitor, added, words)]:
+        blocks.append("\n".join(details))
+    if monitor.by_class is not None:
+        blocks.append(_format_groups("class", monitor.by_class, words))
+    if len(monitor.batches) > 1:
+        blocks.append(_format_groups("batch", monitor._by_batch(), words))
+    return "\n\n".join(blocks)
+
+
+def _summarise(monitor: Monitor) -> list[str]:
+    """Return status, evidence, tasks and bounds, and what they mean, each as a line."""
     terms, words, alarm, power = monitor.terms, monitor.terms.words, monitor.alarm, monitor.power()
-    status = {VIOLATED: "ALARM", HOLDS: "HOLDS", UNDECIDED: "NO ALARM YET"}[monitor.status]
-    bounds, note = _describe_share(monitor, words), ""
-    evidence, limit = format_wealth(monitor.wealth), format_wealth(terms.limit)
+    status, meaning = "NO ALARM YET", ""
+    evidence, chance = format_wealth(monitor.wealth), percent(terms.false_alarm)
     if alarm is not None:
-        evidence = f"{format_wealth(alarm.wealth)} {_place(monitor, alarm, words)}"
-        breach = _describe_breach(monitor, words)
-        bounds = f"{breach[0].upper()}{breach[1:]}. {bounds}".rstrip()
-        note = f"{_advise(monitor, words)} {_explain_alarm(monitor, words)}"
-    elif monitor.status == UNDECIDED and power is not None:
+        batch = "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
+        count = words.count_units(monitor.course.index(alarm) + 1)
+        place = f"after {count} (at {visible(str(alarm.task))}{batch})"
+        evidence = f"{format_wealth(alarm.wealth)} {place}"
+        status, meaning = "ALARM", _explain_alarm(monitor, words)
+    elif monitor.status == HOLDS:
+        rate = "its limit, for each class" if terms.classes else _limit(monitor)
+        claim = f"Less than {percent(terms.alpha)} of new {words.units} have a miss rate above"
+        meaning = f"{claim} {rate}; if not, this is ever said with probability at most {chance}."
+        status = "HOLDS"
+    elif power is not None:
         status = status if power.can_tell else "CANNOT TELL YET"
-        note = f"No alarm yet{_describe_power(monitor, words)}".replace("yet. That ", "")
+        meaning = _explain_silence(power, words, " of a class" if terms.classes else "")
     lines = [
         status,
-        f"Evidence against the guarantee: {evidence}; alarm at {limit}.",
+        f"Evidence against the guarantee: {evidence}; alarm at {format_wealth(terms.limit)}, which "
+        f"is ever reached with probability at most {chance} if the guarantee is true.",
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
-        bounds,
-        *(["", note] if note else []),
+        _describe_share(monitor, words),
+        meaning,
     ]
-    if details := [*_describe_added(monitor, added, words)]:
-        lines += ["", *details]
-    if monitor.by_class is not None:
-        lines += ["", _format_groups("class", monitor.by_class, words)]
-    if len(monitor.batches) > 1:
-        lines += ["", _format_groups("batch", monitor._by_batch(), words)]
-    return "\n".join(lines)
+    return [line for line in lines if line]
 
 
 def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iterator[str]:
     """Yield what was added and what was left out, and name the worst tasks, in lines."""
     if added is not None:
-        few = f"left out, too few {words.examples}"
-        counts = {
-            "added": len(added.steps),
-            "counted before": len(added.known),
-            few: added.left_out,
-        }
+        counts = {"added": len(added.steps), "counted before": len(added.known)}
+        counts[f"left out, too few {words.examples}"] = added.left_out
         shown = [f"{words.count_units(n)} {what}" for what, n in counts.items() if n]
         yield f"{'; '.join(shown) or 'Nothing added'}."
         if added.overlap:
@@ -946,91 +950,32 @@ def _figures(steps: Sequence[Step]) -> dict[str, Any]:
     return {"tasks": len(steps), "violated": sum(step.violated for step in steps)} | last
 
 
-def _describe_alarm(monitor: Monitor, words: Words) -> str:
-    terms, alarm = monitor.terms, monitor.alarm
-    assert alarm is not None
-    return (
-        f"Alarm {_place(monitor, alarm, words)}: {_describe_breach(monitor, words)}. "
-        f"{_advise(monitor, words)} The wealth of the bets against the guarantee has grown from 1 "
-        f"to {format_wealth(alarm.wealth)}. If it were true, this would ever reach "
-        f"{format_wealth(terms.limit)} with probability at most {percent(terms.false_alarm)}, "
-        f"however often one looks. {_explain_alarm(monitor, words)}"
-    )
-
-
-def _place(monitor: Monitor, alarm: Step, words: Words) -> str:
-    batch = "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
-    count = words.count_units(monitor.course.index(alarm) + 1)
-    return f"after {count} (at {visible(str(alarm.task))}{batch})"
-
-
-def _describe_breach(monitor: Monitor, words: Words) -> str:
-    terms = monitor.terms
-    breach = f"more than {percent(terms.alpha)} of new {words.units} have a miss rate above"
-    if monitor.by_class is None:
-        return f"{breach} {_limit(monitor)}"
-    wealths = {label: s[-1].wealth for label, s in monitor.by_class.items() if s}
-    worst = visible(str(max(wealths, key=wealths.__getitem__)))
-    return f"for some class, {breach} its limit, most likely class {worst}"
-
-
-def _advise(monitor: Monitor, words: Words) -> str:
-    return (
-        f"Stop relying on these sets, look at the {words.units} above {_limit(monitor)}, and "
-        f"recalibrate on new {words.units}; then start a new state file."
-    )
-
-
 def _explain_alarm(monitor: Monitor, words: Words) -> str:
-    """Return what else an alarm may mean."""
+    """Return what an alarm means, what to do, and what else may have caused it."""
     terms, lower = monitor.terms, monitor.interval[0]
-    if terms.delta is not None:
-        return (
-            f"An unlucky calibration (probability at most {percent(terms.delta)}) explains it too; "
-            f"otherwise these {words.units} or the scores are not like those of calibration."
-        )
-    chance = "some" if lower <= terms.alpha else f"at most {math.ceil(100 * terms.alpha / lower)}%"
+    limit = worst = _limit(monitor)
+    if monitor.by_class is not None:
+        wealths = {label: s[-1].wealth for label, s in monitor.by_class.items() if s}
+        worst += f", most likely class {visible(str(max(wealths, key=wealths.__getitem__)))}"
     return (
-        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
-        f"assumptions, {chance} of all calibrations come out this badly."
+        f"More than {percent(terms.alpha)} of new {words.units} have a miss rate above {worst}. "
+        f"Stop relying on these sets, look at the {words.units} above {limit}, and recalibrate on "
+        f"new {words.units}; then start a new state file. "
+        f"{describe_causes(terms.alpha, terms.delta, lower, words)}"
     )
 
 
-def _describe_holds(monitor: Monitor, words: Words) -> str:
-    terms = monitor.terms
-    each, rate = (" for each class,", "its limit") if terms.classes else ("", _limit(monitor))
-    return (
-        f"Holds, by {words.count_units(len(monitor.course))}:{each} less than "
-        f"{percent(terms.alpha)} of new {words.units} have a miss rate above {rate}. If this were "
-        f"false, it would ever be said with probability at most {percent(terms.false_alarm)}."
-        f"{_describe_latest(monitor, words)}"
-    )
-
-
-def _describe_quiet(monitor: Monitor, words: Words) -> str:
-    return (
-        f"No alarm yet{_describe_power(monitor, words)}{_describe_latest(monitor, words)} After "
-        f"{words.count_units(len(monitor.course))}, the wealth of the bets against the guarantee "
-        f"is {format_wealth(monitor.wealth)}; it began at 1, falls unless {words.units} are shown "
-        f"to be above {_limit(monitor)}, and raises an alarm at "
-        f"{format_wealth(monitor.terms.limit)}."
-    )
-
-
-def _describe_power(monitor: Monitor, words: Words) -> str:
+def _explain_silence(power: Power, words: Words, of_class: str) -> str:
     """Return what no alarm says, given how large the tasks are."""
-    power, of_class = monitor.power(), " of a class" if monitor.terms.classes else ""
-    if power is None:
-        return "."
     if power.can_tell and power.reach is not None:
         return (
-            f". That does not show that the guarantee holds: even if every {words.unit} missed "
+            f"That does not show that the guarantee holds: even if every {words.unit} missed "
             f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
             "would be unlikely."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
     return (
-        f", but {words.units} this small cannot tell: even if every one missed "
+        f"That says little, for {words.units} this small cannot tell: even if every one missed "
         f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
         f"takes {least} {words.examples}{of_class} in each."
     )
@@ -1047,34 +992,34 @@ def _describe_latest(monitor: Monitor, words: Words) -> str:
     return (
         f" {'So far' if batch is None else f'In {visible(batch)}'} {count} of "
         f"{words.count_units(len(steps))} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
-        f"{SHOWN.format(words.unit)}; the guarantee allows {allowed}"
+        f"(95% confidence, each {words.unit} alone); the guarantee allows {allowed}"
         f"{' for each class' if monitor.terms.classes else ''}."
     )
 
 
 def _limit(monitor: Monitor) -> str:
     """Return the miss rate that a task may have, in words."""
-    return "the limit of a class" if monitor.terms.classes else percent(monitor.terms.rates[0])
+    return "the limit of some class" if monitor.terms.classes else percent(monitor.terms.rates[0])
 
 
 def _describe_share(monitor: Monitor, words: Words) -> str:
     terms, (lower, upper) = monitor.terms, monitor.interval
     rate = "its limit, for the worst class," if terms.classes else _limit(monitor)
-    share = f"the share of new {words.units} above {rate}"
+    share = f"share of new {words.units} above {rate}"
     confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
     if lower > upper:
         return (
-            f"T{share[1:]} has changed: it was below {percent(upper)} at one time, and above "
+            f"The {share} has changed: it was below {percent(upper)} at one time, and above "
             f"{percent(lower)} at another."
         )
     if monitor.alarm is None:
         return (
-            f"If it has been the same throughout, {share} is between {percent(lower)} and "
+            f"If it has been the same throughout, the {share} is between {percent(lower)} and "
             f"{percent(upper)} (each end with {confidence})."
         )
     if lower <= terms.alpha:  # the alarm has said it
         return ""
-    return f"At some time, {share} was more than {percent(lower)} ({confidence})."
+    return f"At some time, the {share} was more than {percent(lower)} ({confidence})."
 
 
 def format_wealth(wealth: float) -> str:

@@ -658,7 +658,7 @@ class MetaPS(ThresholdSets):
         data = as_data(scores, tasks, labels, classes, clusters)
         stated, about = self._make_guarantee(), data.add_origin(as_context(context))
         guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
-        evidence = self._first_step(data, guarantee, rng, about, allow, progress)
+        evidence = self._first_step(data, guarantee, allow, rng, about, progress)
         return self._calibrate_across(guarantee, evidence, about, allow)
 
     def calibrate_intervals(
@@ -734,9 +734,9 @@ class MetaPS(ThresholdSets):
         self,
         data: Data,
         guarantee: Guarantee,
-        rng: int,
-        context: Context,
         allow: frozenset[str],
+        rng: int = 0,
+        context: Context | None = None,
         progress: Progress | None = None,
     ) -> Evidence:
         """Return the evidence of all tasks or, if there are clusters, of one task of each."""
@@ -797,15 +797,10 @@ class MetaPS(ThresholdSets):
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the threshold of each class, or of all, and what it rests on."""
+        names = ("epsilon", "threshold", "tasks", "examples", "left_out")
         return [
-            {
-                "class": rule.label,
-                "epsilon": rule.epsilon,
-                "threshold": artefact.encode_floats(rule.threshold),
-                "tasks": rule.tasks,
-                "examples": rule.examples,
-                "left_out": rule.left_out,
-            }
+            {"class": rule.label}
+            | {name: artefact.encode_floats(getattr(rule, name)) for name in names}
             for rule in self._rules()
         ]
 
@@ -882,13 +877,12 @@ class MetaPS(ThresholdSets):
         guarantee, drawn = self._make_guarantee(), self._evidence.clusters
         about, allow = data.add_origin(self.context_), data_checks.check_allowed(allow)
         rng = 0 if drawn is None else drawn.rng
-        new = self._first_step(data, guarantee, rng, about, allow)
+        new = self._first_step(data, guarantee, allow, rng, about)
         _same, near = inputs.match_names(new.names.tolist(), self._evidence.names.tolist())
         findings = [data_checks.judge_near_names(near, "calibration tasks")]
-        if self._score_range is not None and new.highest is not None:
-            ends = float(new.lowest.min()), float(new.highest.max())
-            if np.isfinite([*ends, *self._score_range]).all():
-                findings.append(data_checks.judge_scale(ends, self._score_range))
+        then, now = self._score_range, new.score_range
+        if then is not None and now is not None and np.isfinite([*now, *then]).all():
+            findings.append(data_checks.judge_scale(now, then))
         data_checks.report(findings, allow)
         joined = join_evidence(self._evidence, new)
         return self._calibrate_across(guarantee, joined, about, allow)
@@ -912,8 +906,7 @@ class MetaPS(ThresholdSets):
         """
         allow = data_checks.check_allowed(allow)
         self._check_not_per_class("task_threshold")
-        data = Scored.of_one_task(scores)
-        evidence = self._first_step(data, self._make_guarantee(), 0, Context(), allow)
+        evidence = self._first_step(Scored.of_one_task(scores), self._make_guarantee(), allow)
         sent = evidence.thresholds[0, 0].astype(evidence.precision)
         return sent if len(sent) > 1 else sent[0]
 
@@ -966,12 +959,10 @@ class MetaPS(ThresholdSets):
         inputs.check_distinct(names.tolist())
         data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
         data_checks.check_sites(names.tolist(), allow=allow)
-        known = np.full(len(matrix), UNKNOWN)
-        if sizes is not None:
-            known = inputs.as_task_sizes(sizes, names)
+        unknown = np.full(len(matrix), UNKNOWN)
         sent = Evidence(
             inputs.as_task_names(names.tolist()),
-            known[:, None],
+            (unknown if sizes is None else inputs.as_task_sizes(sizes, names))[:, None],
             matrix.astype(np.float64)[:, None],
             np.array([-np.inf]),  # sites do not send their lowest score
             precision,
@@ -983,11 +974,9 @@ class MetaPS(ThresholdSets):
     def promise_(self) -> str:
         """The guarantee in one sentence, followed by ``remarks_`` if there are any."""
         self.check_calibrated()
-        g = self.guarantee_
-        if self.classes_ is None:
-            thresholds: guarantee.Thresholds = self.threshold_
-        else:
-            thresholds = dict(zip(self.classes_, self.thresholds_.tolist(), strict=True))
+        g, thresholds = self.guarantee_, self._result()[1]
+        if self.classes_ is not None:
+            thresholds = dict(zip(self.classes_, thresholds.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
         tasks = None if g.per_class and g.min_examples else len(self.tasks_)
         sentence = g.sentence(
@@ -1027,14 +1016,8 @@ class MetaPS(ThresholdSets):
         a list without the right label.
         """
         self.check_calibrated()
-        return words.explain_guarantee(
-            self.guarantee_,
-            self._rules(),
-            len(self.tasks_),
-            self._about(),
-            self.columns_,
-            self._cluster_words(),
-        )
+        basis = self._rules(), len(self.tasks_), self._about(), self.columns_
+        return words.explain_guarantee(self.guarantee_, *basis, self._cluster_words())
 
     def _cluster_words(self) -> tuple[str, str] | None:
         """Return what clusters are called, in singular and plural, if there are any."""
@@ -1099,33 +1082,30 @@ class MetaPS(ThresholdSets):
         self, guarantee: Guarantee, evidence: Evidence, outcomes: list[Outcome]
     ) -> None:
         """Set the fitted attributes."""
-        sample, evidence = evidence.sample, evidence._replace(sample=None)
-        evidence = evidence._replace(thresholds=evidence.thresholds + 0.0)  # no negative zero
+        sample, clusters = evidence.sample, evidence.clusters
+        # No negative zero among the thresholds.
+        evidence = evidence._replace(sample=None, thresholds=evidence.thresholds + 0.0)
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
         best = [outcome.level for outcome in outcomes]
         cuts = np.array([outcome.threshold for outcome in outcomes])
         at_best = evidence.thresholds[:, np.arange(len(best)), best]  # (tasks, classes)
-        levels, clusters = tuple(guarantee.levels[i] for i in best), evidence.clusters
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
         if guarantee.epsilon != self.epsilon:  # its classes were passed as text
             self.epsilon = guarantee.epsilon
         self.classes_, self.columns_ = evidence.classes, evidence.columns
-        self._score_range = None
-        if evidence.highest is not None:
-            self._score_range = float(evidence.lowest.min()), float(evidence.highest.max())
-        self.clusters_ = None if clusters is None else clusters.names
-        self.tasks_, self.task_sizes_ = evidence.names, evidence.sizes
+        self._score_range = evidence.score_range
+        levels, left_out = tuple(guarantee.levels[i] for i in best), (~used).sum(axis=0)
+        rows: Any = slice(None)
         if evidence.classes is not None:
             self._set_threshold(cuts)
-            self.level_, self.task_thresholds_ = levels, np.where(used, at_best, np.nan)
-            self.left_out_ = np.count_nonzero(~used, axis=0)
+            self.level_, self.left_out_, columns = levels, left_out, rows
         else:
-            some = used[:, 0]
             self._set_threshold(float(cuts[0]))
-            self.level_, self.task_thresholds_ = levels[0], at_best[some, 0]
-            self.left_out_ = int(np.count_nonzero(~some))
-            self.tasks_, self.task_sizes_ = evidence.names[some], evidence.sizes[some, 0]
-            self.clusters_ = None if clusters is None else clusters.names[some]
+            self.level_, self.left_out_ = levels[0], int(left_out[0])
+            rows, columns = used[:, 0], 0
+        self.tasks_, self.task_sizes_ = evidence.names[rows], evidence.sizes[rows, columns]
+        self.task_thresholds_ = np.where(used, at_best, np.nan)[rows, columns]
+        self.clusters_ = None if clusters is None else clusters.names[rows]
         self._sets = None if sample is None else data_checks.count_sets(sample, self._result()[1])
         self._mark_calibrated(evidence.precision)
 

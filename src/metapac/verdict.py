@@ -48,64 +48,17 @@ class Trials(NamedTuple):
     counts: tuple[int, ...]
 
 
-class Evidence(NamedTuple):
-    """Trials that, if few, show that a guarantee is not broken, and those that it is not true.
-
-    If it is for tasks, trials are those not shown to be within epsilon, or above it, at each level;
-    if it is for single examples, they are misses and hits, at one level.
-    """
-
-    tasks: int
-    if_broken: Trials
-    if_true: Trials
-    within: int
-    flagged: int
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether the guarantee is for single examples."""
-        return len(self.if_broken.counts) == 1
-
-    def interval(self, limit: float) -> tuple[float, float]:
-        """Return bounds of the miss rate or, in whole percent, of the fraction above epsilon."""
-        broken, true = self.if_broken, self.if_true
-        if self.is_pooled:
-            missed, confidence = broken.counts[0], 1 - 2 * limit
-            ends = clopper_pearson_interval(missed, broken.number, confidence=confidence)
-            return float(ends[0]), float(ends[1])
-        low, high = 0, 100  # moved inwards, up to the first fraction that is possible
-        while low < 99 and _rejects(true._replace(share=1 - (low + 1) / 100), limit):
-            low += 1
-        while high > 1 and _rejects(broken._replace(share=(high - 1) / 100), limit):
-            high -= 1
-        return low / 100, high / 100
-
-    def scaled(self, tasks: int) -> Evidence:
-        """Return the evidence of another number of tasks like these, rounded to prove less."""
-        broken, true = self.if_broken, self.if_true
-        number = broken.number * tasks // self.tasks
-        low, high = (
-            tuple(-(-count * tasks // self.tasks) for count in trials.counts)
-            for trials in (broken, true)
-        )
-        if self.is_pooled:
-            missed = broken.counts[0] * tasks // self.tasks
-            low, high = (missed,), (number - missed,)
-        broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
-        return Evidence(tasks, broken, true, self.within, self.flagged)
-
-
-def collect(
+def count_trials(
     sizes: Counts, misses: Counts, epsilon: float, label: Counts, classes: int, alpha: float | None
-) -> list[Evidence]:
-    """Return the evidence on each class; for single examples there is only one."""
+) -> list[dict[str, Any]]:
+    """Return what the verdict on each class rests on; for single examples there is only one."""
 
     def count_open(errors: Counts, rate: float) -> list[list[int]]:  # (classes, levels)
         limits = [allowed_errors_in_task(sizes, rate, level) for level in JOINT_LEVELS]
         counts = [np.bincount(label[errors > k], minlength=classes) for k in limits]
         return np.transpose(counts).tolist()  # type: ignore[no-any-return]
 
-    hits, rest, found = sizes - misses, _complement(epsilon), []
+    hits, rest, found = sizes - misses, complement(epsilon), []
     shown = JOINT_LEVELS.index(SHOWN_LEVEL)
     tasks = np.bincount(label, minlength=classes).tolist()
     open_counts = count_open(misses, epsilon), count_open(hits, rest)
@@ -116,17 +69,18 @@ def collect(
         else:
             broken = Trials(n, alpha, tuple(not_within))
             true = Trials(n, 1 - alpha, tuple(not_above))
-        found.append(Evidence(n, broken, true, n - not_within[shown], n - not_above[shown]))
+        counts = {"within": n - not_within[shown], "flagged": n - not_above[shown]}
+        found.append({"tasks": n, "if_broken": broken, "if_true": true} | counts)
     return found
 
 
 def are_above(sizes: Counts, misses: Counts, epsilon: float) -> NDArray[np.bool_]:
     """Return which tasks are shown to have a miss rate above epsilon, each one alone."""
     hits = sizes - misses
-    return np.asarray(hits <= allowed_errors_in_task(sizes, _complement(epsilon), SHOWN_LEVEL))
+    return np.asarray(hits <= allowed_errors_in_task(sizes, complement(epsilon), SHOWN_LEVEL))
 
 
-def _complement(epsilon: float) -> float:
+def complement(epsilon: float) -> float:
     """Return 1 - epsilon for the decimal number that epsilon prints as, below 1."""
     return min(float(1 - Decimal(repr(epsilon))), math.nextafter(1.0, 0.0))
 
@@ -151,7 +105,7 @@ def p_value(trials: Trials) -> float:
     number, shares = trials.number, _shares(trials)
     below = special.bdtr(np.arange(number + 1), number, shares[:, None])  # (levels, tasks + 1)
     limits = np.count_nonzero(below <= smallest * (1 + SLACK), axis=1) - 1
-    return min(1.0, _probability_of_any(number, shares, limits) * (1 + SLACK))
+    return min(1.0, probability_of_any(number, shares, limits.tolist()) * (1 + SLACK))
 
 
 def _smallest_tail(trials: Trials) -> float:
@@ -165,7 +119,7 @@ def _shares(trials: Trials) -> NDArray[np.float64]:
     return trials.share * (1 - np.array(levels))
 
 
-def _probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Counts) -> float:
+def probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Sequence[int]) -> float:
     """Return P(M_j <= limits_j for some j), summed over the first j where that happens.
 
     M_1 is Binomial(tasks, shares_1); M_(j+1), given M_j, is Binomial(M_j, shares_(j+1) / shares_j).
@@ -176,8 +130,8 @@ def _probability_of_any(tasks: int, shares: NDArray[np.float64], limits: Counts)
     lost = _poisson(counts, tasks * (1 - shares[0]))  # weight of having lost 0, 1, ... tasks
     thinned = tasks * -np.diff(shares, append=0.0)
     total = 0.0
-    for share, limit, mean in zip(shares, limits.tolist(), thinned, strict=True):
-        too_many = tasks - limit  # so many lost leave at most ``limit``
+    for share, limit, mean in zip(shares, limits, thinned, strict=True):
+        too_many = max(tasks - limit, 0)  # so many lost leave at most ``limit``
         kept = _poisson(tasks - counts[too_many:], tasks * share)
         total += float(lost[too_many:] @ kept)
         lost[too_many:] = 0
@@ -212,31 +166,31 @@ def _rate(verdict: Verdict) -> float:
 
 
 def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
-    p_value, level = verdict.p_holds, verdict.holds_at or verdict.false_alarm
+    p_value, level = verdict.p_holds, verdict._holds_at
     causes = ""
     if verdict.status == VIOLATED:
         p_value, level = verdict.p_violated, verdict.false_alarm
-        causes = f" {_describe_causes(verdict, words)}"
-    count = words.count_examples if verdict.evidence.is_pooled else words.count_units
+        low = (verdict.interval or (0.0, 1.0))[0]
+        causes = f" {describe_causes(verdict.alpha, verdict.delta, low, words)}"
+    count = words.count_examples if verdict.alpha is None else words.count_units
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
     return (
-        f"{claim}, judged by {count(verdict.evidence.if_broken.number)} ({shown}). If this were "
+        f"{claim}, judged by {count(verdict.if_broken.number)} ({shown}). If this were "
         f"false, the verdict would be {verdict.status!r} with probability at most "
         f"{percent(round_up(level))}.{causes}"
     )
 
 
-def _describe_causes(verdict: Verdict, words: Words) -> str:
-    """Return what may have broken the guarantee."""
-    if verdict.delta is not None:
+def describe_causes(alpha: float | None, delta: float | None, low: float, words: Words) -> str:
+    """Return what may have broken a guarantee if a fraction above ``low`` of tasks breaks it."""
+    if delta is not None:
         return (
-            f"An unlucky calibration (probability at most {percent(verdict.delta)}) explains it "
-            f"too; otherwise these {words.units} or the scores are not like those of calibration."
+            f"An unlucky calibration (probability at most {percent(delta)}) explains it too; "
+            f"otherwise these {words.units} or the scores are not like those of calibration."
         )
-    low, _high = verdict.interval or (0.0, 1.0)
     chance = "some"
-    if verdict.alpha is not None and low > verdict.alpha:  # Markov's inequality
-        chance = f"at most {percent(round_up(verdict.alpha / low))}"
+    if alpha is not None and low > alpha:  # Markov's inequality
+        chance = f"at most {percent(round_up(alpha / low))}"
     return (
         "A guarantee in expectation (delta=None) is an average over calibrations: under its "
         f"assumptions, {chance} of all calibrations come out this badly."
@@ -332,8 +286,9 @@ class Verdict:
         Failure probability of the guarantee; None if it is in expectation.
     false_alarm : float
         Probability that the status is wrong.
-    evidence : object
-        Counts of tasks, or of examples, that the verdict rests on.
+    if_broken, if_true : Trials
+        Tasks not shown to be within epsilon, or above it, at each level: if they are few, the
+        guarantee is not broken, or not true. If it is for single examples, misses and hits.
     by_class : mapping from class to Verdict, or None
         With a guarantee per class, the verdict of each class, at its share of ``false_alarm``.
     holds_at : float or None
@@ -354,27 +309,16 @@ class Verdict:
     alpha: float | None
     delta: float | None
     false_alarm: float
-    evidence: Evidence
+    tasks: int
+    within: int
+    flagged: int
+    if_broken: Trials
+    if_true: Trials
     by_class: Mapping[Any, Verdict] | None = None
     holds_at: float | None = None
     unit: str = "task"
     example: str = "example"
     trivial: str = ""
-
-    @property
-    def tasks(self) -> int:
-        """Number of tasks judged."""
-        return self.evidence.tasks
-
-    @property
-    def within(self) -> int:
-        """Number of tasks shown to be within epsilon, each alone with confidence 95%."""
-        return self.evidence.within
-
-    @property
-    def flagged(self) -> int:
-        """Number of tasks shown to be above epsilon, each alone with confidence 95%."""
-        return self.evidence.flagged
 
     @cached_property
     def together(self) -> Mapping[Any, Verdict]:
@@ -388,30 +332,34 @@ class Verdict:
     @cached_property
     def status(self) -> str:
         """The verdict in a word."""
-        if self.by_class is None:
-            return self._decide(self.evidence)
-        found = {part.status for part in self.together.values()}
-        return next((s for s in (VIOLATED, UNDECIDED) if s in found), HOLDS)
-
-    def _decide(self, evidence: Evidence) -> str:
-        """Return the status that follows from some evidence."""
-        if _rejects(evidence.if_true, self.false_alarm):
+        if self.by_class is not None:
+            found = {part.status for part in self.together.values()}
+            return next((s for s in (VIOLATED, UNDECIDED) if s in found), HOLDS)
+        if _rejects(self.if_true, self.false_alarm):
             return VIOLATED
-        level = self.holds_at or self.false_alarm
-        return HOLDS if _rejects(evidence.if_broken, level) else UNDECIDED
+        return HOLDS if _rejects(self.if_broken, self._holds_at) else UNDECIDED
+
+    @property
+    def words(self) -> Words:
+        """What a task and an example are called."""
+        return Words(*inflect(self.unit), *inflect(self.example), "the model")
+
+    @property
+    def _holds_at(self) -> float:
+        return self.holds_at or self.false_alarm
 
     @cached_property
     def p_holds(self) -> float:
         """p-value against "the guarantee is broken"; of all classes, the largest."""
         if self.by_class is None:
-            return p_value(self.evidence.if_broken)
+            return p_value(self.if_broken)
         return max(part.p_holds for part in self.by_class.values())
 
     @cached_property
     def p_violated(self) -> float:
         """p-value against "the guarantee is true"; of all classes, the smallest times them."""
         if self.by_class is None:
-            return p_value(self.evidence.if_true)
+            return p_value(self.if_true)
         parts = [part.p_violated for part in self.by_class.values()]
         return min(1.0, len(parts) * min(parts))
 
@@ -422,7 +370,19 @@ class Verdict:
         Each bound holds with confidence ``1 - false_alarm``. If the guarantee is for single
         examples, they are bounds of the miss rate. None for all classes together.
         """
-        return None if self.by_class is not None else self.evidence.interval(self.false_alarm)
+        if self.by_class is not None:
+            return None
+        limit, broken, true = self.false_alarm, self.if_broken, self.if_true
+        if self.alpha is None:
+            missed, confidence = broken.counts[0], 1 - 2 * limit
+            ends = clopper_pearson_interval(missed, broken.number, confidence=confidence)
+            return float(ends[0]), float(ends[1])
+        low, high = 0, 100  # moved inwards, up to the first fraction that is possible
+        while low < 99 and _rejects(true._replace(share=1 - (low + 1) / 100), limit):
+            low += 1
+        while high > 1 and _rejects(broken._replace(share=(high - 1) / 100), limit):
+            high -= 1
+        return low / 100, high / 100
 
     @cached_property
     def more_tasks(self) -> int | None:
@@ -441,7 +401,7 @@ class Verdict:
             return None
 
         def is_settled(tasks: int) -> bool:
-            return self._decide(self.evidence.scaled(tasks)) != UNDECIDED
+            return self._scale(tasks).status != UNDECIDED
 
         low, step = self.tasks, 1
         while not is_settled(low + step):
@@ -449,6 +409,20 @@ class Verdict:
             if low + step > _MAX_MORE:
                 return None
         return min_integer(is_settled, low, low + step) - self.tasks
+
+    def _scale(self, tasks: int) -> Verdict:
+        """Return the verdict on another number of tasks like these, rounded to prove less."""
+        broken, true = self.if_broken, self.if_true
+        number = broken.number * tasks // self.tasks
+        low, high = (
+            tuple(-(-count * tasks // self.tasks) for count in trials.counts)
+            for trials in (broken, true)
+        )
+        if self.alpha is None:
+            missed = broken.counts[0] * tasks // self.tasks
+            low, high = (missed,), (number - missed,)
+        broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
+        return replace(self, tasks=tasks, if_broken=broken, if_true=true)
 
     def named(self, *, unit: str, example: str) -> Verdict:
         """Return the same verdict, in other words for tasks and examples.
@@ -488,7 +462,7 @@ class Verdict:
         """
         if self.trivial:
             return f"Nothing to check: {self.trivial}"
-        words = Words(*inflect(unit or self.unit), *inflect(example or self.example), "the model")
+        words = self.named(unit=unit or self.unit, example=example or self.example).words
         if self.by_class is not None:
             return _describe_classes(self, self.by_class, words)
         return f"{self.status.capitalize()}: {_describe(self, words)}"
@@ -587,13 +561,16 @@ def judge_classes(
     """
     rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
     found = _judge_each([*counts.values()], rates, alpha, delta, false_alarm)
-    of_classes, none = [part.evidence for part in found], Trials(0, 0.0, ())
-    tasks, within, flagged = zip(*((x.tasks, x.within, x.flagged) for x in of_classes), strict=True)
+    none = Trials(0, 0.0, ())
     return replace(
         found[0],
         epsilon=epsilon,
         false_alarm=float(false_alarm),
-        evidence=Evidence(max(tasks), none, none, min(within), max(flagged)),
+        tasks=max(part.tasks for part in found),
+        within=min(part.within for part in found),
+        flagged=max(part.flagged for part in found),
+        if_broken=none,
+        if_true=none,
         by_class=dict(zip(counts, found, strict=True)),
     )
 
@@ -616,10 +593,10 @@ def _judge_each(
     pairs = [_checked_counts(*pair) for pair in counts]
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
     sizes, misses = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-    found = {rate: collect(sizes, misses, rate, label, len(pairs), alpha) for rate in {*rates}}
+    found = {rate: count_trials(sizes, misses, rate, label, len(pairs), alpha) for rate in {*rates}}
     share = equal_share(float(false_alarm), len(pairs))
     judged = partial(Verdict, alpha=alpha, delta=delta, false_alarm=share)
-    return [judged(epsilon=rate, evidence=found[rate][i]) for i, rate in enumerate(rates)]
+    return [judged(epsilon=rate, **found[rate][i]) for i, rate in enumerate(rates)]
 
 
 def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:

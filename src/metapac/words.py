@@ -353,8 +353,9 @@ def render_card(title: str, text: str, sentence: str) -> str:
 
 
 def render_text(text: str) -> str:
-    """Return text as HTML, in the font of code."""
-    return f"<pre>{_escape(text)}</pre>"
+    """Return lines of text as HTML, in the font of code."""
+    lines = "\n".join(map(_escape, text.split("\n")))
+    return f"<pre>{lines}</pre>"
 
 
 def _escape(text: str) -> str:
