@@ -25,6 +25,7 @@ from metapac.ranks import Level, equal_share
 if TYPE_CHECKING:
     from metapac.evidence import Clusters
 
+Sizes = ArrayLike | Mapping[Any, ArrayLike]  # of all classes together, or by class
 # Above this number of tasks, each level gets an equal share of delta: close to exact, and fast.
 _EXACT = 20_000
 _MAX_TRIED = 40  # sizes, or numbers of tasks, to try where each takes time
@@ -255,8 +256,8 @@ def find_shortfalls(demands: Sequence[Demand]) -> list[Shortfall]:
 
 
 def _describe_shortfalls(lacking: Sequence[Shortfall]) -> str:
-    more = [f"and {len(lacking) - SHOWN_CLASSES} more"] * (len(lacking) > SHOWN_CLASSES)
-    return "; ".join([*map(str, lacking[:SHOWN_CLASSES]), *more])
+    more = f"; and {len(lacking) - SHOWN_CLASSES} more" * (len(lacking) > SHOWN_CLASSES)
+    return "; ".join(map(str, lacking[:SHOWN_CLASSES])) + more
 
 
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
@@ -313,16 +314,15 @@ def explain_too_few_tasks(
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
     g, lacking = demands[0].guarantee, find_shortfalls(demands)
     delta = None if g.delta is None else g.delta * len(demands)
-    asked = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}"
-    which = f" for {len(lacking)} of {len(demands)} classes"
+    asked, which = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}", ""
     if demands[0].label is None:
-        asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
-    lack = f" with {keyword('split', g.split)}{which}: {_describe_shortfalls(lacking)}"
-    remedies = find_remedies(demands, lacking)
-    if trivial:
-        result = "for intervals of infinite width" if is_interval else "to keep every label"
-        remedies.append(f"pass on_infeasible='trivial' {result}")
-    return _explain(asked, lack, remedies)
+        asked = f"{_show('epsilon', g.miss_rate)}, {asked}"
+    else:
+        which = f" for {len(lacking)} of {len(demands)} classes"
+    lack = f" with split={g.split!r}{which}: {_describe_shortfalls(lacking)}"
+    result = "for intervals of infinite width" if is_interval else "to keep every label"
+    last = [f"pass on_infeasible='trivial' {result}"] * trivial
+    return _explain(asked, lack, [*find_remedies(demands, lacking), *last])
 
 
 def _explain(asked: str, lack: str, remedies: Sequence[str]) -> str:
@@ -698,8 +698,11 @@ class Plan:
         Curve
             Minimum tasks and examples per task for each value.
         """
-        _common.check_one_of("parameter", parameter, tuple(_GRIDS))
-        grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
+        _common.check_one_of("parameter", parameter, ("epsilon", "alpha", "delta", "split"))
+        if values is None:
+            values = np.geomspace(1e-12 if parameter == "delta" else 0.01, 0.5, 60)
+            values = np.linspace(0.01, 0.5, 50) if parameter == "split" else values
+        grid = np.array(values, dtype=float, ndmin=1)
         check_one_dimensional("values", grid)
         changed = [replace(self.guarantee, **{parameter: float(value)}) for value in grid]  # type: ignore[arg-type]
         needs = np.array([find_need(guarantee, 0)[:2] for guarantee in changed])
@@ -766,28 +769,6 @@ class Plan:
             return {"tasks": tasks, "examples_per_task": self.examples_for(tasks)}
         size = as_whole_number("examples", examples)
         return {"tasks": self.tasks_for(size), "examples_per_task": size}
-
-    def describe_half(self, tasks: int | None, examples: int | None) -> str:
-        """Return in a sentence how many examples so many tasks need, or how many such tasks.
-
-        Parameters
-        ----------
-        tasks : int or None
-            Number of tasks; None if ``examples`` is given.
-        examples : int or None
-            Number of labelled examples in each task.
-
-        Returns
-        -------
-        str
-            The sentence.
-        """
-        number, size = self.complete(tasks, examples).values()
-        of = " of each class" * (self.classes > 1)
-        if number is None or size is None:
-            known = count_tasks(number) if number else f"{size} examples{of} in each task"
-            return f"{known} cannot suffice, whatever the {'sizes' if number else 'number'}."
-        return f"{count_tasks(number)} with at least {size} labelled examples{of} each suffice."
 
     def to_dict(self) -> dict[str, Any]:
         """Return what each split needs, and how it would use the tasks, as JSON can hold it.
@@ -880,14 +861,6 @@ class Plan:
         return bool(self.options) and (best is None or best.delta != self.guarantee.delta)
 
 
-_GRIDS = {
-    "epsilon": np.geomspace(0.01, 0.5, 60),
-    "alpha": np.geomspace(0.01, 0.5, 60),
-    "delta": np.geomspace(1e-12, 0.5, 60),
-    "split": np.linspace(0.01, 0.5, 50),
-}
-
-
 @overload
 def plan(
     *,
@@ -897,16 +870,12 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
-    sizes: ArrayLike | Mapping[Any, ArrayLike] | None = None,
+    sizes: Sizes | None = None,
     allow: Iterable[str] = (),
 ) -> Plan: ...
 @overload
 def plan(
-    *,
-    split: Split = "joint",
-    classes: int = 1,
-    min_examples: int = 0,
-    sizes: ArrayLike | Mapping[Any, ArrayLike],
+    *, sizes: Sizes, split: Split = "joint", classes: int = 1, min_examples: int = 0
 ) -> list[Offer]: ...
 @_common.reject_foreign_keywords
 def plan(
@@ -917,7 +886,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
-    sizes: ArrayLike | Mapping[Any, ArrayLike] | None = None,
+    sizes: Sizes | None = None,
     allow: Iterable[str] = (),
 ) -> Plan | list[Offer]:
     """Return what a guarantee needs, and how each split would use your tasks.
