@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from metapac import (
     Columns,
     Exploration,
     Guarantee,
+    InfeasibleGuarantee,
     InvalidInput,
     MetaPS,
     Plan,
@@ -211,6 +214,29 @@ def test_too_few_calibration_tasks_give_no_estimate(rows: pd.DataFrame) -> None:
     twice = [np.concatenate([column, column]) for column in data]
     with pytest.raises(InvalidInput, match="allow="):
         explore(*twice, classes=["no", "yes"], **GRID)
+
+
+def test_what_calibration_refuses_is_called_infeasible(rows: pd.DataFrame) -> None:
+    scores, levels = rows[["p_no", "p_yes"]].to_numpy(), {"alpha": 0.3, "delta": 0.2}
+    grid: dict[str, Any] = GRID | {"epsilon": [0.01, 0.05, 0.3, 0.5], "n_tasks": None}
+    found = explore(scores, rows.site, rows.y, classes=["no", "yes"], **grid)
+    refused = []
+    for cell in found.cells:
+        method = MetaPS(epsilon=cell.epsilon, per_class=cell.per_class, **levels)  # type: ignore[arg-type]
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(InfeasibleGuarantee):
+            method.calibrate(scores, rows.site, rows.y, classes=["no", "yes"])
+        refused.append(not hasattr(method, "tasks_"))
+    assert [cell.is_infeasible() for cell in found.cells] == refused
+    assert {*refused} == {True, False}
+    assert str(found).count("  infeasible\n") == sum(refused)
+
+
+def test_the_text_begins_with_the_decision(rows: pd.DataFrame) -> None:
+    scores = rows[["p_no", "p_yes"]].to_numpy()
+    text = str(explore(scores, rows.site, rows.y, classes=["no", "yes"], **GRID))
+    assert text.startswith("One threshold misses more than half of a class: 'yes' from epsilon 0.3")
+    few = str(explore(scores, rows.site, rows.y, classes=["no", "yes"], **GRID | {"n_tasks": 2}))
+    assert f"needs {least_tasks(0.3, 0.2)} tasks" in few
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from metapac._text import format_table
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, ranks_within
-from metapac.grouping import Data, Statistics, Tally, as_data
+from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
 from metapac.planning import min_tasks_over_levels
@@ -86,10 +86,8 @@ class Estimate(NamedTuple):
         0.5
         """
         total, tasks = float(denominators.sum()), len(numerators)
-        if total == 0:
-            return cls(math.nan, math.nan, math.nan)
-        value = float(numerators.sum()) / total
-        if tasks < 2:
+        value = float(numerators.sum()) / total if total else math.nan
+        if tasks < 2 or not total:
             return cls(value, math.nan, math.nan)
         squares = float(((numerators - value * denominators) ** 2).sum())
         error = math.sqrt(squares * tasks / (tasks - 1)) / total
@@ -163,13 +161,13 @@ class Cell:
     def _format(self, classes: Sequence[Any]) -> dict[str, str]:
         """Return the row of a table."""
         row = {"alpha": f"{self.alpha:g}", "epsilon": f"{self.epsilon:g}", "tasks": str(self.tasks)}
-        sets = {"set size": self.size.format(".2f"), "empty": f"{self.empty.value:.1%}"}
-        sets |= {"full": f"{self.full.value:.1%}"}
+        sets = {"set size": self.size.format(".2f")}
+        sets |= {"empty": f"{self.empty.value:.1%}", "full": f"{self.full.value:.1%}"}
         sets |= {f"missed {label}": self.missed[label].format(".1%") for label in classes}
         if self.is_infeasible():
             needed = self.tasks_needed
-            why = "infeasible" if needed is None else f"needs {needed} tasks"
-            sets = dict.fromkeys(sets, "") | {"set size": why}
+            sets = dict.fromkeys(sets, "")
+            sets["set size"] = "infeasible" if needed is None else f"needs {needed} tasks"
         return row | sets
 
     @classmethod
@@ -292,10 +290,9 @@ class Exploration:
     def tasks_needed(self) -> dict[float, dict[float | None, int]]:
         """Least number of calibration tasks for each alpha and some deltas, one guarantee."""
         deltas = dict.fromkeys([*ADVISED_DELTAS, self.delta, None])
-        alphas = sorted({cell.alpha for cell in self.cells})
         return {
             alpha: {delta: least_tasks(alpha, delta, split=self.split) for delta in deltas}
-            for alpha in alphas
+            for alpha in sorted({cell.alpha for cell in self.cells})
         }
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
@@ -373,22 +370,21 @@ class Exploration:
     def _check(self) -> None:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
         check_distinct([*self.tasks])
-        _common.as_whole_number("examples", self.examples, minimum=0)
         levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
         levels["min_examples"] = self.min_examples
         Guarantee(epsilon=0.5, alpha=0.5, **levels)
         for cell in self.cells:
             Guarantee(epsilon=cell.epsilon, alpha=cell.alpha, per_class=cell.per_class, **levels)
             _common.as_whole_number("tasks", cell.tasks, minimum=0)
-            if cell.tasks_needed is not None:
-                _common.as_whole_number("tasks_needed", cell.tasks_needed, minimum=0)
-        for labels in (self.prevalence, *(cell.missed for cell in self.cells)):
-            if not all(isinstance(label, str | int) for label in labels):
-                raise InvalidInput(f"classes must be labels, got {_common.brief([*labels])}.")
-        if not all(cell.thresholds for cell in self.cells):
-            raise InvalidInput("every cell must have a threshold.")
-        if not self.tasks or not all(0 <= share <= 1 for share in self.prevalence.values()):
-            raise InvalidInput("there must be tasks, and shares of classes between 0 and 1.")
+            _common.as_whole_number("tasks_needed", cell.tasks_needed or 0, minimum=0)
+        _common.as_whole_number("examples", self.examples, minimum=0)
+        labels = [*self.prevalence, *(label for cell in self.cells for label in cell.missed)]
+        if not all(isinstance(label, str | int) for label in labels):
+            raise InvalidInput(f"classes must be labels, got {_common.brief(labels)}.")
+        if not self.tasks or not all(cell.thresholds for cell in self.cells):
+            raise InvalidInput("there must be tasks, and every cell must have a threshold.")
+        if not all(0 <= share <= 1 for share in self.prevalence.values()):
+            raise InvalidInput("shares of classes must be between 0 and 1.")
 
     def plot(self, path: PathLike) -> None:
         """Draw set size and misses of each class against epsilon, a line for each alpha.
@@ -410,11 +406,11 @@ class Exploration:
     def __str__(self) -> str:
         """What to decide, the sets to expect at each pair of levels, and what else they need."""
         rarest = sorted(self.classes, key=self.prevalence.__getitem__)[:_SHOWN]
-        tables = []
-        titles = {False: "One threshold for all classes", True: "One threshold per class"}
-        for per_class, title in titles.items():
-            cells = [cell for cell in self.cells if cell.per_class == per_class]
-            tables.append(format_table([cell._format(rarest) for cell in cells], title))
+        titles = ("One threshold for all classes", "One threshold per class")
+        tables = [
+            format_table([c._format(rarest) for c in self.cells if c.per_class == per_class], title)
+            for per_class, title in enumerate(titles)
+        ]
         delta = "none" if self.delta is None else f"{self.delta:g}"
         shares = ", ".join(f"{label} {self.prevalence[label]:.1%}" for label in rarest)
         basis = f"{len(self.tasks):,} pilot tasks with {self.examples:,} examples ({shares})"
@@ -605,7 +601,7 @@ def explore(
         for some in (trials, more_trials)
         for tally in data.counts(np.stack([t.without for t in some]), precision, pilot)
     ]
-    totals = _spread(tallies[0], pilot, names, "examples").sum(axis=0)
+    totals = _spread(tallies[0], pilot, names)[0].sum(axis=0)
     return Exploration(
         tuple(pilot.tolist()),
         int(totals.sum()),
@@ -637,19 +633,15 @@ def _check_classes(data: Data) -> tuple[Any, ...]:
     data.check_tasks()
     names = data.class_names()
     if not data.has_class_scores() or names is None:
-        raise InvalidInput(
-            "labels must be passed beside scores of all classes, the same classes in every row: "
-            "misses are counted for each class.",
-            parameter=("label", "labels"),
-        )
+        rule = "labels must be passed beside scores of all classes, the same in every row"
+        raise InvalidInput(f"{rule}: each class is counted.", parameter=("label", "labels"))
     return names
 
 
 def _as_levels(name: str, values: Any) -> list[float]:
     if isinstance(values, str) or not np.size(values):
-        raise InvalidInput(
-            f"{name} must be a sequence of numbers between 0 and 1, got {values!r}.", parameter=name
-        )
+        rule = f"{name} must be a sequence of numbers between 0 and 1"
+        raise InvalidInput(f"{rule}, got {values!r}.", parameter=name)
     levels = np.ravel(np.asarray(values, dtype=object)).tolist()
     return sorted({_common.as_probability(name, level) for level in levels})
 
@@ -668,11 +660,9 @@ def _make_trials(
     def rank(sizes: Counts, label: Counts | None) -> Counts:
         count = np.sum(sizes >= least)
         if label is None and count < 2:
-            raise InvalidInput(
-                f"{data.name or 'the data'} holds {count} tasks with at least {least} examples, "
-                "and exploring takes at least 2: each is judged by the others.",
-                parameter="task",
-            )
+            got = f"{data.name or 'the data'} holds {count} tasks with at least {least} examples"
+            rule = "exploring takes at least 2: each is judged by the others"
+            raise InvalidInput(f"{got}, and {rule}.", parameter="task")
         ranks = [ranks_within(sizes, g, classes, label) for g in guarantees]
         return np.concatenate(ranks, axis=1)
 
@@ -681,44 +671,39 @@ def _make_trials(
     for g, part in zip(guarantees, np.split(found.thresholds, len(grid), axis=1), strict=True):
         own = found._replace(thresholds=part)
         evidence = Evidence.from_statistics(own, classes, data.describe()[0])
-        trials.append(_trial(g, evidence, tasks, classes))
+        trials.append(_trial(g, evidence, tasks))
     return found, trials
 
 
-def _trial(
-    guarantee: Guarantee, evidence: Evidence, tasks: int | None, classes: Sequence[Any] | None
-) -> _Trial:
+def _trial(guarantee: Guarantee, evidence: Evidence, tasks: int | None) -> _Trial:
     """Return the thresholds to expect."""
-    parts = [guarantee] if classes is None else [guarantee.for_class(x, classes) for x in classes]
-    used = evidence.sizes >= guarantee.min_examples
+    parts, used = evidence.parts(guarantee), evidence.sizes >= guarantee.min_examples
     least = least_tasks(guarantee.alpha, guarantee.delta, len(parts), split=guarantee.split)
     if tasks is None:
         tasks = max(int(used.any(axis=1).sum()), least)
     best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)
     for i, part in enumerate(parts):
-        some, thresholds = used[:, i], evidence.thresholds[:, i]
+        some = used[:, i]
         if some.sum() > 1:  # with fewer, nothing is known, and every label is kept
-            best[i], without[some, i] = expected_thresholds(thresholds[some], part, tasks)
+            own = part.thresholds[some]
+            best[i], without[some, i] = expected_thresholds(own, part.guarantee, tasks)
             without[~some, i] = best[i]
     return _Trial(guarantee, tasks, least, best, without, used)
 
 
-def _spread(tally: Tally, pilot: Array, classes: Sequence[Any], kind: str) -> Counts:
-    """Return a count of each task and class; 0 where they do not occur together."""
-    place = {name: i for i, name in enumerate(pilot.tolist())}
+def _spread(tally: Tally, pilot: Array, classes: Sequence[Any]) -> Counts:
+    """Return examples, misses, labels, empty and full sets, each by task and class."""
+    place, sets = {name: i for i, name in enumerate(pilot.tolist())}, cast("SetCounts", tally.sets)
     task = np.array([place[name] for name in tally.names.tolist()])[tally.task]
-    counts = np.zeros((len(pilot), len(classes)), dtype=np.int64)
-    counts[task, tally.label] = getattr(tally if kind in Tally._fields else tally.sets, kind)
+    counts = np.zeros((5, len(pilot), len(classes)), dtype=np.int64)
+    counts[:, task, tally.label] = tally.examples, tally.missed, sets.labels, sets.empty, sets.full
     return counts
 
 
 def _summarise(trial: _Trial, tally: Tally, pilot: Array, names: Sequence[Any]) -> Cell:
     """Return the estimates of a cell: sets as means over tasks, misses as shares of a class."""
     feasible = trial.tasks >= trial.least  # otherwise nothing counts, and estimates are NaN
-    examples, missed, *kinds = (
-        _spread(tally, pilot, names, kind)
-        for kind in ("examples", "missed", "labels", "empty", "full")
-    )
+    examples, missed, *kinds = _spread(tally, pilot, names)
     some = trial.used.any(axis=1) & feasible
     used = np.broadcast_to(trial.used, examples.shape) & feasible
     sizes = examples.sum(axis=1)[some]

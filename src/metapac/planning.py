@@ -25,9 +25,10 @@ from metapac.ranks import Level, equal_share
 if TYPE_CHECKING:
     from metapac.evidence import Clusters
 
+Sizes = ArrayLike | Mapping[Any, ArrayLike]  # of all classes together, or by class
 # Above this number of tasks, each level gets an equal share of delta: close to exact, and fast.
 _EXACT = 20_000
-_MAX_TRIED = 40  # levels or sizes to try, where each takes time
+_MAX_TRIED = 40  # sizes, or numbers of tasks, to try where each takes time
 SHOWN_CLASSES = 3
 WEAKEST = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.2}  # larger values are not worth suggesting
 
@@ -135,11 +136,6 @@ class Demand(NamedTuple):
         """Number of tasks that are used."""
         return int(self.counts[self.used].sum())
 
-    @property
-    def left_out(self) -> int:
-        """Number of tasks that ``min_examples`` leaves out."""
-        return int(self.counts[~self.used].sum())
-
     def too_small(self) -> list[int]:
         """Return for each level how many of the tasks used cannot certify ``epsilon``."""
         rate, levels = self.guarantee.miss_rate, self.guarantee.levels
@@ -185,11 +181,6 @@ class Demand(NamedTuple):
         pairs = zip(self.too_small(), self.guarantee.levels, strict=True)
         return any(certifies(few, self.tasks, level.alpha_across, delta) for few, level in pairs)
 
-    def affordable(self) -> Affordable:
-        """Return the best guarantee that these tasks support, one parameter at a time."""
-        delta = None if self.guarantee.delta is None else smallest([self], "delta", fast=True)
-        return Affordable(smallest([self], "epsilon"), smallest([self], "alpha", fast=True), delta)
-
 
 def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
     """Return whether tasks support all guarantees, with changed parameters; ``delta`` is shared."""
@@ -205,29 +196,13 @@ def smallest(demands: Sequence[Demand], parameter: str, *, fast: bool = False) -
     return min_value(lambda value: all_feasible(demands, **{parameter: value}), tolerance)
 
 
-def find_single_level(demands: Sequence[Demand]) -> float | None:
-    """Return a numeric split with which the tasks support all guarantees, if there is one.
-
-    Candidates are the levels that tasks of the given sizes reach without an error, lowest first.
-    """
-    pairs = ((demand.guarantee.miss_rate, size) for demand in demands for size in demand.sizes)
-    reached = {round_up(max((1 - rate) ** int(size), 1e-12)) for rate, size in pairs}
-    candidates = _some(level for level in reached if 0.005 <= level <= 0.5)
-    return next((level for level in candidates if all_feasible(demands, split=level)), None)
-
-
 def find_min_examples(demands: Sequence[Demand]) -> int | None:
     """Return a ``min_examples`` with which tasks support a guarantee, or one for each class."""
     now = demands[0].guarantee.min_examples
-    some = _some({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
+    sizes = sorted({0, *(int(size) + 1 for demand in demands for size in demand.sizes)})
+    some = sizes[:: max(1, len(sizes) // _MAX_TRIED)]
     candidates = [x for x in some if x > now] + [x for x in reversed(some) if x < now]
     return next((size for size in candidates if all_feasible(demands, min_examples=size)), None)
-
-
-def _some(candidates: Iterable[Any]) -> list[Any]:
-    """Return candidates in ascending order, evenly thinned out if they are many."""
-    ordered = sorted(candidates)
-    return ordered[:: max(1, len(ordered) // _MAX_TRIED)]
 
 
 def count_tasks(number: int) -> str:
@@ -268,9 +243,8 @@ class Shortfall:
             needed = f"{count_tasks(self.needed)} with at least {self.examples} examples"
             lack = f"this takes {needed}{self.of_class} each, but {there_are(demand.tasks)}"
             lack += f", {self.small} of them smaller" if self.small else ""
-        if demand.left_out:
-            least = keyword("min_examples", g.min_examples)
-            lack += f" ({demand.left_out} more are left out by {least})"
+        if left_out := int(demand.counts.sum()) - demand.tasks:
+            lack += f" ({left_out} more are left out by min_examples={g.min_examples})"
         if demand.label is None:
             return lack
         return f"class {demand.label!r} ({_show('epsilon', g.miss_rate)}): {lack}"
@@ -282,20 +256,19 @@ def find_shortfalls(demands: Sequence[Demand]) -> list[Shortfall]:
 
 
 def _describe_shortfalls(lacking: Sequence[Shortfall]) -> str:
-    more = [f"and {len(lacking) - SHOWN_CLASSES} more"] * (len(lacking) > SHOWN_CLASSES)
-    return "; ".join([*map(str, lacking[:SHOWN_CLASSES]), *more])
+    more = f"; and {len(lacking) - SHOWN_CLASSES} more" * (len(lacking) > SHOWN_CLASSES)
+    return "; ".join(map(str, lacking[:SHOWN_CLASSES])) + more
 
 
 def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return what works: first without new data, then with more data, then weaker guarantees."""
     remedies, g = [], demands[0].guarantee
-    splits = (x for x in SPLITS if all_feasible(demands, split=x))
-    if split := next(splits, None) or find_single_level(demands):
-        remedies.append(f"use {keyword('split', split)}, which gives the same guarantee")
+    if split := next((x for x in SPLITS if all_feasible(demands, split=x)), None):
+        remedies.append(f"use split={split!r}, which gives the same guarantee")
     if (least := find_min_examples(demands)) is not None:
         kept = min(one.with_parameters(min_examples=least).tasks for one in demands)
         covered = f"keeps {count_tasks(kept)} and covers only new tasks of at least that size"
-        remedies.append(f"use {keyword('min_examples', least)}, which {covered}")
+        remedies.append(f"use min_examples={least}, which {covered}")
     if g.delta is not None and all_feasible(demands, delta=None):
         remedies.append("use delta=None, a weaker guarantee, on average over calibrations")
     remedies += _more_data(demands, lacking)
@@ -308,9 +281,8 @@ def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> li
 def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return how many tasks to add, and how many to enlarge; the fewest labels first."""
     labels, most = {}, max(one.to_add for one in lacking)
-    guarantees = [demand.guarantee for demand in demands]
-    sizes = sorted({min_task_size(g, level) for g in guarantees for level in g.levels})
-    for count, size in itertools.product(range(most, most + _MAX_TRIED), sizes):
+    sizes = {min_task_size(d.guarantee, level) for d in demands for level in d.guarantee.levels}
+    for count, size in itertools.product(range(most, most + _MAX_TRIED), sorted(sizes)):
         if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
             each = "each" if demands[0].label is None else "of each class"
             add = f"add {count_tasks(count)} with at least {size} examples {each}"
@@ -318,8 +290,8 @@ def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[
             break
     if len(lacking) == 1 and (enlargement := lacking[0].enlargement):
         cost, few, _may_stay, size = enlargement
-        increase = f"increase {few} of the small tasks to {size} examples{lacking[0].of_class} each"
-        labels[increase] = cost
+        small = f"{few} of the small tasks to {size} examples{lacking[0].of_class}"
+        labels[f"increase {small} each"] = cost
     return sorted(labels, key=lambda text: labels[text])
 
 
@@ -342,16 +314,15 @@ def explain_too_few_tasks(
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
     g, lacking = demands[0].guarantee, find_shortfalls(demands)
     delta = None if g.delta is None else g.delta * len(demands)
-    asked = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}"
-    which = f" for {len(lacking)} of {len(demands)} classes"
+    asked, which = f"{_show('alpha', g.alpha)}, {_show('delta', delta)}", ""
     if demands[0].label is None:
-        asked, which = f"{_show('epsilon', g.miss_rate)}, {asked}", ""
-    lack = f" with {keyword('split', g.split)}{which}: {_describe_shortfalls(lacking)}"
-    remedies = find_remedies(demands, lacking)
-    if trivial:
-        result = "for intervals of infinite width" if is_interval else "to keep every label"
-        remedies.append(f"pass on_infeasible='trivial' {result}")
-    return _explain(asked, lack, remedies)
+        asked = f"{_show('epsilon', g.miss_rate)}, {asked}"
+    else:
+        which = f" for {len(lacking)} of {len(demands)} classes"
+    lack = f" with split={g.split!r}{which}: {_describe_shortfalls(lacking)}"
+    result = "for intervals of infinite width" if is_interval else "to keep every label"
+    last = [f"pass on_infeasible='trivial' {result}"] * trivial
+    return _explain(asked, lack, [*find_remedies(demands, lacking), *last])
 
 
 def _explain(asked: str, lack: str, remedies: Sequence[str]) -> str:
@@ -410,14 +381,6 @@ class Need(NamedTuple):
     def labels(self) -> int:
         """Number of labelled examples in all."""
         return self.tasks * self.examples_per_task
-
-    def describe(self, classes: int = 1) -> str:
-        """Return the need in words."""
-        of = " each" if classes == 1 else f" of each of {classes} classes"
-        return (
-            f"{self.tasks} tasks with at least {self.examples_per_task} labelled examples{of} "
-            f"({self.labels * classes} labels in total)"
-        )
 
 
 def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
@@ -527,13 +490,10 @@ def _span(numbers: Iterable[int]) -> str:
 def describe_sizes(sizes: Mapping[Any, Counts]) -> str:
     """Return the number of tasks and their sizes; of many classes, the rarest ones."""
     tasks = count_tasks(len(next(iter(sizes.values()))))
+    if None in sizes:
+        return f"{tasks} of {_span(sizes[None])} examples"
     rarest = sorted(sizes, key=lambda label: int(sizes[label].sum()))[:SHOWN_CLASSES]
-    parts = []
-    for label, counts in sizes.items():
-        if label is None:
-            return f"{tasks} of {_span(counts)} examples"
-        if label in rarest:
-            parts.append(f"{_span(counts)} of class {label!r}")
+    parts = [f"{_span(sizes[label])} of class {label!r}" for label in sizes if label in rarest]
     more = f", the {len(rarest)} rarest of {len(sizes)} classes" * (len(rarest) < len(sizes))
     return f"{tasks} ({', '.join(parts)}{more})"
 
@@ -545,6 +505,7 @@ class Option(NamedTuple):
     delta: float | None
     nth_lowest: tuple[int, ...]
     examples_per_task: int
+    too_small: int  # of the tasks used, those with fewer examples
 
     @property
     def feasible(self) -> bool:
@@ -558,28 +519,28 @@ class Option(NamedTuple):
 def compare_splits(demands: Sequence[Demand]) -> tuple[Option, ...]:
     """Return how each split would use tasks of given sizes, feasible splits first.
 
-    The comparison looks at sizes alone, at no score. If no split is feasible, a single level that
-    works and a guarantee in expectation are added. Of several classes, the scarcest one counts.
+    The comparison looks at sizes alone, at no score. If no split is feasible, a guarantee in
+    expectation is added. Of several classes, the scarcest one counts.
     """
     splits = dict.fromkeys([*SPLITS, demands[0].guarantee.split])
     options = [_option(demands, split=split) for split in splits]
     if not any(option.feasible for option in options):
-        if level := find_single_level(demands):
-            options.append(_option(demands, split=level))
         options.append(_option(demands, delta=None))
     return tuple(sorted(options, key=lambda option: not option.feasible))
 
 
 def _option(demands: Sequence[Demand], **changes: Any) -> Option:
-    options = []
-    for demand in (one.with_parameters(**changes) for one in demands):
+    options, changed = [], [demand.with_parameters(**changes) for demand in demands]
+    for demand in changed:
         g = demand.guarantee
         usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
         allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
         # Infeasible: the level that needs the fewest tasks.
         last = usable[-1] if usable else min_tasks_over_levels(g, demand.too_small())[1]
         ranks = tuple(allowed[level] + 1 for level in usable)
-        options.append(Option(g.split, g.delta, ranks, min_task_size(g, g.levels[last])))
+        size = min_task_size(g, g.levels[last])
+        small = max(int(one.counts[one.used & (one.sizes < size)].sum()) for one in changed)
+        options.append(Option(g.split, g.delta, ranks, size, small))
     return min(options, key=lambda option: max(option.nth_lowest, default=0))
 
 
@@ -683,7 +644,9 @@ class Plan:
         """
         count = as_whole_number("tasks", tasks)
         size = as_whole_number("examples_per_task", examples_per_task)
-        return Demand(self.guarantee, np.array([size]), np.array([count])).affordable()
+        own = [Demand(self.guarantee, np.array([size]), np.array([count]))]
+        delta = None if self.guarantee.delta is None else smallest(own, "delta", fast=True)
+        return Affordable(smallest(own, "epsilon"), smallest(own, "alpha", fast=True), delta)
 
     def examples_for(self, tasks: int) -> int | None:
         """Return how many labelled examples each task needs, if there are this many tasks.
@@ -735,8 +698,11 @@ class Plan:
         Curve
             Minimum tasks and examples per task for each value.
         """
-        _common.check_one_of("parameter", parameter, tuple(_GRIDS))
-        grid = np.array(_GRIDS[parameter] if values is None else values, dtype=float, ndmin=1)
+        _common.check_one_of("parameter", parameter, ("epsilon", "alpha", "delta", "split"))
+        if values is None:
+            values = np.geomspace(1e-12 if parameter == "delta" else 0.01, 0.5, 60)
+            values = np.linspace(0.01, 0.5, 50) if parameter == "split" else values
+        grid = np.array(values, dtype=float, ndmin=1)
         check_one_dimensional("values", grid)
         changed = [replace(self.guarantee, **{parameter: float(value)}) for value in grid]  # type: ignore[arg-type]
         needs = np.array([find_need(guarantee, 0)[:2] for guarantee in changed])
@@ -804,29 +770,6 @@ class Plan:
         size = as_whole_number("examples", examples)
         return {"tasks": self.tasks_for(size), "examples_per_task": size}
 
-    def describe_half(self, tasks: int | None, examples: int | None) -> str:
-        """Return in a sentence how many examples so many tasks need, or how many such tasks.
-
-        Parameters
-        ----------
-        tasks : int or None
-            Number of tasks; None if ``examples`` is given.
-        examples : int or None
-            Number of labelled examples in each task.
-
-        Returns
-        -------
-        str
-            The sentence.
-        """
-        number, size = self.complete(tasks, examples).values()
-        of = " of each class" * (self.classes > 1)
-        if size is None:
-            return f"With {count_tasks(tasks or 0)}, no number of examples suffices."
-        if number is None:
-            return f"With {size} examples{of} in each task, no number of tasks suffices."
-        return f"{count_tasks(number)} with at least {size} labelled examples{of} each suffice."
-
     def to_dict(self) -> dict[str, Any]:
         """Return what each split needs, and how it would use the tasks, as JSON can hold it.
 
@@ -841,7 +784,7 @@ class Plan:
             row: dict[str, Any] = {name: getattr(own, name) for name in _NEEDED}
             row["needs"] = [need[:2] for need in own.needs]
             if (option := own._option()) is not None:
-                row |= {"ranks": option.nth_lowest, "too_small": self._count_small(option)}
+                row |= {"ranks": option.nth_lowest, "too_small": option.too_small}
             body[str(split)] = row
         if self.sizes:
             best = None if self._lacks_data() else self.recommended
@@ -850,7 +793,12 @@ class Plan:
 
     def __str__(self) -> str:
         """What is needed, whether the tasks suffice, a table by split, and which split to use."""
-        ends = [need.describe(self.classes) for need in (self.needs[0], self.needs[-1])]
+        of = " each" if self.classes == 1 else f" of each of {self.classes} classes"
+        ends = [
+            f"{need.tasks} tasks with at least {need.examples_per_task} labelled examples{of} "
+            f"({need.labels * self.classes} labels in total)"
+            for need in (self.needs[0], self.needs[-1])
+        ]
         between = ", or something in between" * (len(self.needs) > 2)
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."
@@ -872,7 +820,7 @@ class Plan:
             row |= {name.replace("_", " "): getattr(own, name) for name in _NEEDED}
             if (option := own._option()) is not None:
                 row["rank"] = _span(option.nth_lowest) if option.feasible else "infeasible"
-                row["too small"] = f"{self._count_small(option)} (below {option.examples_per_task})"
+                row["too small"] = f"{option.too_small} (below {option.examples_per_task})"
             rows.append(row)
         return rows
 
@@ -908,23 +856,9 @@ class Plan:
         return next((x for x in self.options if (x.split, x.delta) == own), None)
 
     def _lacks_data(self) -> bool:
-        """Return whether the tasks support the guarantee with none of the named splits."""
-        splits, delta = (*SPLITS, self.guarantee.split), self.guarantee.delta
-        same = [x for x in self.options if x.split in splits and x.delta == delta]
-        return bool(same) and not any(option.feasible for option in same)
-
-    def _count_small(self, option: Option) -> int:
-        """Return how many of the tasks used have fewer examples than a split needs."""
-        least, size = self.guarantee.min_examples, option.examples_per_task
-        return max(int(np.sum((least <= x) & (x < size))) for x in self.sizes.values())
-
-
-_GRIDS = {
-    "epsilon": np.geomspace(0.01, 0.5, 60),
-    "alpha": np.geomspace(0.01, 0.5, 60),
-    "delta": np.geomspace(1e-12, 0.5, 60),
-    "split": np.linspace(0.01, 0.5, 50),
-}
+        """Return whether the tasks support the guarantee with none of the splits."""
+        best = self.recommended
+        return bool(self.options) and (best is None or best.delta != self.guarantee.delta)
 
 
 @overload
@@ -936,16 +870,12 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
-    sizes: ArrayLike | Mapping[Any, ArrayLike] | None = None,
+    sizes: Sizes | None = None,
     allow: Iterable[str] = (),
 ) -> Plan: ...
 @overload
 def plan(
-    *,
-    split: Split = "joint",
-    classes: int = 1,
-    min_examples: int = 0,
-    sizes: ArrayLike | Mapping[Any, ArrayLike],
+    *, sizes: Sizes, split: Split = "joint", classes: int = 1, min_examples: int = 0
 ) -> list[Offer]: ...
 @_common.reject_foreign_keywords
 def plan(
@@ -956,7 +886,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
-    sizes: ArrayLike | Mapping[Any, ArrayLike] | None = None,
+    sizes: Sizes | None = None,
     allow: Iterable[str] = (),
 ) -> Plan | list[Offer]:
     """Return what a guarantee needs, and how each split would use your tasks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,7 @@ def create_figure(
     """Return a figure that needs no GUI backend, and its axes, open on the top and right."""
     module = require("matplotlib.figure", extra="plot", purpose="a figure")
     figure = module.Figure(figsize=(width, height), layout="constrained")
-    shared = rows > 1
-    axes = figure.subplots(rows, columns, sharex=shared, sharey=shared, squeeze=False)
+    axes = figure.subplots(rows, columns, sharex=rows > 1, sharey=rows > 1, squeeze=False)
     for one in axes.flat:
         one.spines[["top", "right"]].set_visible(False)
     return figure, axes.ravel().tolist()
@@ -102,9 +101,9 @@ def draw_evaluation(evaluation: Evaluation, *, path: PathLike | None = None) -> 
     >>> [axes.get_ylabel() for axes in draw_evaluation(evaluation).axes]
     ['miss rate']
     """
-    given = (evaluation, evaluation.sets, evaluation.classes)
-    drawers = (_draw_task_errors, _draw_set_sizes, _draw_class_errors)
-    panels = [draw for draw, part in zip(drawers, given, strict=True) if part is not None]
+    panels = [_draw_task_errors]
+    panels += [_draw_set_sizes] * (evaluation.sets is not None)
+    panels += [_draw_class_errors] * (evaluation.classes is not None)
     figure, axes = create_figure(len(panels), width=3.2 + 3.6 * len(panels), height=4.2)
     if (grid := axes[0].get_gridspec()) is not None:
         grid.set_width_ratios([1.8, *[1.0] * (len(panels) - 1)])
@@ -218,22 +217,22 @@ def draw_needs(curves: Mapping[str, Curve], *, title: str, path: PathLike, mark:
     ...     print(*(path.name for path in pathlib.Path(folder).iterdir()))
     needs.svg
     """
-    figure, (left, right) = create_figure(2, width=10, height=4.2)
-    for (name, curve), style in zip(curves.items(), cycle(_LINES), strict=False):
-        left.plot(curve.values, curve.tasks, style, linewidth=2, label=name)
-        right.plot(curve.values, curve.examples_per_task, style, linewidth=2, label=name)
+    figure, panels = create_figure(2, width=10, height=4.2)
     parameter = next(iter(curves.values())).parameter
-    for axes, quantity in ((left, "minimum tasks"), (right, "minimum examples per task")):
+    is_split = parameter == "split"
+    for axes, name in zip(panels, ("tasks", "examples_per_task"), strict=True):
+        for (split, curve), style in zip(curves.items(), cycle(_LINES), strict=False):
+            axes.plot(curve.values, getattr(curve, name), style, linewidth=2, label=split)
         axes.axvline(mark, color=LIMIT, linewidth=1)
-        is_split = parameter == "split"
-        axes.set(ylabel=quantity, yscale="log", xscale="linear" if is_split else "log")
+        axes.set(xscale="linear" if is_split else "log", yscale="log")
         axes.set_xlabel("alpha within tasks" if is_split else parameter)
+        axes.set_ylabel(f"minimum {name.replace('_', ' ')}")
         for axis in (axes.yaxis, axes.xaxis) if parameter != "delta" else (axes.yaxis,):
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
         axes.grid(which="both", **GRID)
     if len(curves) > 1:
-        left.legend(title="split", frameon=False)
+        panels[0].legend(title="split", frameon=False)
     figure.suptitle(title, fontsize=11)
     save(figure, path)
 
@@ -313,38 +312,33 @@ def _mark_batches(axes: Axes, monitor: Monitor) -> None:
 
 def draw_pilot(exploration: Exploration, path: PathLike) -> None:
     """Draw the set size, and the misses of some classes, against epsilon."""
-    rarest = sorted(exploration.prevalence, key=exploration.prevalence.__getitem__)[:_PANELS]
-    shown = [label for label in exploration.classes if label in rarest]
+    cells, shares = exploration.cells, exploration.prevalence
+    rarest = sorted(shares, key=shares.__getitem__)[:_PANELS]
+    shown = [label for label in shares if label in rarest]
     width = 3.4 * (1 + len(shown))
     figure, (sizes, *misses) = create_figure(1 + len(shown), width=width, height=3.6)
-    _draw_panel(exploration, sizes, lambda cell: cell.size)
+    _draw_estimates(sizes, cells, [cell.size for cell in cells])
     sizes.set_title("mean set size over tasks", fontsize=10)
     sizes.legend(frameon=False, fontsize=8)
     for label, axes in zip(shown, misses, strict=True):
-        _draw_misses(exploration, axes, label)
+        _draw_estimates(axes, cells, [cell.missed[label] for cell in cells])
+        limit = axes.axline((0, 0), slope=1, label="epsilon", **LIMIT_LINE | {"linestyle": ":"})
+        axes.legend(handles=[limit], frameon=False, fontsize=8, loc="upper left")
+        name = textwrap.shorten(visible(str(label)), 30, placeholder="...")
+        title = f"missed among {name}\n({shares[label]:.1%} of examples)"
+        axes.set_title(title, fontsize=10, parse_math=False)
     save(figure, path)
 
 
-def _draw_misses(exploration: Exploration, axes: Axes, label: Any) -> None:
-    """Draw the misses of a class, and the line where they are epsilon."""
-    _draw_panel(exploration, axes, lambda cell: cell.missed[label])
-    limit = axes.axline((0, 0), slope=1, label="epsilon", **LIMIT_LINE | {"linestyle": ":"})
-    axes.legend(handles=[limit], frameon=False, fontsize=8, loc="upper left")
-    name = textwrap.shorten(visible(str(label)), 30, placeholder="...")
-    title = f"missed among {name}\n({exploration.prevalence[label]:.1%} of examples)"
-    axes.set_title(title, fontsize=10, parse_math=False)
-
-
-def _draw_panel(exploration: Exploration, axes: Axes, get: Callable[[Cell], Estimate]) -> None:
-    """Draw an estimate against epsilon: a colour for each alpha, dashes for ``per_class``."""
-    alphas = list(dict.fromkeys(cell.alpha for cell in exploration.cells))
-    for per_class, style in ((False, "o-"), (True, "o--")):
-        for number, alpha in enumerate(alphas):
-            cells = [c for c in exploration.cells if (c.alpha, c.per_class) == (alpha, per_class)]
-            epsilons, found = [cell.epsilon for cell in cells], [get(cell) for cell in cells]
-            name = f"alpha {alpha:g}" + ", per class" * per_class
-            look: dict[str, Any] = {"color": f"C{number}"}
-            axes.plot(epsilons, [x.value for x in found], style, ms=3, label=name, **look)
-            low, high = [x.low for x in found], [x.high for x in found]
-            axes.fill_between(epsilons, low, high, alpha=0.12, linewidth=0, **look)
+def _draw_estimates(axes: Axes, cells: Sequence[Cell], estimates: Sequence[Estimate]) -> None:
+    """Draw estimates against epsilon: a colour for each alpha, dashes for ``per_class``."""
+    lines: dict[tuple[bool, float], list[tuple[float, ...]]] = {}
+    for cell, estimate in zip(cells, estimates, strict=True):
+        lines.setdefault((cell.per_class, cell.alpha), []).append((cell.epsilon, *estimate))
+    alphas = [*dict.fromkeys(cell.alpha for cell in cells)]
+    for (per_class, alpha), points in lines.items():
+        epsilons, values, low, high = zip(*points, strict=True)
+        colour, name = f"C{alphas.index(alpha)}", f"alpha {alpha:g}" + ", per class" * per_class
+        axes.plot(epsilons, values, "o--" if per_class else "o-", ms=3, label=name, color=colour)
+        axes.fill_between(epsilons, low, high, alpha=0.12, linewidth=0, color=colour)
     axes.set(xlabel="epsilon", xlim=(0, None), ylim=(0, None))

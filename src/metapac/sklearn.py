@@ -111,7 +111,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         new = copy.copy(self)  # a failed fit keeps the earlier result
         new.estimator_ = self._train(data, training, fit_params)
         new._check_model(data)
-        output, scored = new._score_groups(data.take(rows_of(data.groups, calibration)))
+        used = np.flatnonzero(np.isin(data.groups, calibration))
+        output, scored = new._score_groups(data.take(used))
         context = replace(context, trained_on=[*(context.trained_on or ()), *training] or None)
         allow = {*check_allowed(self.allow), "task-names"}  # all groups were compared
         new._calibrate(method, output, scored, context=context, allow=allow)
@@ -310,9 +311,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         parts = {None: (whole, np.bincount(index) - self.shots)}
         if self.per_class:
             classes = tuple(np.unique(data.y).tolist())
-            sizes = (np.bincount(index[data.y == name], minlength=total) for name in classes)
+            rows = {name: index[data.y == name] for name in classes}
             parts = {
-                c: (whole.for_class(c, classes), n) for c, n in zip(classes, sizes, strict=True)
+                name: (whole.for_class(name, classes), np.bincount(own, minlength=total))
+                for name, own in rows.items()
             }
 
         def count(groups: int) -> list[Demand]:
@@ -347,7 +349,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         if self.shots:
             return check_estimator(model, "fit", "adapt")
         model = base.clone(check_estimator(model, "fit"), safe=False)
-        rows = rows_of(data.groups, training)
+        rows = np.flatnonzero(np.isin(data.groups, training))
         train, params = data.take(rows), validation._check_method_params(data.x, fit_params, rows)
         if metadata_routing.get_routing_for_object(model).consumes("fit", ["groups"]):
             params["groups"] = train.groups  # of a search that splits by groups
@@ -848,12 +850,6 @@ def index_groups(groups: Array, names: list[Any] | None = None) -> tuple[list[An
     return names, find_codes(groups, names)
 
 
-def rows_of(groups: Array, names: Iterable[Any]) -> Counts:
-    """Return the positions of the rows of some groups, in their order."""
-    chosen = {*names}
-    return np.flatnonzero([name in chosen for name in groups.tolist()])
-
-
 def mean_by_group(groups: Array, values: Array) -> NDArray[np.float64]:
     """Return the mean of the values of each group, by name."""
     _, index = index_groups(groups)
@@ -915,12 +911,10 @@ def find_classes(model: Any, labels: Array) -> Array:
     if (known.dtype.kind == "U") != (labels.dtype.kind == "U"):
         got = quote(np.unique(labels).tolist())
         raise InvalidInput(f"y must hold the classes {quote(known.tolist())}, got {got}.")
-    classes = np.union1d(known, labels)
-    unseen = [name for name in classes.tolist() if name not in known.tolist()]
-    if unseen:
-        text = f"The estimator was not fitted on {quote(unseen)}: sets miss such labels"
+    if len(unseen := np.setdiff1d(labels, known)):
+        text = f"The estimator was not fitted on {quote(unseen.tolist())}: sets miss such labels"
         warn(f"{text} unless they keep every label. Train on groups that have them.")
-    return classes
+    return np.union1d(known, labels)
 
 
 def find_codes(values: Array, known: Iterable[Any]) -> Counts:

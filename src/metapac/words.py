@@ -90,11 +90,11 @@ class Rule(NamedTuple):
     @classmethod
     def from_outcome(cls, part: Part, outcome: Outcome, *, is_interval: bool = False) -> Self:
         """Return the rule that follows from the second step."""
-        sizes, remark = part.sizes[outcome.used], outcome.remark(is_interval=is_interval)
+        sizes, left_out = part.sizes[outcome.used], int(np.count_nonzero(~outcome.used))
         examples = None if np.any(sizes == UNKNOWN) else int(sizes.sum())
-        counts = len(sizes), examples, int(np.count_nonzero(~outcome.used))
-        rate, threshold = part.guarantee.miss_rate, outcome.threshold
-        return cls(part.label, rate, threshold, *counts, keeps_all=bool(remark))
+        levels = part.label, part.guarantee.miss_rate, outcome.threshold
+        keeps_all = bool(outcome.remark(is_interval=is_interval))
+        return cls(*levels, len(sizes), examples, left_out, keeps_all)
 
 
 # What every explanation says, in this order: what the guarantee rests on, what holds, how sure one
@@ -117,7 +117,11 @@ def explain_guarantee(
     if is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
     drawn, new, pool = words, words.units, describe_pool(about, tasks)
-    basis, limits = describe_basis(words, tasks, rules), _limits_by_size(words, g, rules[0])
+    basis, limits = describe_basis(words, tasks, rules), []
+    if g.min_examples:
+        small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
+        left_out = f" ({rules[0].left_out} left out of the calibration)" * bool(rules[0].left_out)
+        limits.append(small + (" of the class" if g.per_class else left_out))
     if cluster is not None:
         one, several = map(visible, cluster)
         drawn, new = words._replace(unit=one, units=several), f"{words.units} of new {several}"
@@ -133,14 +137,6 @@ def explain_guarantee(
         list_limits(words, single, share, limits, is_average=is_average),
         use,
     )
-
-
-def _limits_by_size(words: Words, g: Guarantee, rule: Rule) -> list[str]:
-    if not g.min_examples:
-        return []
-    left_out = f" ({rule.left_out} left out of the calibration)" if rule.left_out else ""
-    small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
-    return [small + (" of the class" if g.per_class else left_out)]
 
 
 def _describe_rates(words: Words, g: Guarantee) -> tuple[str, str]:
@@ -303,16 +299,6 @@ def list_limits(
     return "\n- ".join(["It does not hold", *limits])
 
 
-def summarise_limits(
-    g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
-) -> str:
-    """Return in one sentence what the guarantee of `MetaPS` does not say."""
-    is_average = not (g.per_class or "prediction" in (columns or {}))
-    rare = "for one class alone (a rare one may always be missed), " * is_average
-    change = f"for {Words.from_context(about).units} unlike these, or once the model or its scores"
-    return f"It does not hold {rare}{change} change."
-
-
 def summarise_guarantee(
     g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
 ) -> str:
@@ -324,20 +310,16 @@ def summarise_guarantee(
     missed = "a set without the true label"
     if "prediction" in (columns or {}):
         missed = "an interval without the true number"
-    if isinstance(g.epsilon, Mapping):
-        rates = [
-            f"{percent(rate)} of class {visible(str(label))}" for label, rate in g.epsilon.items()
-        ]
-        claim = f"{', '.join(rates)} get {missed}"
-    else:
-        which = "each class" if g.per_class else f"the {words.examples}"
-        claim = f"{percent(g.epsilon)} of {which} get {missed}"
-    sure = (
-        "on average over calibrations"
-        if g.delta is None
-        else f"confidence {percent(g.delta, complement=True)}"
-    )
-    return f"{share}, at most {claim} ({sure})."
+    rates = g.epsilon if isinstance(g.epsilon, Mapping) else {None: g.epsilon}
+    which = "each class" if g.per_class else f"the {words.examples}"
+    claims = [
+        f"{percent(rate)} of {which if label is None else f'class {visible(str(label))}'}"
+        for label, rate in rates.items()
+    ]
+    sure = "on average over calibrations"
+    if g.delta is not None:
+        sure = f"confidence {percent(g.delta, complement=True)}"
+    return f"{share}, at most {', '.join(claims)} get {missed} ({sure})."
 
 
 def render_card(title: str, text: str, sentence: str) -> str:

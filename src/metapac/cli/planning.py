@@ -88,17 +88,12 @@ def plan(
     check_outputs(None, plot)
     classes = as_whole_number("number_of_classes", number_of_classes)
     is_equal, has_table = tasks is not None or examples is not None, scores is not None
+    by_label, alone = columns.label is not None, per_class and not has_table
     for is_wrong, rule in (
         (has_table != (columns.task is not None), "a table and --task go together."),
         (has_table and classes > 1, "--number-of-classes is for planning without a table."),
-        (
-            (columns.label is not None) != (per_class and has_table),
-            "a table, --per-class and --label go together: pass all of them, or only the table.",
-        ),
-        (
-            per_class and not has_table and classes == 1,
-            "--per-class needs --number-of-classes, or a table with --label.",
-        ),
+        (by_label != (per_class and has_table), "a table, --per-class and --label go together."),
+        (alone and classes == 1, "--per-class needs --number-of-classes, or a table with --label."),
         (per_class and has_table and sizes, "--sizes do not say of which class examples are."),
         (is_equal and (has_table or sizes), "--tasks and --examples replace a table and --sizes."),
     ):
@@ -116,11 +111,8 @@ def plan(
         console.show(rows, as_json=json, text=text)
         return
     if missing := [f"--{name}" for name in given if name not in levels]:
-        raise InvalidInput(
-            f"pass {' and '.join(missing)} too, to see what a guarantee needs. To see which "
-            "guarantees your tasks support, pass a table with --task, or --sizes, --tasks or "
-            "--examples, without levels and --plot."
-        )
+        rule = f"pass {' and '.join(missing)} too, to see what a guarantee needs"
+        raise InvalidInput(f"{rule}; or your tasks alone, to see which guarantees they support.")
     levels["delta"] = parse_delta(levels["delta"])
     found = metapac.plan(**levels, **more, sizes=known or None, allow=allow)
     if plot is not None:
@@ -164,7 +156,10 @@ def _show_plan(
         text += f"\n\nSmallest with your tasks, one at a time: {best['joint']}."
     elif tasks is not None or examples is not None:
         facts["your_tasks"] = found.complete(tasks, examples)
-        text = f"{found.describe_half(tasks, examples)} {text}"
+        number, size = facts["your_tasks"].values()
+        known = f"{number} tasks with at least {size} labelled examples each suffice"
+        is_enough = number is not None and size is not None
+        text = f"{known if is_enough else 'No such tasks suffice'}. {text}"
     console.show(facts, as_json=as_json, text=text, wrote=[plot])
 
 
