@@ -28,6 +28,16 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
+def inflect(noun: str) -> tuple[str, str]:
+    """Return the singular and the plural of a noun."""
+    singular, _, plural = (part.strip() for part in noun.partition("/"))
+    if plural:
+        return singular, plural
+    if singular.endswith("y") and singular[-2:-1] not in ("a", "e", "i", "o", "u"):
+        return singular, f"{singular[:-1]}ies"
+    return singular, f"{singular}{'es' if singular.endswith(('s', 'x', 'z', 'ch', 'sh')) else 's'}"
+
+
 def format_table(rows: Sequence[Mapping[str, object]], title: str = "") -> str:
     """Return rows as aligned text: words to the left, the rest to the right, long names cut."""
     names = list(rows[0])

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metapac._common import Array, Counts, PathLike, require
-from metapac._text import visible
+from metapac._text import inflect, visible
 from metapac.artefact import replacing
-from metapac.words import inflect
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,6 +27,7 @@ from metapac._common import (
     reject_foreign_keywords,
     warn,
 )
+from metapac._text import inflect
 from metapac.binomial import allowed_errors, threshold
 from metapac.context import Context, as_context
 from metapac.data_checks import SetCounts
@@ -1024,7 +1025,7 @@ class MetaPS(ThresholdSets):
         if self.clusters_ is None:
             return None
         named = self._about().cluster or (self.columns_ or {}).get("cluster", "cluster")
-        return words.inflect(named)
+        return inflect(named)
 
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""

@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from metapac._common import Counts, as_probability, as_whole_numbers, check_same_shape, listed
+from metapac._text import inflect
 from metapac.binomial import allowed_errors_in_task, min_integer, round_up
 from metapac.errors import InvalidInput
 from metapac.guarantee import JOINT_LEVELS, Epsilon, percent
 from metapac.ranks import equal_share
-from metapac.words import Words, inflect
+from metapac.words import Words
 
 
 def clopper_pearson_interval(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from metapac._text import visible
+from metapac._text import inflect, visible
 from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.guarantee import BALANCED, percent
 
@@ -56,16 +56,6 @@ class Words(NamedTuple):
     def count_examples(self, number: int) -> str:
         """Return a number of examples, such as "1 patient" or "60 patients"."""
         return f"{number:,} {self.example if number == 1 else self.examples}"
-
-
-def inflect(noun: str) -> tuple[str, str]:
-    """Return the singular and the plural of a noun."""
-    singular, _, plural = (part.strip() for part in noun.partition("/"))
-    if plural:
-        return singular, plural
-    if singular.endswith("y") and singular[-2:-1] not in ("a", "e", "i", "o", "u"):
-        return singular, f"{singular[:-1]}ies"
-    return singular, f"{singular}{'es' if singular.endswith(('s', 'x', 'z', 'ch', 'sh')) else 's'}"
 
 
 def round_down(threshold: float, digits: int = 3) -> str:
