@@ -6,7 +6,6 @@ It is a heuristic without a guarantee: scores may shift while the sets stay good
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -18,7 +17,8 @@ from metapac._common import Array, Counts, check_same_length
 from metapac._text import format_table
 from metapac.context import Context
 from metapac.errors import InvalidInput
-from metapac.inputs import as_score_array, as_task_ids, as_task_names, check_no_nan
+from metapac.grouping import number_sorted
+from metapac.inputs import as_score_array, as_task_ids, check_no_nan
 from metapac.words import Words
 
 # A task is unusual if at most one in so many calibration tasks differs as much from the others.
@@ -38,13 +38,9 @@ class Pool(NamedTuple):
     number: Counts
 
     @classmethod
-    def collect(cls, tasks: Sequence[Any], value: Array, number: Counts) -> Self:
+    def collect(cls, tasks: Any, value: Array, number: Counts) -> Self:
         """Return a pool from the task of each value."""
-        names = as_task_names([*dict.fromkeys(tasks)])
-        names = names[np.argsort(names, kind="stable")]
-        place = {name: i for i, name in enumerate(names.tolist())}
-        index = np.array([place[name] for name in tasks], dtype=np.int64)
-        return cls(names, index, value.astype(np.float64), number)
+        return cls(*number_sorted(as_task_ids(tasks)), value.astype(np.float64), number)
 
     @property
     def sizes(self) -> Counts:
@@ -328,4 +324,4 @@ def _read(scores: Any, tasks: Any, name: str, other: str) -> Pool:
     check_same_length(name, array, other, ids)
     if not len(array):
         raise InvalidInput(f"{name} is empty; pass at least one example.", parameter=name)
-    return Pool.collect(ids.tolist(), array, np.ones(len(array), np.int64))
+    return Pool.collect(ids, array, np.ones(len(array), np.int64))

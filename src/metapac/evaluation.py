@@ -89,6 +89,7 @@ class ClassMisses(NamedTuple):
 _FAR = 2
 _KINDS = ("empty", "single", "full")
 _SHOWN_CLASSES = 10
+_MEANS = ("within", "error", "set_size", "set_size_over_rows", "width")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -320,23 +321,23 @@ class Evaluation:
 
     def _figures(self) -> dict[str, Any]:
         """Return counts and means over tasks; None where there is no task."""
-        has_tasks, examples = len(self.tasks) > 0, self.examples
-        sizes = self.sizes if has_tasks else None
-        widths = self.widths if has_tasks else None
+        means: dict[str, Any] = dict.fromkeys(_MEANS)
+        if len(self.tasks):
+            means |= {"within": self.within, "error": float(np.mean(self.errors))}
+            if self.sizes is not None:
+                by_rows = np.average(self.sizes, weights=self.examples)
+                means["set_size"] = float(np.mean(self.sizes))
+                means["set_size_over_rows"] = float(by_rows)
+            if self.widths is not None:
+                means["width"] = encode_floats(float(np.mean(self.widths)))
         return {
             "tasks": len(self.tasks),
             "left_out": self.left_out,
             "min_examples": self.min_examples,
-            "examples": int(examples.sum()),
+            "examples": int(self.examples.sum()),
             "missed": int(self.missed.sum()),
             "epsilon": self.epsilon,
-            "within": self.within if has_tasks else None,
-            "error": float(np.mean(self.errors)) if has_tasks else None,
-            "set_size": None if sizes is None else float(np.mean(sizes)),
-            "set_size_over_rows": None
-            if sizes is None
-            else float(np.average(sizes, weights=examples)),
-            "width": None if widths is None else encode_floats(float(np.mean(widths))),
+            **means,
             "sets": self.set_shares,
         }
 
@@ -492,19 +493,17 @@ def describe_neglected(evaluation: Evaluation, words: Words, remedy: str = _PER_
 _ALL_KEPT = "every label is kept, so none is missed."
 
 
-def _mark_trivial(verdict: Verdict, promise: ThresholdSets) -> Verdict:
-    """Return the verdict, which says so if there is nothing to check."""
-    words = Words.from_context(promise.context_)
+def _complete(verdict: Any, promise: ThresholdSets) -> Verdict:
+    """Return the verdict in the words of the promise; it says so if there is nothing to check."""
+    about, words = promise.context_, Words.from_context(promise.context_)
+    named: Verdict = verdict.named(unit=visible(about.unit), example=visible(about.example))
     reasons = _find_reasons(promise, words)
-    if verdict.by_class is None:
-        return replace(verdict, trivial=reasons.get(None, ""))
-    parts = {
-        label: replace(part, trivial=reasons.get(label, ""))
-        for label, part in verdict.by_class.items()
-    }
+    if named.by_class is None:
+        return replace(named, trivial=reasons.get(None, ""))
+    parts = {x: replace(part, trivial=reasons.get(x, "")) for x, part in named.by_class.items()}
     is_trivial = all(part.trivial for part in parts.values())
     together = f"{_ALL_KEPT} Calibrate on more {words.units}." if is_trivial else ""
-    return replace(verdict, by_class=parts, trivial=together)
+    return replace(named, by_class=parts, trivial=together)
 
 
 def _find_reasons(promise: ThresholdSets, words: Words) -> dict[Any, str]:
@@ -539,25 +538,15 @@ def _find_old(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> 
     same, near = match_names(names, known)
     same_clusters, near_clusters = match_names(clusters, _calibrated_clusters(promise))
     others = ", training or pilot" if len(known) > len(calibrated) else ""
-    findings = [
-        data_checks.judge_near_names(near, f"calibration{others} tasks"),
-        data_checks.judge_near_names(
-            [*dict.fromkeys(near_clusters)], "calibrated clusters", what="cluster"
-        ),
-    ]
+    near_clusters = [*dict.fromkeys(near_clusters)]
+    findings = [data_checks.judge_near_names(near, f"calibration{others} tasks")]
+    findings.append(
+        data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster")
+    )
     data_checks.report(findings, skipped)
     old, old_clusters = {*same}, {*same_clusters}
     pairs = zip(names, clusters or [None] * len(names), strict=True)
     return [name in old or cluster in old_clusters for name, cluster in pairs]
-
-
-def _check_copies(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> None:
-    """Raise InvalidInput if new tasks have the examples of each other, or of calibration tasks."""
-    new = data_checks.Contents(tally.names, _sum_tasks(tally)[0], tally.ranges)
-    evidence = None if "overlap" in skipped else getattr(promise, "_evidence", None)
-    data_checks.report(
-        [data_checks.judge_copies(new, None if evidence is None else evidence.contents)], skipped
-    )
 
 
 def _calibrated_clusters(promise: ThresholdSets) -> list[Any]:
@@ -767,7 +756,9 @@ def evaluate(
     if "overlap" not in skipped:
         old |= _find_old(promise, tally, skipped)
     rest = _keep(tally, ~old)
-    _check_copies(promise, rest, skipped)
+    new = data_checks.Contents(rest.names, _sum_tasks(rest)[0], rest.ranges)
+    known = None if "overlap" in skipped else getattr(promise, "_evidence", None)
+    data_checks.report([data_checks.judge_copies(new, known and known.contents)], skipped)
     assess = _assess_tasks if promise.classes_ is None else _assess_classes
     levels = {"alpha": getattr(promise, "alpha", None), "delta": promise.delta}
     levels["false_alarm"] = false_alarm
@@ -775,10 +766,7 @@ def evaluate(
     overlap = tuple(tally.names[old].tolist())
     evaluation = replace(found, overlap=overlap, min_examples=max(1, minimum))
     _check_any_left(evaluation)
-    assert found.verdict is not None
-    about = promise.context_
-    verdict = found.verdict.named(unit=visible(about.unit), example=visible(about.example))
-    return replace(evaluation, verdict=_mark_trivial(verdict, promise))
+    return replace(evaluation, verdict=_complete(found.verdict, promise))
 
 
 def _count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -> Tally:

@@ -319,7 +319,7 @@ class Scored(Data):
         return self.array.dtype, {"classes": inputs.as_json_labels(self.matrix.classes)}
 
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
-        names, task = _number_sorted(inputs.as_task_ids(self.tasks))
+        names, task = number_sorted(inputs.as_task_ids(self.tasks))
         if not by_class or self.coded is None:
             return {None: np.bincount(task, minlength=len(names))}
         classes, label = self.coded
@@ -344,7 +344,7 @@ class Scored(Data):
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
     ) -> list[Tally]:
-        names, task = _number_sorted(self.ids)
+        names, task = number_sorted(self.ids)
         if thresholds.shape[2] > 1 and self.coded is None:
             raise _need_labels("each class has its guarantee")
         place: Any = slice(None)
@@ -519,7 +519,7 @@ def _number(ids: Array) -> tuple[Array, NDArray[np.int32]]:
     return inputs.as_task_names(list(number)), codes
 
 
-def _number_sorted(ids: Array) -> tuple[Array, Counts]:
+def number_sorted(ids: Array) -> tuple[Array, Counts]:
     """Return the distinct ids in ascending order, and the index of each id in them."""
     names, codes = _number(ids)
     order = np.argsort(names, kind="stable")

@@ -969,13 +969,13 @@ def _explain_silence(power: Power, words: Words, of_class: str) -> str:
     """Return what no alarm says, given how large the tasks are."""
     if power.can_tell and power.reach is not None:
         return (
-            f"That does not show that the guarantee holds: even if every {words.unit} missed "
+            f"No alarm does not show that the guarantee holds: even if every {words.unit} missed "
             f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
             "would be unlikely."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
     return (
-        f"That says little, for {words.units} this small cannot tell: even if every one missed "
+        f"No alarm says little, for {words.units} this small cannot tell: even if every one missed "
         f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
         f"takes {least} {words.examples}{of_class} in each."
     )
