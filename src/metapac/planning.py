@@ -462,14 +462,14 @@ def plan_half(
     tasks: int | None, examples: int | None, **more: Any
 ) -> tuple[list[dict[str, Any]], str]:
     """Return what common guarantees need of the tasks or of the examples in each, and as text."""
-    pairs = itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS)
-    levels: Any = [{"epsilon": e, "alpha": a, "delta": OFFERED_DELTAS[0]} for a, e in pairs]
-    rows = [level | plan(**level, **more).complete(tasks, examples) for level in levels]
-    needed, known = "examples_per_task", f"with {tasks} tasks"
+    delta, rows = OFFERED_DELTAS[0], []
+    for alpha, epsilon in itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS):
+        levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
+        rows.append(levels | plan(**levels, **more).complete(tasks, examples))
+    needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
     if tasks is None:
-        needed, known = "tasks", f"with {examples} examples in each task"
-    title = f"{needed.replace('_', ' ').capitalize()} needed {known}, at delta {OFFERED_DELTAS[0]}"
-    return rows, _tabulate(rows, "epsilon", needed, title)
+        needed, title = "tasks", f"Tasks needed with {examples} examples in each task"
+    return rows, _tabulate(rows, "epsilon", needed, f"{title}, at delta {delta}")
 
 
 def _name_delta(delta: float | None) -> str:
@@ -803,7 +803,10 @@ class Plan:
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."
         if self.sizes:
-            head += f" Your {describe_sizes(self.sizes)} {self._judge()}."
+            own = self._demands()[: len(self.sizes)] if self._lacks_data() else []
+            lacking = find_shortfalls(own)
+            why = f"do not suffice: {_describe_shortfalls(lacking)}" if lacking else "suffice"
+            head += f" Your {describe_sizes(self.sizes)} {why}."
             note += " rank: the threshold is that of the task of this rank, from the lowest."
         paragraphs = [head, format_table(self._rows()), note]
         if (best := self.recommended) is not None:
@@ -823,13 +826,6 @@ class Plan:
                 row["too small"] = f"{option.too_small} (below {option.examples_per_task})"
             rows.append(row)
         return rows
-
-    def _judge(self) -> str:
-        """Return whether the tasks support what was asked for, and if not, why."""
-        if not self._lacks_data():
-            return "suffice"
-        lacking = find_shortfalls(self._demands()[: len(self.sizes)])
-        return f"do not suffice: {_describe_shortfalls(lacking)}"
 
     def _demands(self) -> list[Demand]:
         """Return the demand on the tasks for each class; sizes of no class are those of all."""
