@@ -221,9 +221,8 @@ def explore(
     if per_class:
         warn("--per-class changes nothing here: explore always shows both.")
     check_outputs(None, plot)
-    for name in ("task", "label"):
-        if getattr(columns, name) is None:
-            raise InvalidInput(f"{name} is missing: pass the name of a column.", parameter=name)
+    if columns.label is None:
+        raise InvalidInput("label must name the column with the true label.", parameter="label")
     n_tasks = None if tasks is None else as_whole_number("tasks", tasks)
     with open_table(scores, reading, output) as (table, progress):
         from metapac.tables.output import check_path
