@@ -317,10 +317,8 @@ class Exploration:
         KeyError
             If the levels are not in the grid.
         """
-        for cell in self.cells:
-            if (cell.epsilon, cell.alpha, cell.per_class) == (epsilon, alpha, per_class):
-                return cell
-        raise KeyError((epsilon, alpha, per_class))
+        by_levels = {(cell.epsilon, cell.alpha, cell.per_class): cell for cell in self.cells}
+        return by_levels[epsilon, alpha, per_class]
 
     def to_frame(self) -> Any:
         """Return a frame with a row for each cell.
@@ -447,10 +445,8 @@ class Exploration:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"<Exploration of {len(self.tasks)} pilot tasks with {self.examples} examples of "
-            f"{len(self.prevalence)} classes: {len(self.cells)} cells>"
-        )
+        basis = f"{len(self.tasks)} pilot tasks with {self.examples} examples"
+        return f"<Exploration of {basis} of {len(self.classes)} classes: {len(self.cells)} cells>"
 
 
 def read_pilot(path: PathLike) -> Exploration:

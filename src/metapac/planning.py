@@ -142,12 +142,10 @@ class Demand(NamedTuple):
         certified = [certifies(0, self.sizes, rate, level.alpha_within) for level in levels]
         return [int(self.counts[self.used & ~enough].sum()) for enough in certified]
 
-    def spare_tasks(self) -> list[int]:
-        """Return for each level how many more tasks could be too small."""
-        if not self.tasks:
-            return [-1]
-        allowed = self.guarantee.allowed_low_thresholds(self.tasks)
-        return [count - few for count, few in zip(allowed, self.too_small(), strict=True)]
+    def allowed(self) -> Sequence[int]:
+        """Return for each level how many of the tasks used may be too small; -1 if they are few."""
+        g = self.guarantee
+        return g.allowed_low_thresholds(self.tasks) if self.tasks else [-1] * len(g.levels)
 
     def is_feasible(self) -> bool:
         """Return whether these tasks support the guarantee."""
@@ -158,7 +156,8 @@ class Demand(NamedTuple):
                 return True
             if not self._is_any_level_usable(g.delta):
                 return False
-        return max(self.spare_tasks()) >= 0
+        pairs = zip(self.too_small(), self.allowed(), strict=True)
+        return any(few <= most for few, most in pairs)
 
     def find_enlargement(self) -> tuple[int, int, int, int] | None:
         """Return the cheapest way to enlarge tasks that are too small; None if tasks are too few.
@@ -167,8 +166,7 @@ class Demand(NamedTuple):
         the size that the others need.
         """
         g, ways = self.guarantee, []
-        allowed = g.allowed_low_thresholds(self.tasks) if self.tasks else ()
-        for level, may_stay, few in zip(g.levels, allowed, self.too_small(), strict=False):
+        for level, may_stay, few in zip(g.levels, self.allowed(), self.too_small(), strict=True):
             if may_stay >= 0:
                 size = min_task_size(g, level)
                 small = self.used & (self.sizes < size)
@@ -462,14 +460,14 @@ def plan_half(
     tasks: int | None, examples: int | None, **more: Any
 ) -> tuple[list[dict[str, Any]], str]:
     """Return what common guarantees need of the tasks or of the examples in each, and as text."""
-    pairs = itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS)
-    levels: Any = [{"epsilon": e, "alpha": a, "delta": OFFERED_DELTAS[0]} for a, e in pairs]
-    rows = [level | plan(**level, **more).complete(tasks, examples) for level in levels]
-    needed, known = "examples_per_task", f"with {tasks} tasks"
+    delta, rows = OFFERED_DELTAS[0], []
+    for alpha, epsilon in itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS):
+        levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
+        rows.append(levels | plan(**levels, **more).complete(tasks, examples))
+    needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
     if tasks is None:
-        needed, known = "tasks", f"with {examples} examples in each task"
-    title = f"{needed.replace('_', ' ').capitalize()} needed {known}, at delta {OFFERED_DELTAS[0]}"
-    return rows, _tabulate(rows, "epsilon", needed, title)
+        needed, title = "tasks", f"Tasks needed with {examples} examples in each task"
+    return rows, _tabulate(rows, "epsilon", needed, f"{title}, at delta {delta}")
 
 
 def _name_delta(delta: float | None) -> str:
@@ -533,14 +531,14 @@ def _option(demands: Sequence[Demand], **changes: Any) -> Option:
     options, changed = [], [demand.with_parameters(**changes) for demand in demands]
     for demand in changed:
         g = demand.guarantee
-        usable = [level for level, spare in enumerate(demand.spare_tasks()) if spare >= 0]
-        allowed = g.allowed_low_thresholds(demand.tasks) if usable else ()
+        allowed, small = demand.allowed(), demand.too_small()
+        usable = [level for level in range(len(g.levels)) if small[level] <= allowed[level]]
         # Infeasible: the level that needs the fewest tasks.
-        last = usable[-1] if usable else min_tasks_over_levels(g, demand.too_small())[1]
+        last = usable[-1] if usable else min_tasks_over_levels(g, small)[1]
         ranks = tuple(allowed[level] + 1 for level in usable)
         size = min_task_size(g, g.levels[last])
-        small = max(int(one.counts[one.used & (one.sizes < size)].sum()) for one in changed)
-        options.append(Option(g.split, g.delta, ranks, size, small))
+        smaller = max(int(one.counts[one.used & (one.sizes < size)].sum()) for one in changed)
+        options.append(Option(g.split, g.delta, ranks, size, smaller))
     return min(options, key=lambda option: max(option.nth_lowest, default=0))
 
 
@@ -803,7 +801,10 @@ class Plan:
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."
         if self.sizes:
-            head += f" Your {describe_sizes(self.sizes)} {self._judge()}."
+            own = self._demands()[: len(self.sizes)] if self._lacks_data() else []
+            lacking = find_shortfalls(own)
+            why = f"do not suffice: {_describe_shortfalls(lacking)}" if lacking else "suffice"
+            head += f" Your {describe_sizes(self.sizes)} {why}."
             note += " rank: the threshold is that of the task of this rank, from the lowest."
         paragraphs = [head, format_table(self._rows()), note]
         if (best := self.recommended) is not None:
@@ -823,13 +824,6 @@ class Plan:
                 row["too small"] = f"{option.too_small} (below {option.examples_per_task})"
             rows.append(row)
         return rows
-
-    def _judge(self) -> str:
-        """Return whether the tasks support what was asked for, and if not, why."""
-        if not self._lacks_data():
-            return "suffice"
-        lacking = find_shortfalls(self._demands()[: len(self.sizes)])
-        return f"do not suffice: {_describe_shortfalls(lacking)}"
 
     def _demands(self) -> list[Demand]:
         """Return the demand on the tasks for each class; sizes of no class are those of all."""

@@ -166,8 +166,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         allowed = {*check_allowed(self.allow), *check_allowed(allow)}
         self._check_fitted()
         output, scored = self._score_groups(self._read(X, y, groups))
-        options: Any = {"min_examples": min_examples, "false_alarm": false_alarm, "allow": allowed}
-        return self._assess(output, scored, **options)
+        more: Any = {"min_examples": min_examples, "false_alarm": false_alarm}
+        return self._assess(output, scored, allow=allowed, **more)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
         """Return the mean coverage over groups: the share of rows whose set or interval is right.
@@ -274,18 +274,15 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         _common.check_bool("prefit", self.prefit)
         shots = _common.as_whole_number("shots", self.shots, minimum=0)
         if y is None:  # in words that check_estimator looks for
-            text = "requires y to be passed, but the target y is None."
-            raise InvalidInput(f"{type(self).__name__} {text}")
+            raise InvalidInput("this requires y to be passed, but the target y is None.")
         ids = as_groups(groups, self.allow)
         x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
-        data = Examples(x, self._as_targets(y), ids)
         names, index = index_groups(ids)
-        small = [names[i] for i in np.flatnonzero(np.bincount(index) <= shots)]
-        if small:
+        if small := [names[i] for i in np.flatnonzero(np.bincount(index) <= shots)]:
             text = f"shots={shots} takes {shots} rows of each group and needs one more to score"
             raise InvalidInput(f"{text}. Leave out {quote(small)}.")
-        return data
+        return Examples(x, self._as_targets(y), ids)
 
     def _divide(self, groups: Array, fit_params: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """Return the groups to train on, and those to calibrate on, in the order of the draw."""
@@ -307,18 +304,16 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         if self.on_infeasible != "raise" or (self.shots and self.per_class):
             return
         whole, used, total = method._make_guarantee(), len(calibration), len(training + calibration)
-        _, index = index_groups(data.groups, calibration + training)
-        parts = {None: (whole, np.bincount(index) - self.shots)}
-        if self.per_class:
-            classes = tuple(np.unique(data.y).tolist())
-            rows = {name: index[data.y == name] for name in classes}
-            parts = {
-                name: (whole.for_class(name, classes), np.bincount(own, minlength=total))
-                for name, own in rows.items()
-            }
+        index, parts = find_codes(data.groups, calibration + training), []
+        classes = tuple(np.unique(data.y).tolist()) if self.per_class else (None,)
+        for label in classes:
+            g, rows = whole, index
+            if label is not None:
+                g, rows = whole.for_class(label, classes), index[data.y == label]
+            parts.append((label, g, np.bincount(rows, minlength=total) - self.shots))
 
         def count(groups: int) -> list[Demand]:
-            return [Demand.from_sizes(g, n[:groups], label=c) for c, (g, n) in parts.items()]
+            return [Demand.from_sizes(g, n[:groups], label=label) for label, g, n in parts]
 
         def works(groups: int) -> bool:
             return all_feasible(count(groups))
@@ -389,8 +384,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         name, again = type(self).__name__, "Call .fit(X, y, groups=...)"
         if not hasattr(self, "meta_ps_"):
             raise NotFitted(f"this {name} is not fitted yet. {again} first.")
-        before, now = self._fitted_with, self._get_state()
-        if now != before:
+        if (now := self._get_state()) != (before := self._fitted_with):
             raise NotFitted(f"this {name} was fitted with {before}, not with {now}. {again} again.")
         return self.meta_ps_
 
@@ -732,8 +726,7 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
 
     def _as_targets(self, y: Any) -> Floats:
         with explained("y holds the true values; for classes use MetaPSClassifier"):
-            inputs.as_number_array("y", y)  # whose words are about numbers
-        values = inputs.as_score_array("y", y)  # in their own precision
+            values = inputs.as_score_array("y", y)  # in their own precision
         inputs.check_finite("y", values)
         if values.ndim != 1:
             raise InvalidInput(f"y must be one column, got shape {values.shape}.")
@@ -844,9 +837,9 @@ def as_groups(groups: Any, allow: Iterable[str] = ()) -> Array:
     return ids
 
 
-def index_groups(groups: Array, names: list[Any] | None = None) -> tuple[list[Any], Counts]:
+def index_groups(groups: Array) -> tuple[list[Any], Counts]:
     """Return the distinct groups, whatever the order of the rows, and the index of each row's."""
-    names = sorted(set(groups.tolist()), key=str) if names is None else names
+    names = sorted(set(groups.tolist()), key=str)
     return names, find_codes(groups, names)
 
 
@@ -926,8 +919,7 @@ def find_codes(values: Array, known: Iterable[Any]) -> Counts:
 def check_known(labels: Array, classes: Array, name: str = "y") -> Counts:
     """Return the codes of labels, all of which must be among the classes in ``fit``."""
     codes = find_codes(labels, classes.tolist())
-    unknown = labels[codes < 0]
-    if len(unknown):
+    if len(unknown := labels[codes < 0]):
         got = f"{quote(np.unique(unknown).tolist())} in {len(unknown)} of {len(labels)} rows"
         raise InvalidInput(f"{name} must hold classes that fit has seen, got {got}.")
     return codes

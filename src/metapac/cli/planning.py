@@ -156,11 +156,16 @@ def _show_plan(
         text += f"\n\nSmallest with your tasks, one at a time: {best['joint']}."
     elif tasks is not None or examples is not None:
         facts["your_tasks"] = found.complete(tasks, examples)
-        number, size = facts["your_tasks"].values()
-        known = f"{number} tasks with at least {size} labelled examples each suffice"
-        is_enough = number is not None and size is not None
-        text = f"{known if is_enough else 'No such tasks suffice'}. {text}"
+        text = f"{_describe_half(facts['your_tasks'], found.classes)} {text}"
     console.show(facts, as_json=as_json, text=text, wrote=[plot])
+
+
+def _describe_half(known: dict[str, int | None], classes: int) -> str:
+    if None in known.values():
+        return "No such tasks suffice."
+    number, size = known.values()
+    of = " of each class" * (classes > 1)
+    return f"{number} tasks with at least {size} labelled examples{of} each suffice."
 
 
 def explore(
@@ -215,9 +220,8 @@ def explore(
     if per_class:
         warn("--per-class changes nothing here: explore always shows both.")
     check_outputs(None, plot)
-    for name in ("task", "label"):
-        if getattr(columns, name) is None:
-            raise InvalidInput(f"{name} is missing: pass the name of a column.", parameter=name)
+    if columns.label is None:
+        raise InvalidInput("label must name the column with the true label.", parameter="label")
     n_tasks = None if tasks is None else as_whole_number("tasks", tasks)
     with open_table(scores, reading, output) as (table, progress):
         from metapac.tables.output import check_path
