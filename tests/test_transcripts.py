@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import metapac
+from tests.helpers.commands import list_commands, metapac
 from tests.transcripts.settings import settled
 from tests.transcripts.transcript import (
     PAGES,
@@ -23,7 +22,6 @@ from tests.transcripts.transcript import (
 )
 
 TRANSCRIPTS = [found for path in sorted(PAGES.glob("*.md")) for found in read_page(path)]
-_COMMAND = re.compile(r"^[\s│]*([a-z]+)(?:  .*)?$", re.MULTILINE)
 _OPTION = re.compile(r"^[\s│*]*(?:-\w,?\s+)?(--[a-z][\w-]*)", re.MULTILINE)
 
 
@@ -34,16 +32,6 @@ def test_the_commands_do_what_the_transcript_shows(transcript: Transcript, tmp_p
             faults = compare(step, outcome)
             shown = "\n".join(line[:500] for line in faults[:10])
             assert not faults, f"$ {step.text}\n{shown}"
-
-
-def list_commands(*group: str) -> Iterator[tuple[str, ...]]:
-    """Yield the commands that the help lists."""
-    _, _, commands = metapac(*group, "--help").stdout.partition("Commands")
-    names = _COMMAND.findall(commands)
-    if not names:
-        yield group
-    for name in names:
-        yield from list_commands(*group, name)
 
 
 def test_every_option_of_every_command_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

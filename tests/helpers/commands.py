@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,16 @@ CLASSES = np.array(["cat", "dog", "owl"])
 def metapac(*words: object) -> Result:
     """Run a command as it is typed."""
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def list_commands(*group: str) -> Iterator[tuple[str, ...]]:
+    """Yield the commands that the help lists."""
+    _, _, commands = metapac(*group, "--help").stdout.partition("Commands")
+    names = re.findall(r"^(?:│ |  )([a-z]+)(?:  .*)?$", commands, re.MULTILINE)
+    if not names:
+        yield group
+    for name in names:
+        yield from list_commands(*group, name)
 
 
 def calibrate_csv(path: Path, *more: object) -> Result:

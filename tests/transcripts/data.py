@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,11 @@ SCORES = ["p_cat", "p_dog", "p_owl"]
 FILES: dict[str, Callable[[Path], Any]] = {}
 
 
-def make_files(words: Iterable[str]) -> None:
-    """Write the files that a command names, unless they exist."""
-    for word in words:
+def make_files(words: list[str]) -> None:
+    """Write the files that a command reads, unless they exist."""
+    for before, word in pairwise(words):
         name = word.split("/")[0]
-        if name in FILES and not Path(name).exists():
+        if name in FILES and before != "-o" and not Path(name).exists():
             FILES[name](Path(name))
 
 

@@ -12,9 +12,9 @@ A section of a Markdown file is a transcript. It is run in a folder of its own, 
     $ printf TEXT > FILE     a small file, written here
 
 ``exit 2: --alpha, 1.5`` after a step is its exit code and what the message must name. Without such
-a line the exit code is 0 and there is no message. Wording is not compared: a sentence is
-``<text>``. Where a string such as ``<version>``, ``<number>`` or ``<checksum>`` is expected, any
-value of that kind is right.
+a line the exit code is 0 and there is no message. Each message is one line, and names options as
+they are typed. Beyond that, wording is not compared: a sentence is ``<text>``. Where a string such
+as ``<version>``, ``<number>`` or ``<checksum>`` is expected, any value of that kind is right.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _KINDS: dict[str, Any] = {"<number>": (int, float), "<text>": str, "<list>": lis
 _CHECKSUM = re.compile(r"(sha256:)?[0-9a-f]{64}")
 # A sentence has words and ends; so has a paragraph.
 _SENTENCE = re.compile(r"\S+ \S+ \S.*[.?!]\s*", re.DOTALL)
+# An argument as Python writes it, such as split='joint', delta=None or min_examples=3.
+_PYTHON = re.compile(r"(?<![-\w])([a-z_]+=(['\"\[({]|None|True|False)|[a-z]+_[a-z_]+=)")
 _VOLATILE = {"seconds": "<number>", "bytes": "<number>"}
 
 
@@ -174,7 +176,7 @@ def _run_step(words: list[str], folder: Path) -> Outcome:
         case ["metapac", *rest, ">", name]:
             result = metapac(*rest)
             Path(name).write_text(result.stdout)
-            return Outcome(_NOTHING, result.exit_code, result.stderr)
+            return Outcome(_NOTHING, result.exit_code, result.stderr.rstrip("\n"))
         case ["metapac", *rest]:
             result = metapac(*rest)
             if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -182,8 +184,7 @@ def _run_step(words: list[str], folder: Path) -> Outcome:
             shown = _NOTHING
             if "--json" in rest and result.stdout:
                 shown = normalise(json.loads(result.stdout), folder)
-            message = " ".join(result.stderr.split())
-            return Outcome(shown, result.exit_code, message, result.stdout)
+            return Outcome(shown, result.exit_code, result.stderr.rstrip("\n"), result.stdout)
     raise ValueError(f"unknown command: {words}")
 
 
@@ -225,6 +226,11 @@ def compare(step: Step, outcome: Outcome) -> list[str]:
         f"message does not name {word!r}: {outcome.message}"
         for word in step.named
         if not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", outcome.message)
+    ]
+    faults += [
+        f"message is not one line in the words of the command line: {line}"
+        for line in outcome.message.splitlines()
+        if not line.startswith("metapac: ") or _PYTHON.search(line)
     ]
     if outcome.message and not step.named:
         faults.append(f"message, of which no word is expected: {outcome.message}")

@@ -1,0 +1,173 @@
+"""The first screens, the help of every command, the demo, and extras that are not installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from metapac import __version__
+from tests.helpers.commands import STRICT, list_commands, metapac
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [*list_commands()]
+
+
+def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_as_a_program() -> None:
+    words = [sys.executable, "-m", "metapac"]
+    version = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout == f"{__version__}\n"
+    listed = subprocess.run([*words, "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(command[0] in listed for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_is_in_the_notation_of_manual_pages(command: tuple[str, ...]) -> None:
+    result = metapac(*command, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: metapac {' '.join(command)}" in result.stdout
+    assert "--help" in result.stdout
+    assert f"metapac {command[0]}" in result.stdout.partition("Example")[2]
+    assert not any(sign in result.stdout for sign in ("<", "{", "[["))
+
+
+def test_without_a_command_five_are_shown() -> None:
+    result = metapac()
+    shown = [line.split()[1] for line in result.stdout.splitlines() if "   metapac " in line]
+    assert shown == ["plan", "calibrate", "predict", "evaluate", "show"]
+    assert len(result.stdout.splitlines()) < 24
+
+
+def test_a_misspelt_command_is_corrected() -> None:
+    result = metapac("calibrat")
+    assert result.exit_code == 2
+    assert "calibrate" in result.stderr.replace("'calibrat'", "")
+
+
+@pytest.mark.parametrize(
+    "words", [["--nope"], ["plan", "--nope"], ["predict"], ["data", "nope"], ["\x1b[2J"]]
+)
+def test_errors_in_what_was_typed_are_one_line(words: list[str]) -> None:
+    done = run_python("from metapac.cli import main; main()", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("metapac: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr[:-1].isprintable()
+
+
+# SciPy takes a None in sys.modules for torch itself, so the import system has to refuse instead.
+WITHOUT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {0!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from metapac.cli import main
+main()
+"""
+CALIBRATE = ["calibrate", "never.csv", "--task", "a", "--score", "b", *STRICT, "-o", "never.json"]
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "extra"),
+    [
+        ("typer", [], "cli"),
+        ("rich", ["plan", "--help"], "cli"),
+        ("matplotlib", ["plan", *STRICT, "--plot", "never.png"], "plot"),
+        ("matplotlib", ["demo"], "plot"),
+        ("matplotlib", ["reproduce", "glyphs"], "plot"),
+        ("torch", ["demo", "--data", "glyphs"], "torch"),
+        ("torch", ["train", "glyphs", "-o", "never"], "torch"),
+        ("safetensors", ["reproduce", "glyphs"], "torch"),
+        ("ibis", CALIBRATE, "tables"),
+        ("duckdb", CALIBRATE, "tables"),
+    ],
+)
+def test_a_missing_extra_is_named(module: str, words: list[str], extra: str) -> None:
+    done = run_python(WITHOUT.format(module), *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"needs {module}" in done.stderr
+    assert f"pip install 'metapac[{extra}]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_missing_and_not_needed_does_no_harm(tmp_path: Path) -> None:
+    words = ["--draws", "1", "-o", str(tmp_path / "out")]
+    chosen = run_python(WITHOUT.format("torch"), "demo", "--data", "synthetic", *words)
+    assert (chosen.returncode, chosen.stderr) == (0, "")
+    default = run_python(WITHOUT.format("torch"), "demo", *words)
+    assert (default.returncode, default.stdout) == (0, chosen.stdout)
+    assert "metapac[torch]" in default.stderr
+    sites = run_python(WITHOUT.format("vl_convert"), "demo", "--data", "sites", *words[2:])
+    assert (sites.returncode, "metapac[report]" in sites.stderr) == (0, True)
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".png", ".csv", ".json"}
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    facts = json.loads(metapac("doctor", "--json").stdout)
+    assert {*facts["extras"], "all"} == {*project["optional-dependencies"]}
+
+
+class Broken(ModuleType):
+    """A torch that cannot be used."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("a library is missing\nin many lines")
+
+
+def test_a_broken_torch_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", Broken("torch"))
+    result = metapac("doctor", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["gpu"] == {
+        "torch": "broken (RuntimeError: a library is missing in many lines)"
+    }
+
+
+def read_table(text: str, border: str) -> dict[str, list[str]]:
+    """Return the rows of a table in a terminal or in Markdown, without emphasis."""
+    rows = [line.replace("*", "").split(border)[1:-1] for line in text.splitlines()]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows if len(row) == 3}
+
+
+DEMO = """
+import sys; from metapac.cli import main
+try: main()
+except SystemExit: print(*sys.modules)
+"""
+
+
+def test_the_pages_start_with_the_table_of_the_demo(tmp_path: Path) -> None:
+    done = run_python(DEMO, "demo", "--data", "sites", "-o", str(tmp_path))
+    *lines, loaded = done.stdout.splitlines()
+    assert "matplotlib" in loaded.split()
+    others = {"torch", "sklearn", "pandas", "ibis", "duckdb", "pyarrow", "joblib"}
+    assert not others & {*loaded.split()}
+    assert len(lines) <= 32  # one screen
+    printed = read_table("\n".join(lines), "│")
+    for page in ("README.md", "docs/index.md"):
+        shown = read_table((ROOT / page).read_text().partition("\n## ")[0], "|")
+        assert len(shown.keys() & printed.keys()) == 7
+        for name in shown.keys() & printed.keys():
+            for cell, expected in zip(shown[name], printed[name], strict=True):
+                if re.fullmatch(r"[\d.]+%", expected):
+                    assert float(cell[:-1]) == pytest.approx(float(expected[:-1]), abs=1)
+                else:
+                    assert cell == expected
