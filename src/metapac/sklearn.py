@@ -111,7 +111,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         new = copy.copy(self)  # a failed fit keeps the earlier result
         new.estimator_ = self._train(data, training, fit_params)
         new._check_model(data)
-        used = np.flatnonzero(np.isin(data.groups, calibration))
+        used = np.flatnonzero(find_codes(data.groups, calibration) >= 0)
         output, scored = new._score_groups(data.take(used))
         context = replace(context, trained_on=[*(context.trained_on or ()), *training] or None)
         allow = {*check_allowed(self.allow), "task-names"}  # all groups were compared
@@ -344,7 +344,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         if self.shots:
             return check_estimator(model, "fit", "adapt")
         model = base.clone(check_estimator(model, "fit"), safe=False)
-        rows = np.flatnonzero(np.isin(data.groups, training))
+        rows = np.flatnonzero(find_codes(data.groups, training) >= 0)
         train, params = data.take(rows), validation._check_method_params(data.x, fit_params, rows)
         if metadata_routing.get_routing_for_object(model).consumes("fit", ["groups"]):
             params["groups"] = train.groups  # of a search that splits by groups
