@@ -417,12 +417,11 @@ class Evaluation:
             lines.append(f"{count} not new, so not counted here: {names}.")
         if self.widths is not None and len(self.widths):
             lines.append(f"Intervals: mean width {np.mean(self.widths):.4g} over {words.units}.")
-        if (shares := self.set_shares) is not None and self.sizes is not None:
-            over_rows = np.average(self.sizes, weights=self.examples)
-            kinds = [f"{format_share(shares[name])} {name}" for name in _KINDS]
+        if (shares := self.set_shares) is not None:
+            figures, kinds = self._figures(), [f"{format_share(shares[k])} {k}" for k in _KINDS]
             lines.append(
-                f"Sets: mean size {np.mean(self.sizes):.2f} over {words.units}, {over_rows:.2f} "
-                f"over rows; {', '.join(kinds)}."
+                f"Sets: mean size {figures['set_size']:.2f} over {words.units}, "
+                f"{figures['set_size_over_rows']:.2f} over rows; {', '.join(kinds)}."
             )
         return lines
 

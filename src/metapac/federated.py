@@ -447,11 +447,9 @@ _ORIGINS = {"model": "model", "score": "score function"}
 
 def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
     """Check that sites can be combined: one guarantee, one order of classes, no site twice."""
-    for field in fields(Guarantee):
-        values = [(where, getattr(site.guarantee, field.name)) for where, site in named]
-        _require_same(values, partial(keyword, field.name))
-    classes = [(where, site.classes) for where, site in named]
-    _require_same(classes, partial(keyword, "classes"))
+    stated = [(where, vars(site.guarantee) | {"classes": site.classes}) for where, site in named]
+    for name in (*(field.name for field in fields(Guarantee)), "classes"):
+        _require_same([(where, values[name]) for where, values in stated], partial(keyword, name))
     columns = [(where, site.columns or {}) for where, site in named]
     orders = [(where, names["classes"]) for where, names in columns if "classes" in names]
     _require_same(orders, lambda names: f"scores of the classes {_common.brief(names)}")

@@ -120,8 +120,8 @@ class Terms:
     @property
     def rates(self) -> list[float]:
         """Miss rate allowed for each class, or for all together."""
-        epsilon, labels = self.epsilon, (None,) if self.classes is None else self.classes
-        return [float(epsilon[x] if isinstance(epsilon, Mapping) else epsilon) for x in labels]
+        rates, labels = self.epsilon, self.classes or (None,)
+        return [float(rates[x] if isinstance(rates, Mapping) else rates) for x in labels]
 
     @property
     def words(self) -> Words:
@@ -250,9 +250,7 @@ def order_tasks(evaluation: Evaluation, terms: Terms, batch: str | None) -> list
     """
     if evaluation.ranges is None:
         raise InvalidInput("the evaluation must have the ranges of scores, as from evaluate.")
-    parts = [evaluation]
-    if terms.classes is not None:
-        parts = [(evaluation.by_class or {})[label] for label in terms.classes]
+    parts = [evaluation._parts[label] for label in terms.classes or (None,)]
     columns = [(p.tasks.tolist(), p.examples.tolist(), p.missed.tolist()) for p in parts]
     counts = [{name: (n, k) for name, n, k in zip(*c, strict=True)} for c in columns]
     names = as_json_names(evaluation.tasks)
