@@ -125,10 +125,10 @@ def run(command: str, arguments: list[str], *options: Words) -> Any:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     errors = result.stderr.splitlines()
-    messages = [line for line in errors if not line.startswith("metapac: warning: ")]
+    messages = [line for line in errors if not line.startswith(("warning: ", "hint: "))]
     assert result.exit_code in (0, 1, 2, 3), result.stderr
     assert len(messages) == (result.exit_code in (1, 2)), result.stderr
-    assert all(line.startswith("metapac: ") for line in messages)
+    assert all(line.startswith("error: ") for line in messages)
     assert all(line == visible(line) for line in errors), result.stderr
     return result
 

@@ -81,7 +81,7 @@ def test_spark_gives_the_same_promise(frame: pd.DataFrame, table: Path, tmp_path
     assert found["threshold"] == calibrate_frame(frame).threshold_
     pd.DataFrame().to_csv(tmp_path / "a.sqlite")  # a database is not read by Spark
     result = metapac("plan", tmp_path / "a.sqlite", "--task", "site", "--engine", "spark")
-    assert (result.exit_code, "metapac: " in result.stderr) == (2, True)
+    assert (result.exit_code, "error: " in result.stderr) == (2, True)
 
 
 def test_sets_and_misses_are_those_of_the_library(

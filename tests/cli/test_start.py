@@ -17,7 +17,7 @@ from metapac import __version__
 from tests.helpers.commands import STRICT, list_commands, metapac
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = [*list_commands()]
+COMMANDS = [words for words, _ in list_commands()]
 
 
 def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -60,12 +60,13 @@ def test_a_misspelt_command_is_corrected() -> None:
 @pytest.mark.parametrize(
     "words", [["--nope"], ["plan", "--nope"], ["predict"], ["data", "nope"], ["\x1b[2J"]]
 )
-def test_errors_in_what_was_typed_are_one_line(words: list[str]) -> None:
+def test_errors_in_what_was_typed_end_in_a_hint(words: list[str]) -> None:
     done = run_python("from metapac.cli import main; main()", *words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("metapac: ")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr[:-1].isprintable()
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: Try 'metapac")
+    assert (error + hint).isprintable()
 
 
 # SciPy takes a None in sys.modules for torch itself, so the import system has to refuse instead.
@@ -87,7 +88,7 @@ CALIBRATE = ["calibrate", "never.csv", "--task", "a", "--score", "b", *STRICT, "
 @pytest.mark.parametrize(
     ("module", "words", "extra"),
     [
-        ("typer", [], "cli"),
+        ("click", [], "cli"),
         ("rich", ["plan", "--help"], "cli"),
         ("matplotlib", ["plan", *STRICT, "--plot", "never.png"], "plot"),
         ("matplotlib", ["demo"], "plot"),
@@ -104,7 +105,6 @@ def test_a_missing_extra_is_named(module: str, words: list[str], extra: str) -> 
     assert (done.returncode, done.stdout) == (2, "")
     assert f"needs {module}" in done.stderr
     assert f"pip install 'metapac[{extra}]'" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_what_is_missing_and_not_needed_does_no_harm(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_is_missing_and_not_needed_does_no_harm(tmp_path: Path) -> None:
     default = run_python(WITHOUT.format("torch"), "demo", *words)
     assert (default.returncode, default.stdout) == (0, chosen.stdout)
     assert "metapac[torch]" in default.stderr
-    sites = run_python(WITHOUT.format("vl_convert"), "demo", "--data", "sites", *words[2:])
+    sites = run_python(WITHOUT.format("jinja2"), "demo", "--data", "sites", *words[2:])
     assert (sites.returncode, "metapac[report]" in sites.stderr) == (0, True)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".png", ".csv", ".json"}
 
@@ -143,7 +143,7 @@ def test_a_broken_torch_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_table(text: str, border: str) -> dict[str, list[str]]:
     """Return the rows of a table in a terminal or in Markdown, without emphasis."""
-    rows = [line.replace("*", "").split(border)[1:-1] for line in text.splitlines()]
+    rows = [re.split(border, line.replace("*", "").strip(" |")) for line in text.splitlines()]
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows if len(row) == 3}
 
 
@@ -161,9 +161,9 @@ def test_the_pages_start_with_the_table_of_the_demo(tmp_path: Path) -> None:
     others = {"torch", "sklearn", "pandas", "ibis", "duckdb", "pyarrow", "joblib"}
     assert not others & {*loaded.split()}
     assert len(lines) <= 32  # one screen
-    printed = read_table("\n".join(lines), "│")
+    printed = read_table("\n".join(lines), r"\s{2,}")
     for page in ("README.md", "docs/index.md"):
-        shown = read_table((ROOT / page).read_text().partition("\n## ")[0], "|")
+        shown = read_table((ROOT / page).read_text().partition("\n## ")[0], r"\|")
         assert len(shown.keys() & printed.keys()) == 7
         for name in shown.keys() & printed.keys():
             for cell, expected in zip(shown[name], printed[name], strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,14 @@ def metapac(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def list_commands(*group: str) -> Iterator[tuple[str, ...]]:
-    """Yield the commands that the help lists."""
-    _, _, commands = metapac(*group, "--help").stdout.partition("Commands")
-    names = re.findall(r"^(?:│ |  )([a-z]+)(?:  .*)?$", commands, re.MULTILINE)
-    if not names:
-        yield group
-    for name in names:
-        yield from list_commands(*group, name)
+def list_commands(group: Any = app, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the words of each command, and the command."""
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if hasattr(command, "panels"):
+            yield from list_commands(command, *path, name)
+        else:
+            yield (*path, name), command
 
 
 def calibrate_csv(path: Path, *more: object) -> Result:

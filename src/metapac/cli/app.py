@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -166,6 +167,8 @@ class Group(_Panelled, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None if there is none of that name."""
         if cmd_name not in self.entries:
+            if ctx is not None and (close := get_close_matches(cmd_name, self.entries)):
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {close[0]!r}?")
             return None
         module = import_module(self.entries[cmd_name][0])
         found = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # list_

@@ -325,17 +325,19 @@ def monitor(
         settings: Any = {"false_alarm": false_alarm, "min_examples": min_examples}
         with open_monitor(state, predictor, **settings) as watched:
             added = watched.add_evaluation(judged, batch=name, again=again, allow=allow)
+    failure: OSError | None = None
     if plot is not None:
         try:
             watched.plot(plot)
-        except OSError as error:
-            if watched.alarm is None:
-                raise
-            warn(f"{plot}: {error.strerror}.")  # an alarm is not lost
-            plot = None
+        except OSError as error:  # what was counted is printed all the same
+            failure, plot = error, None
     text, wrote = describe(watched, added), [added and state, plot]
     facts = watched.to_dict(added)
     console.show(facts, as_json=json, text=text, wrote=wrote, state=str(state))
+    if failure is not None and watched.alarm is None:
+        raise failure
+    if failure is not None:
+        warn(f"{failure.filename}: {failure.strerror}.")
     if watched.alarm is not None:
         raise click.exceptions.Exit(VIOLATED)
 
