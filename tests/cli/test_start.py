@@ -164,7 +164,7 @@ def test_the_pages_start_with_the_table_of_the_demo(tmp_path: Path) -> None:
     printed = read_table("\n".join(lines), r"\s{2,}")
     for page in ("README.md", "docs/index.md"):
         shown = read_table((ROOT / page).read_text().partition("\n## ")[0], r"\|")
-        assert len(shown.keys() & printed.keys()) == 7
+        assert len(shown.keys() & printed.keys()) == 8
         for name in shown.keys() & printed.keys():
             for cell, expected in zip(shown[name], printed[name], strict=True):
                 if re.fullmatch(r"[\d.]+%", expected):
