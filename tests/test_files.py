@@ -26,13 +26,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metapac.fewshot.cli.vectors import read_examples
 
 import metapac
 from metapac import BadArtefact, InvalidInput, MetapacError, artefact, unpacking
 from metapac.artefact import Format
 from metapac.errors import BadArchive
 from metapac.fewshot import load_pools, read_samples
-from metapac.fewshot.cli.vectors import read_examples
 from metapac.fewshot.datasets.downloads import unpack
 from metapac.fewshot.study.rows import read_table
 from tests.helpers.tables import open_source
