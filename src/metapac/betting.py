@@ -14,6 +14,8 @@ from metapac._common import Counts
 from metapac.binomial import allowed_errors_in_task, min_integer, min_value, round_up
 from metapac.verdict import complement
 
+Levels = tuple[float, ...]
+
 
 class Step(NamedTuple):
     """A task that was counted, and what is known after it.
@@ -220,17 +222,13 @@ def _chances(sizes: Counts, allowed: Counts, rate: float) -> NDArray[np.float64]
     return np.where(allowed < 0, 0.0, special.bdtr(np.maximum(allowed, 0), sizes, 1 - rate))
 
 
-def exceeds(
-    examples: int, missed: int, epsilon: float, levels: tuple[float, ...]
-) -> NDArray[np.bool_]:
+def exceeds(examples: int, missed: int, epsilon: float, levels: Levels) -> NDArray[np.bool_]:
     """Return whether a task is shown to have a miss rate above epsilon, at each level."""
     # The number of hits is then so small that a hit rate of 1 - epsilon is ruled out.
     return is_within(examples, examples - missed, complement(epsilon), levels)
 
 
-def is_within(
-    examples: int, missed: int, epsilon: float, levels: tuple[float, ...]
-) -> NDArray[np.bool_]:
+def is_within(examples: int, missed: int, epsilon: float, levels: Levels) -> NDArray[np.bool_]:
     """Return whether a task is shown to have a miss rate of at most epsilon, at each level."""
     return missed <= np.array([_allowed_errors(examples, epsilon, level) for level in levels])
 

@@ -370,6 +370,7 @@ def judge_near_names(
     pairs: Sequence[tuple[Any, Any]], known: str, *, what: str = "task"
 ) -> Finding | None:
     """Object to tasks whose names are nearly those of tasks that they must differ from."""
+    pairs = [*dict.fromkeys(pairs)]
     if not pairs:
         return None
     count = f"{len(pairs)} {what}{' has' if len(pairs) == 1 else 's have'}"

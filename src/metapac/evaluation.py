@@ -537,11 +537,10 @@ def _find_old(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> 
     same, near = match_names(names, known)
     same_clusters, near_clusters = match_names(clusters, _calibrated_clusters(promise))
     others = ", training or pilot" if len(known) > len(calibrated) else ""
-    near_clusters = [*dict.fromkeys(near_clusters)]
-    findings = [data_checks.judge_near_names(near, f"calibration{others} tasks")]
-    findings.append(
-        data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster")
-    )
+    findings = [
+        data_checks.judge_near_names(near, f"calibration{others} tasks"),
+        data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster"),
+    ]
     data_checks.report(findings, skipped)
     old, old_clusters = {*same}, {*same_clusters}
     pairs = zip(names, clusters or [None] * len(names), strict=True)

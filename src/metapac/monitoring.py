@@ -169,14 +169,8 @@ class Terms:
         if isinstance(epsilon, Mapping) and {*epsilon} != {*(classes or ())}:
             raise InvalidInput("epsilon and classes must name the same classes.")
         terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
-        Guarantee(
-            epsilon=epsilon,
-            alpha=terms.alpha,
-            delta=terms.delta,
-            split="even",
-            per_class=classes is not None,
-            min_examples=terms.min_examples,
-        )
+        levels: Any = {name: body[name] for name in ("alpha", "delta", "min_examples")}
+        Guarantee(epsilon=epsilon, split="even", per_class=classes is not None, **levels)
         as_probability("false_alarm", terms.false_alarm)
         return terms
 
@@ -585,17 +579,9 @@ class Monitor:
             raise InvalidInput(
                 "promise must be passed to Monitor.load to count tasks.", parameter="promise"
             )
-        evaluation = evaluate(
-            self._promise,
-            scores,
-            tasks,
-            labels,
-            classes=classes,
-            clusters=clusters,
-            min_examples=self.terms.min_examples,
-            model=model,
-            allow=allow,
-        )
+        options: Any = {"classes": classes, "clusters": clusters, "model": model, "allow": allow}
+        options["min_examples"] = self.terms.min_examples
+        evaluation = evaluate(self._promise, scores, tasks, labels, **options)
         return self.add_evaluation(evaluation, batch=batch, again=again, allow=allow)
 
     def add_evaluation(

@@ -306,13 +306,13 @@ class Verdict:
     'holds'
     """
 
+    tasks: int
+    within: int
+    flagged: int
     epsilon: Epsilon
     alpha: float | None
     delta: float | None
     false_alarm: float
-    tasks: int
-    within: int
-    flagged: int
     if_broken: Trials
     if_true: Trials
     by_class: Mapping[Any, Verdict] | None = None
