@@ -8,23 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.helpers.commands import CLASSES, LEVELS, calibrate_csv, metapac, write_csv
+from tests.helpers.commands import CLASSES, LEVELS, STRICT, metapac, write_csv
 
 
 @pytest.fixture
-def csv_scores(tmp_path: Path) -> Path:
-    """130 tasks of 30 examples, with awkward names."""
-    values = np.random.default_rng(0).random((130, 30))
-    rows = [[f"site, {i}", i, repr(v)] for i, row in enumerate(values.tolist()) for v in row]
-    return write_csv(tmp_path / "scores.csv", ["site", "note", "p_true"], rows)
-
-
-@pytest.fixture
-def csv_promise(csv_scores: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "promise.json"
-    result = calibrate_csv(csv_scores, "-o", path)
-    assert result.exit_code == 0, result.output
-    return path
+def csv_promise(tmp_path: Path) -> Path:
+    """A promise on scores of true labels, of 130 tasks with awkward names."""
+    values = np.random.default_rng(0).random((130, 30)).tolist()
+    rows = [[f"site, {i}", repr(value)] for i, row in enumerate(values) for value in row]
+    scores = write_csv(tmp_path / "scores.csv", ["site", "true"], rows)
+    return calibrate(scores, tmp_path / "promise.json", *STRICT)
 
 
 @pytest.fixture(scope="session")
@@ -38,8 +31,7 @@ def frame() -> pd.DataFrame:
     columns = {f"p_{name}": scores[:, j] for j, name in enumerate(CLASSES)}
     true = scores[np.arange(2400), label]
     site = np.repeat([f"site {i:02d}" for i in range(30)], 80)
-    lists = {"probs": list(scores)}
-    return pd.DataFrame({"site": site, "y": CLASSES[label], "true": true, **columns, **lists})
+    return pd.DataFrame({"site": site, "y": CLASSES[label], "true": true, **columns})
 
 
 @pytest.fixture(scope="session")
@@ -51,27 +43,11 @@ def table(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="session")
 def promise(table: Path) -> Path:
-    path = table.with_name("promise.json")
-    result = metapac("calibrate", table, "--task", "site", "--score", "true", *LEVELS, "-o", path)
+    return calibrate(table, table.with_name("promise.json"), *LEVELS)
+
+
+def calibrate(scores: Path, output: Path, *levels: str) -> Path:
+    words = ["calibrate", scores, "--task", "site", "--score", "true", *levels, "-o", output]
+    result = metapac(*words)
     assert result.exit_code == 0, result.output
-    return path
-
-
-@pytest.fixture(scope="session")
-def ten_sites(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame.site < "site 10"]
-
-
-@pytest.fixture(scope="session")
-def site_files(ten_sites: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The file that each of ten sites sends, written by the command."""
-    folder = tmp_path_factory.mktemp("sites")
-    scores = tmp_path_factory.mktemp("site") / "scores.csv"
-    files = []
-    for name, part in ten_sites.groupby("site"):
-        part[["true"]].to_csv(scores, index=False)
-        files.append(folder / f"{name}.json")
-        words = ["--name", name, "--score", "true", *LEVELS, "-o", files[-1]]
-        result = metapac("site", scores, *words)
-        assert result.exit_code == 0, result.output
-    return files
+    return output

@@ -1,4 +1,4 @@
-"""metapac data: from a publisher's server to a cache, and what is printed on the way."""
+"""``metapac data``: from a publisher's server to a cache, and damage on the way."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from metapac.cli.app import app
 from metapac.fewshot.datasets import downloads as archives
 from metapac.fewshot.datasets.catalogue import CATALOGUE
 from metapac.fewshot.datasets.downloads import Download
 from tests.helpers.cifar_files import fabricated, write_pickles
+from tests.helpers.commands import metapac
 from tests.helpers.miniimagenet_files import with_csv
-
-runner = CliRunner()
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -47,10 +44,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def run(*words: str, code: int = 0) -> str:
-    result = runner.invoke(app, ["data", *words], terminal_width=200)
+def run(*words: object, code: int = 0) -> str:
+    result = metapac("data", *words)
     assert result.exit_code == code, result.output
     return result.output
+
+
+def list_states() -> set[str]:
+    return {row["state"] for row in json.loads(run("list", "--json"))}
 
 
 def replace_downloads(monkeypatch: pytest.MonkeyPatch, name: str, *downloads: Download) -> None:
@@ -69,22 +70,15 @@ def test_fetch_prepare_check(
     replace_downloads(
         monkeypatch, "cifar10c", Download(f"{server}/cifar.tar.gz", "cifar.tar.gz", sha256)
     )
-    assert "absent" in run("list")
-    assert "source lacks batches.meta, data_batch_1" in run("check", "cifar10c", code=2)
-    assert "Then run: metapac data prepare cifar10c" in run("fetch", "cifar10c")
-    assert "fetched" in run("list")
-    assert "has the files of cifar10c. To prepare them: metapac data prepare cifar10c" in run(
-        "check", "cifar10c"
-    )
-    text = run("prepare", "cifar10c")
-    assert "calibration" in text
-    assert str(home) in text.replace("\n", "")
-    assert "prepared" in run("list")
-    assert run("check", "cifar10c") == text
-    report = json.loads(run("check", "cifar10c", "--json"))
-    assert report["missing"] == []
-    assert set(report["splits"]) == {"train", "calibration", "test"}
-    assert report["checksum"].startswith("sha256:")
+    assert list_states() == {"absent"}
+    run("check", "cifar10c", code=2)
+    run("fetch", "cifar10c")
+    assert list_states() == {"absent", "fetched"}
+    run("check", "cifar10c")
+    prepared = json.loads(run("prepare", "cifar10c", "--json"))
+    assert list_states() == {"absent", "prepared"}
+    assert json.loads(run("check", "cifar10c", "--json")) == prepared
+    assert prepared["folder"].startswith(str(home))
 
 
 def test_fetching_twice_downloads_and_unpacks_once(
@@ -112,8 +106,7 @@ def test_a_wrong_checksum_is_rejected(
     replace_downloads(
         monkeypatch, "cifar10c", Download(f"{server}/cifar.tar.gz", "cifar.tar.gz", "0" * 64)
     )
-    text = run("fetch", "cifar10c", code=2)
-    assert "was published with 000000" in text
+    assert "000000" in run("fetch", "cifar10c", code=2)
     assert not list(home.rglob("cifar.tar.gz"))
 
 
@@ -127,29 +120,11 @@ def test_manual_downloads_are_explained(
         downloads.append(Download(f"{server}/{split}.csv", f"{split}.csv"))
     replace_downloads(monkeypatch, "miniimagenet", *downloads)
     text = run("fetch", "miniimagenet").replace("\n", "")
-    assert "register at https://image-net.org" in text
+    assert "https://image-net.org" in text
     assert f"{home}/miniimagenet/source/images" in text
-    refusal = run("prepare", "miniimagenet", code=2)
-    assert "train.csv lists 18 of 18 images" in " ".join(refusal.split())
+    assert "train.csv" in run("prepare", "miniimagenet", code=2)
     (folder / "images").rename(home / "miniimagenet" / "source" / "images")
-    assert "train was published as 64 classes" in run("prepare", "miniimagenet")
-
-
-def test_files_from_elsewhere(tmp_path: Path, home: Path) -> None:
-    folder = with_csv(tmp_path / "mini")
-    text = run("check", "miniimagenet", "--from", str(folder))
-    assert f"To prepare them: metapac data prepare miniimagenet --from {folder}" in text.replace(
-        "\n", " "
-    )
-    report = json.loads(run("prepare", "miniimagenet", "--from", str(folder), "--json"))
-    assert report["splits"]["val"] == {
-        "classes": 2,
-        "examples": 6,
-        "smallest": 3,
-        "largest": 3,
-    }
-    assert run("prepare", "miniimagenet", "--from", str(folder), "--home", str(tmp_path / "other"))
-    assert (tmp_path / "other" / "miniimagenet").is_dir()
+    run("prepare", "miniimagenet")
 
 
 def test_damage_is_detected(tmp_path: Path, home: Path) -> None:
@@ -159,7 +134,8 @@ def test_damage_is_detected(tmp_path: Path, home: Path) -> None:
     raw[-1] ^= 1
     path.write_bytes(raw)
     text = run("check", "miniimagenet", code=2)
-    assert "y.npy does not match its checksum. Run 'metapac data prepare miniimagenet'" in text
+    assert "y.npy" in text
+    assert "metapac data prepare miniimagenet" in text
 
 
 def test_one_damaged_cache_does_not_hide_the_others(tmp_path: Path, home: Path) -> None:
@@ -168,21 +144,6 @@ def test_one_damaged_cache_does_not_hide_the_others(tmp_path: Path, home: Path) 
     path.write_text("{")
     states = {row["name"]: row["state"] for row in json.loads(run("list", "--json"))}
     assert states == {"miniimagenet": "damaged", **dict.fromkeys(list(CATALOGUE)[1:], "absent")}
-    assert "damaged" in run("list")
-
-
-def test_bad_input_is_one_line(tmp_path: Path, home: Path) -> None:
-    assert "NAME must be 'miniimagenet' or 'cifar10c'" in run("prepare", "mnist", code=2)
-    text = run("prepare", "cifar10c", "--from", str(tmp_path), "--glove", "vectors.txt", code=2)
-    assert text.strip() == "metapac: --glove is not for cifar10c. Leave it out."
-    text = run("check", "miniimagenet", "--from", str(tmp_path / "absent"), "--json", code=2)
-    assert json.loads(text.splitlines()[0])["missing"]
-
-
-def test_list_as_json(home: Path) -> None:
-    rows = json.loads(run("list", "--json"))
-    assert [row["name"] for row in rows] == list(CATALOGUE)
-    assert all(row["licence"] and row["state"] == "absent" for row in rows)
 
 
 def test_published_addresses() -> None:

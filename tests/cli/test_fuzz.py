@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from typer.testing import Result
 
 from metapac import MetaPS, load
 from metapac._text import visible
@@ -116,7 +115,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(shutil.copytree(folder, tmp_path_factory.mktemp("good") / "files"))
 
 
-def run(command: str, arguments: list[str], *options: Words) -> Result:
+def run(command: str, arguments: list[str], *options: Words) -> Any:
     """Run a command; whatever happens, its end is one that the documentation describes."""
     typed: Words = {}
     for each in options:
