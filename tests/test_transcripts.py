@@ -63,6 +63,6 @@ def test_every_option_of_every_command_is_used() -> None:
 def test_what_differs_is_noticed(expected: str, found: str, is_same: bool) -> None:
     step, other = parse_step(f"metapac plan\n{expected}"), parse_step(f"metapac plan\n{found}")
     assert write_step(step) == f"$ metapac plan\n{expected}"
-    faults = compare(step, Outcome(other.shown, other.code, ""))
+    faults = compare(step, Outcome(other.shown, other.code, "", "text"))
     assert (faults == []) is is_same
     assert keep_placeholders(step.shown, step.shown) == step.shown

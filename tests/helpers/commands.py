@@ -16,12 +16,11 @@ from metapac.cli.app import app
 
 STRICT = ["--epsilon", "0.1", "--alpha", "0.1", "--delta", "1e-5"]
 LEVELS = ["--epsilon", "0.2", "--alpha", "0.3", "--delta", "0.1"]
-PER_CLASS = ["--alpha", "0.4", "--delta", "0.4", "--per-class", "--label", "y"]
 CLASSES = np.array(["cat", "dog", "owl"])
 
 
 def metapac(*words: object) -> Result:
-    """Run a command as it is typed."""
+    """Run a command as it is typed: its exit_code, stdout, stderr, and exception if it is a bug."""
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
@@ -33,11 +32,6 @@ def list_commands(group: Any = app, *path: str) -> Iterator[tuple[tuple[str, ...
             yield from list_commands(command, *path, name)
         else:
             yield (*path, name), command
-
-
-def calibrate_csv(path: Path, *more: object) -> Result:
-    """Calibrate on the columns ``site`` and ``p_true``, at the levels of ``STRICT``."""
-    return metapac("calibrate", path, "--task", "site", "--score", "p_true", *STRICT, *more)
 
 
 def write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
@@ -59,10 +53,3 @@ def calibrate_frame(frame: pd.DataFrame, **changes: Any) -> MetaPS:
     """Return what the library computes on the frame at ``LEVELS``."""
     method = MetaPS(**{"epsilon": 0.2, "alpha": 0.3, "delta": 0.1} | changes)
     return method.calibrate(frame.true.to_numpy(), frame.site.to_numpy())
-
-
-def calibrate_frame_by_class(frame: pd.DataFrame, **changes: Any) -> MetaPS:
-    """Return what the library computes on the frame at ``PER_CLASS``."""
-    options = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.4, "per_class": True} | changes
-    method = MetaPS(**options)
-    return method.calibrate(frame.true.to_numpy(), frame.site.to_numpy(), frame.y.to_numpy())

@@ -236,6 +236,7 @@ array(
 array("x.npy", x=lambda x, y: x)
 array("y.npy", y=lambda x, y: y)
 array("g.npy", g=lambda x, y: np.arange(len(y)) % 12)
+array("group-support.npz", x=lambda x, y: x[:4], y=lambda x, y: np.array([0, 1, 2, 0]))
 array("g-short.npy", g=lambda x, y: y[:5])
 array("nan.npy", x=lambda x, y: np.where(x == x[2, 1], np.nan, x))
 array("labels-of-groups.npy", y=lambda x, y: y % 3)

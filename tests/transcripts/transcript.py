@@ -176,7 +176,7 @@ def _run_step(words: list[str], folder: Path) -> Outcome:
         case ["metapac", *rest, ">", name]:
             result = metapac(*rest)
             Path(name).write_text(result.stdout)
-            return Outcome(_NOTHING, result.exit_code, result.stderr.rstrip("\n"))
+            return Outcome(_NOTHING, result.exit_code, result.stderr.rstrip("\n"), result.stdout)
         case ["metapac", *rest]:
             result = metapac(*rest)
             if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -225,7 +225,7 @@ def compare(step: Step, outcome: Outcome) -> list[str]:
     faults += [
         f"message does not name {word!r}: {outcome.message}"
         for word in step.named
-        if not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", outcome.message)
+        if not re.search(rf"(?<!\w)(?<!\w-){re.escape(word)}(?![\w-])", outcome.message)
     ]
     faults += [
         f"message is not one line in the words of the command line: {line}"
@@ -234,6 +234,8 @@ def compare(step: Step, outcome: Outcome) -> list[str]:
     ]
     if outcome.message and not step.named:
         faults.append(f"message, of which no word is expected: {outcome.message}")
+    if step.words[0] == "metapac" and step.code in (0, 3) and not outcome.printed:
+        faults.append("printed nothing")
     if step.code in (1, 2) and step.named and step.shown is _NOTHING and outcome.printed:
         faults.append(f"printed before it failed: {outcome.printed}")
     if (step.shown is _NOTHING) != (outcome.shown is _NOTHING):
