@@ -230,7 +230,7 @@ def compare(step: Step, outcome: Outcome) -> list[str]:
     faults += [
         f"message is not one line in the words of the command line: {line}"
         for line in outcome.message.splitlines()
-        if not line.startswith("metapac: ") or _PYTHON.search(line)
+        if not line.startswith(("error: ", "hint: ", "warning: ")) or _PYTHON.search(line)
     ]
     if outcome.message and not step.named:
         faults.append(f"message, of which no word is expected: {outcome.message}")
