@@ -22,7 +22,8 @@ from rich.console import Console
 from metapac import cli
 from metapac._text import format_table
 from metapac.cli import console
-from metapac.cli.app import PANELS, app, read_docstring
+from metapac.cli.app import PANELS, app
+from metapac.cli.options import read_docstring
 from metapac.errors import InvalidInput
 from tests.helpers.commands import metapac
 
@@ -102,7 +103,7 @@ def test_usage_errors_exit_with_2_and_point_at_the_help() -> None:
     ):
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 2
-        assert re.match(r"error: .+\nhint: Try 'metapac.* --help'.\n", result.stderr)
+        assert re.match(r"error: .+\nhint: .*Try 'metapac.* --help'.\n", result.stderr)
 
 
 def print_on(width: int, call: Callable[..., None], text: str, monkeypatch: Any) -> str:

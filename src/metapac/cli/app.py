@@ -8,14 +8,12 @@ section of the docstring, of the function or of the dataclass.
 from __future__ import annotations
 
 import inspect
-import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import click
 
@@ -53,45 +51,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("metapac.cli.doctor", "Print versions, engines, GPU and cache."),
     },
 }
-_START = """\
-Prediction sets that hold up at new sites, not only on average. Five things to do:
-
-1. How many tasks and labelled examples does it take?
-   metapac plan --epsilon .1 --alpha .1 --delta .05
-2. Find the threshold, from labelled scores of many tasks:
-   metapac calibrate scores.csv --task site --label y \\
-       --epsilon .1 --alpha .1 --delta .05 -o promise.json
-3. Predict sets for new rows:
-   metapac predict promise.json new.csv -o sets.csv
-4. Check the guarantee on other labelled tasks:
-   metapac evaluate promise.json labelled.csv
-5. Explain it to people who are not statisticians:
-   metapac show promise.json
-
-All commands: metapac --help. An example: metapac demo --data sites.
-"""
 
 
 _NOTHING: tuple[Any, ...] = (None, "", 0, (), [])  # defaults that the help does not show
 _FOLDED = ("Reading the table",)  # panels that only --help-all shows
-
-
-class Entry(NamedTuple):
-    """What the docstring says of a parameter: its place holder in the help, and its help."""
-
-    metavar: str
-    help: str
-
-
-def read_docstring(source: Any) -> tuple[str, dict[str, Entry]]:
-    """Return the text above the ``Parameters`` section, and the entries of that section."""
-    text, _, section = (inspect.getdoc(source) or "").partition("\n\nParameters\n----------\n")
-    section = re.split(r"\n\n\w+\n-+\n", section)[0]
-    entries = {}
-    for match in re.finditer(r"(?m)^(\w+)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))+)", section):
-        help_text = " ".join(textwrap.dedent(match[3]).split())
-        entries[match[1]] = Entry(match[2] or "", help_text)
-    return text, entries
 
 
 class _Panelled:
@@ -128,10 +91,6 @@ class Command(_Panelled, click.Command):
 
         with report_errors(ctx):
             return super().invoke(ctx)
-
-    def get_help_option(self, ctx: click.Context) -> None:
-        """Leave ``--help`` to our own options."""
-        return
 
 
 @contextmanager
@@ -206,6 +165,8 @@ def _help_options(*, has_more: bool) -> list[Option]:
 
 def build_command(function: Callable[..., Any], name: str) -> click.Command:
     """Return the command that runs a function."""
+    from metapac.cli.options import Entry, read_docstring
+
     text, entries = read_docstring(function)
     bundles: dict[str, tuple[Any, list[str]]] = {}
     params: list[Option | Argument] = []
@@ -241,7 +202,7 @@ Built = tuple[Option | Argument, Callable[[Any], Any]]  # and what turns its tex
 
 def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
     """Yield an option for each field of a dataclass, or for some of them."""
-    from metapac.cli.options import OMITTED, PANEL_OF
+    from metapac.cli.options import OMITTED, PANEL_OF, Entry, read_docstring
 
     entries: dict[str, Entry] = {}
     for base in reversed(kind.__mro__[:-1]):
@@ -266,7 +227,7 @@ def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
         yield option, converter
 
 
-def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Built:
+def _build_parameter(parameter: inspect.Parameter, entry: Any) -> Built:
     """Return the argument or option that fills a parameter of a function."""
     from metapac.cli.options import FIELDS, Field, convert
 
@@ -306,10 +267,27 @@ def _build_parameter(parameter: inspect.Parameter, entry: Entry) -> Built:
 
 
 def _start(version: bool) -> None:
-    """Print the version, or where to start, if there is no command."""
+    r"""Prediction sets that hold up at new sites, not only on average.
+
+    Five things to do:
+
+    1. How many tasks and labelled examples does it take?
+       metapac plan --epsilon .1 --alpha .1 --delta .05
+    2. Find the threshold, from labelled scores of many tasks:
+       metapac calibrate scores.csv --task site --label y \
+           --epsilon .1 --alpha .1 --delta .05 -o promise.json
+    3. Predict sets for new rows:
+       metapac predict promise.json new.csv -o sets.csv
+    4. Check the guarantee on other labelled tasks:
+       metapac evaluate promise.json labelled.csv
+    5. Explain it to people who are not statisticians:
+       metapac show promise.json
+
+    All commands: metapac --help. An example: metapac demo --data sites.
+    """
     context = click.get_current_context()
-    if version or context.invoked_subcommand is None:
-        click.echo(f"{__version__}\n" if version else _START, nl=False)
+    if version or context.invoked_subcommand is None:  # without a command, where to start
+        click.echo(__version__ if version else inspect.getdoc(_start))
         context.exit()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -14,6 +17,27 @@ from metapac.context import Context
 from metapac.data_checks import check_allowed
 from metapac.errors import InvalidInput
 from metapac.guarantee import Epsilon, Guarantee
+
+
+class Entry(NamedTuple):
+    """What the docstring says of a parameter: its place holder in the help, and its help."""
+
+    metavar: str
+    help: str
+
+
+def read_docstring(source: Any) -> tuple[str, dict[str, Entry]]:
+    """Return the text above the ``Parameters`` section, and the entries of that section."""
+    text, _, section = (inspect.getdoc(source) or "").partition("\n\nParameters\n----------\n")
+    section = re.split(r"\n\n\w+\n-+\n", section)[0]
+    entries: dict[str, Entry] = {}
+    for match in re.finditer(
+        r"(?m)^(\w+(?:, \w+)*)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))*)", section
+    ):
+        help_text = " ".join(textwrap.dedent(match[3]).split())
+        entry = Entry(match[2] or "", help_text)
+        entries |= dict.fromkeys(match[1].split(", "), entry)
+    return text, entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,63 +244,68 @@ PANEL_OF = {
     "Reading": "Reading the table",
 }
 OMITTED = ("connection",)  # fields that are not options
-_COLUMN = Field("COLUMN")
-FIELDS: dict[str, Field] = {
-    "epsilon": Field("NUMBER", parse_epsilon, multiple=True),
-    "alpha": Field("NUMBER"),
-    "delta": Field("NUMBER|none", parse_delta),
-    "split": Field("NAME|NUMBER", parse_split),
-    "min_examples": Field("NUMBER"),
-    "on_infeasible": Field(
-        "raise|trivial",
-        help="What to do if there are too few data: stop with an error, or keep every label "
-        "(infinite intervals for numbers).",
-    ),
-    **dict.fromkeys(("task", "score", "label", "classes_column", "prediction", "y"), _COLUMN),
-    **dict.fromkeys(("scale", "cluster", "id"), _COLUMN),
-    "columns": Field("PATTERN|NAMES", parse_columns),
-    "classes": Field("NAMES", parse_names),
-    "model": Field(
-        "NAME", help="Name of the model that gave these scores; it must be the calibrated one."
-    ),
-    "trained_on": Field("FILE|NAMES"),
-    "pilot": Field("FILE"),
-    "unit": Field("WORD"),
-    "example": Field("WORD"),
-    "table": Field("NAME"),
-    "separator": Field("CHARACTER", lambda text: "\t" if text == r"\t" else text),
-    "decimal": Field("CHARACTER"),
-    "encoding": Field("NAME"),
-    "engine": Field("duckdb|spark"),
-    "master": Field("URL"),
-    "memory_limit": Field("SIZE"),
-    "threads": Field("NUMBER"),
-    "decision": Field("approve|conditions|reject"),
-    "allow": Field(
-        "NAME",
-        parse_allowed,
-        multiple=True,
-        help="Check of the data to skip, as its message names it, such as 'duplicates'.",
-    ),
-    "output": Field("FILE"),
-    "plot": Field("FILE", help="Figure to write: a .png, .svg or .pdf file."),
-    "false_alarm": Field("NUMBER", help="Probability that the verdict is wrong, below 0.5."),
-    "rng": Field("SEED", help="Random seed."),
-    "device": Field("cpu|cuda", help="Device to compute on. By default cuda if available."),
-    "home": Field(
-        "FOLDER",
-        help="Folder of the data sets. By default $METAPAC_DATA or, if that is not set, a folder "
-        "in the user's cache.",
-    ),
-    "json": Field(help="Print JSON."),
-    "scores": Field(
-        "SCORES",
-        help="Table of scores: Parquet, CSV, JSON lines or Arrow files, globs or folders; an Excel "
-        "workbook; a DuckDB or SQLite file; or a database URL such as postgres://user@host/name.",
-    ),
-    "promise": Field(
-        "PROMISE", help="Promise file written by 'metapac calibrate' or 'metapac combine'."
-    ),
+
+
+def _shared_options() -> None:
+    """Options that several commands share, and fields of dataclasses that commands take.
+
+    Parameters
+    ----------
+    epsilon, alpha, min_examples, threads : NUMBER
+    delta : NUMBER|none
+    split : NAME|NUMBER
+    on_infeasible : raise|trivial
+        What to do if there are too few data: stop with an error, or keep every label (infinite
+        intervals for numbers).
+    task, score, label, classes_column, prediction, y, scale, cluster, id : COLUMN
+    columns : PATTERN|NAMES
+    classes : NAMES
+    model : NAME
+        Name of the model that gave these scores; it must be the calibrated one.
+    trained_on : FILE|NAMES
+    pilot, output : FILE
+    unit, example : WORD
+    table, encoding : NAME
+    separator, decimal : CHARACTER
+    engine : duckdb|spark
+    master : URL
+    memory_limit : SIZE
+    decision : approve|conditions|reject
+    allow : NAME
+        Check of the data to skip, as its message names it, such as 'duplicates'.
+    plot : FILE
+        Figure to write: a .png, .svg or .pdf file.
+    false_alarm : NUMBER
+        Probability that the verdict is wrong, below 0.5.
+    rng : SEED
+        Random seed.
+    device : cpu|cuda
+        Device to compute on. By default cuda if available.
+    home : FOLDER
+        Folder of the data sets. By default $METAPAC_DATA or, if that is not set, a folder in the
+        user's cache.
+    json
+        Print JSON.
+    scores : SCORES
+        Table of scores: Parquet, CSV, JSON lines or Arrow files, globs or folders; an Excel
+        workbook; a DuckDB or SQLite file; or a database URL such as postgres://user@host/name.
+    promise : PROMISE
+        Promise file written by 'metapac calibrate' or 'metapac combine'.
+    """
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "epsilon": parse_epsilon,
+    "delta": parse_delta,
+    "split": parse_split,
+    "columns": parse_columns,
+    "classes": parse_names,
+    "separator": lambda text: "\t" if text == r"\t" else text,
+    "allow": parse_allowed,
+}
+FIELDS = {
+    name: Field(entry.metavar, _PARSERS.get(name), name in ("epsilon", "allow"), entry.help)
+    for name, entry in read_docstring(_shared_options)[1].items()
 }
 
 
