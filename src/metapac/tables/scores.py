@@ -587,6 +587,10 @@ def _check_labels(rows: Rows) -> None:
     if columns.classes is None and of_classes is not None and len(unknown) == len(counts["label"]):
         used = of_classes.columns if len(of_classes.columns) == len(classes) else None
     advice = advise_on_labels(named, classes, used)
+    if columns.task is not None:
+        tasks = source.table.select(task=get_id_column(source, columns.task, "tasks")).distinct()
+        few = source.run(tasks.limit(len(classes) + 1))["task"].to_pylist()
+        advice = "Were task and label swapped?" if {*map(str, few)} == {*classes} else advice
     raise InvalidInput(
         f"{source.name}: column {columns.label!r} must hold one of the classes "
         f"{listed([*map(repr, classes)])}, got {listed(found)}. "
