@@ -26,7 +26,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metapac.fewshot.cli.vectors import read_examples
 
 import metapac
 from metapac import BadArtefact, InvalidInput, MetapacError, artefact

@@ -267,11 +267,11 @@ FORGERIES: list[tuple[str, str, Any, str]] = [  # file, place, value, and a word
     ("monitor", "tasks.0.task", "new site 1", "occurs twice in a batch"),
     ("monitor", "watched.alpha", 1.0, "alpha"),
     ("monitor", "watched.false_alarm", 0, "false_alarm"),
-    ("monitor", "watched.delta", "none", "delta"),
+    ("monitor", "watched.delta", "none", "watched"),
     ("monitor", "watched.epsilon", {"by_class": [["a", 0.1]]}, "name the same classes"),
     ("monitor", "watched.classes", ["a", "b"], "one count for each class"),
-    ("monitor", "watched.extra", 1, "watched.extra"),
-    ("monitor", "watched.checksum", "sha256:0", "checksum"),
+    ("monitor", "watched.extra", 1, "watched"),
+    ("monitor", "watched.checksum", "sha256:0", "watched|checksum"),
     ("monitor", "format", "metapac promise", "not a metapac monitor file"),
 ]  # fmt: skip
 

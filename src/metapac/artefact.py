@@ -132,6 +132,17 @@ def check_folder(folder: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "folder does not exist; create it first", str(folder))
 
 
+def check_replaceable(path: PathLike, kind: Format) -> None:
+    """Raise InvalidInput if there is another file, which would be lost."""
+    if not Path(path).is_file():
+        return
+    with Path(path).open("rb") as file:
+        start = file.read(100)
+    if start and f'"{kind.name}"'.encode() not in start:
+        text = f"output must not replace {os.fspath(path)}, which is no {kind.name} file"
+        raise InvalidInput(f"{text}. Choose another name, or remove it.", parameter="output")
+
+
 def check_not_input(path: PathLike, inputs: Iterable[PathLike]) -> None:
     """Raise InvalidInput if writing to ``path`` would overwrite an input."""
     target = Path(path)

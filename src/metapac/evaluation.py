@@ -462,7 +462,7 @@ def _format_row(row: Mapping[str, Any]) -> dict[str, str]:
     names = {name: str(row[name]) for name in ("task", "class") if name in row}
     sizes = {"set_size": "set size", "width": "width"}
     return names | {
-        "missed": f"{row['missed']} of {row['examples']}",
+        "missed": f"{row['missed']:,} of {row['examples']:,}",
         "rate": format_share(row["missed"] / row["examples"]),
         "95% interval": f"{format_share(row['low'])} to {format_share(row['high'])}",
         **{title: f"{row[name]:.2f}" for name, title in sizes.items() if name in row},

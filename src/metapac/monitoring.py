@@ -974,7 +974,7 @@ def _describe_latest(monitor: Monitor, words: Words) -> str:
     count, share = sum(step.violated for step in steps), monitor.terms.alpha * len(steps)
     allowed = "less than 1" if share < 0.5 else f"about {math.floor(share + 0.5)}"
     return (
-        f" {'So far' if batch is None else f'In {visible(batch)}'} {count} of "
+        f" {'So far' if batch is None else f'In batch {visible(batch)},'} {count} of "
         f"{words.count_units(len(steps))} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
         f"(95% confidence, each {words.unit} alone); the guarantee allows {allowed}"
         f"{' for each class' if monitor.terms.classes else ''}."
@@ -998,8 +998,8 @@ def _describe_share(monitor: Monitor, words: Words) -> str:
         )
     if monitor.alarm is None:
         return (
-            f"If it has been the same throughout, the {share} is between {percent(lower)} and "
-            f"{percent(upper)} (each end with {confidence})."
+            f"If the {share} has not changed, it is between {percent(lower)} and {percent(upper)} "
+            f"(each end with {confidence})."
         )
     if lower <= terms.alpha:  # the alarm has said it
         return ""

@@ -295,13 +295,15 @@ def summarise_guarantee(
     """Return the guarantee of `MetaPS` in one plain sentence."""
     words = Words.from_context(about)
     share = f"In at least {percent(g.alpha, complement=True)} of new {words.units}"
+    share = f"For each class separately: in{share[2:]}" if g.per_class else share
     if g.min_examples:
         share += f" with at least {words.count_examples(g.min_examples)}"
+        share += " of the class" if g.per_class else ""
     missed = "a set without the true label"
     if "prediction" in (columns or {}):
         missed = "an interval without the true number"
     rates = g.epsilon if isinstance(g.epsilon, Mapping) else {None: g.epsilon}
-    which = "each class" if g.per_class else f"the {words.examples}"
+    which = f"the {words.examples}{' of the class' if g.per_class else ''}"
     claims = [
         f"{percent(rate)} of {which if label is None else f'class {visible(str(label))}'}"
         for label, rate in rates.items()

@@ -175,7 +175,7 @@ def test_arguments_in_messages_are_options(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
+    screen, output = io.StringIO(), sys.stdout
     for is_terminal in (False, True):
         monkeypatch.setattr(
             console, "stderr", Console(file=screen, force_terminal=is_terminal, width=100)
@@ -183,6 +183,7 @@ def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
         with console.progress_bar() as advance:
             advance(f"reading [red]{EVIL}", 1, 4)
             advance("training, loss 0.25", 2, 4)
+            assert sys.stdout is output  # data printed meanwhile go where they should
         assert bool(screen.getvalue()) == is_terminal
     assert "training, loss 0.25" in screen.getvalue()
     assert "\x1b]0" not in screen.getvalue()

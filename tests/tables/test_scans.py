@@ -12,9 +12,10 @@ import pytest
 
 from metapac.tables import data_checks, output, table
 from metapac.tables.sources import Source
-from tests.helpers.commands import LEVELS, PER_CLASS, metapac
+from tests.helpers.commands import LEVELS, metapac
 from tests.helpers.engines import as_if_large
 
+PER_CLASS = ["--alpha", "0.4", "--delta", "0.4", "--per-class", "--label", "y"]
 CLASSES = ["cat", "dog", "owl"]
 
 

@@ -104,7 +104,7 @@ def _report_usage_errors() -> Iterator[None]:
         from metapac.cli.console import print_error
 
         path = error.ctx.command_path if error.ctx else "metapac"
-        message = " ".join(error.format_message().split())
+        message = re.sub(r"\((.*\?)\)\.?$", r"\1", " ".join(error.format_message().split()))
         end = "" if message.endswith((".", "?", "!")) else "."
         print_error(f"{message}{end} Try '{path} --help'.")
         raise click.exceptions.Exit(2) from error

@@ -62,6 +62,7 @@ def calibrate(
         Seed of the draw of one task from each cluster, fixed before looking at results.
     """
     check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)  # before the engine starts
+    artefact.check_replaceable(output, predictors.FORMAT)
     about = context.read(columns.task)
     with open_table(scores, reading, output) as (table, progress), defer_remarks():
         table = name_calibration(table, columns, per_class=guarantee.per_class)
@@ -88,15 +89,13 @@ def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: An
     """Print four lines: the file, the threshold, the guarantee, and the size of the sets."""
     for remark in predictor.remarks_:  # first: it changes how the guarantee reads
         console.print_warning(remark)
-    lines = [_describe_thresholds(predictor)]
+    lines = [f"Wrote {path}", _describe_thresholds(predictor)]
     lines.append(summarise_guarantee(predictor.guarantee_, predictor.context_, predictor.columns_))
     if (sets := predictor._sets) is not None:
         over = f"over {sets.rows:,} sampled rows" if sets.sampled else "in calibration"
         lines.append(f"Mean set size {sets.mean_size:.3g} {over}.")
     text = "\n".join([*lines, f"More: metapac show {path}"])
-    console.show(
-        predictor, as_json=as_json, text=text, wrote=[path], **more | {"output": str(path)}
-    )
+    console.show(predictor, as_json=as_json, text=text, **more | {"output": str(path)})
 
 
 def _describe_thresholds(predictor: MetaPS) -> str:
@@ -106,8 +105,9 @@ def _describe_thresholds(predictor: MetaPS) -> str:
     data += f" with {words.count_examples(int(predictor.task_sizes_.sum()))}"
     if (clusters := predictor._evidence.clusters) is not None:
         data += f", one of each of {len(clusters.names):,} clusters"
-    if left_out := sum(rule.left_out for rule in rules):
-        data += f"; {left_out:,} left out as too small"
+    if left_out := max(rule.left_out for rule in rules):
+        up_to, of_class = ("up to ", " of a class") if predictor.classes_ is not None else ("", "")
+        data += f"; {up_to}{left_out:,} with too few examples{of_class} left out"
     if predictor.classes_ is None:
         return f"Threshold {round_down(predictor.threshold_, 4)} {data}."
     shown = [f"{rule.label} {round_down(rule.threshold, 4)}" for rule in rules[:_SHOWN]]

@@ -79,11 +79,11 @@ def show(
         values = result.to_dict() if hasattr(result, "to_dict") else result
         print_json(values | more if more else values)
         return
+    translate = make_translator(click.get_current_context())
+    print_text(translate(str(result) if text is None else text))
     for path in wrote:
         if path is not None:
             print_line(f"Wrote {mask(str(path))}")
-    translate = make_translator(click.get_current_context())
-    print_text(translate(str(result) if text is None else text))
 
 
 def print_json(value: Any) -> None:
@@ -252,6 +252,7 @@ def progress_bar(
         rich_progress.TimeRemainingColumn(),
         console=stderr,
         transient=True,
+        redirect_stdout=False,  # data may go there
         disable=not (visible and stderr.is_terminal),
     )
     # Before rich 14.3, a disabled bar prints an empty line when it stops.
@@ -273,8 +274,10 @@ def progress_bar(
 def print_help(context: click.Context, *, everything: bool) -> None:
     """Print usage, description, and panels of arguments, options and commands."""
     command: Any = context.command
-    pieces = " ".join(command.collect_usage_pieces(context))
-    stdout.print(Text(f"Usage: {context.command_path} {pieces}"), soft_wrap=True)
+    pieces = " ".join(map(_describe_usage, command.params))
+    pieces += " COMMAND [ARGS]..." if hasattr(command, "panels") else ""
+    usage = " ".join(f"{context.command_path} [OPTIONS] {pieces}".split())
+    stdout.print(Text(f"Usage: {usage}"), soft_wrap=True)
     stdout.print()
     for paragraph in (command.help or "").split("\n\n"):
         indented = paragraph.startswith(" ")
@@ -296,6 +299,14 @@ def print_help(context: click.Context, *, everything: bool) -> None:
         for left, text in rows:
             grid.add_row(left, Text(text))
         stdout.print(Panel(grid, title=title, title_align="left", border_style="dim"))
+
+
+def _describe_usage(param: click.Parameter) -> str:
+    """Return how an argument is typed, in the notation of manual pages; nothing for options."""
+    if not isinstance(param, click.Argument):
+        return ""
+    text = (param.metavar or str(param.name).upper()) + ("..." if param.nargs == -1 else "")
+    return text if param.required else f"[{text}]"
 
 
 def _describe_parameter(param: Any) -> tuple[Text, str]:

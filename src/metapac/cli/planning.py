@@ -10,7 +10,9 @@ import click
 import numpy as np
 
 import metapac
+from metapac import exploration
 from metapac._common import as_whole_number, warn
+from metapac.artefact import check_replaceable
 from metapac.cli import console
 from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number
 from metapac.cli.tables import check_outputs, open_table
@@ -220,6 +222,8 @@ def explore(
     if per_class:
         warn("--per-class changes nothing here: explore always shows both.")
     check_outputs(None, plot)
+    if output is not None:
+        check_replaceable(output, exploration.FORMAT)
     if columns.label is None:
         raise InvalidInput("label must name the column with the true label.", parameter="label")
     n_tasks = None if tasks is None else as_whole_number("tasks", tasks)
@@ -242,10 +246,7 @@ def explore(
         result.save(output)
     if plot is not None:
         result.plot(plot)
-    console.show(result, as_json=json)
-    for path in [] if json else [output, plot]:  # last: what to decide comes first
-        if path is not None:
-            console.print_line(f"Wrote {path}")
+    console.show(result, as_json=json, wrote=[output, plot])
 
 
 def _parse_levels(name: str, text: str) -> list[float]:

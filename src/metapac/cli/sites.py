@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from metapac.artefact import check_not_input
+from metapac import federated, predictors
+from metapac.artefact import check_not_input, check_replaceable
 from metapac.cli import console
 from metapac.cli.calibration import defer_remarks, print_calibrated
 from metapac.cli.options import ContextOptions, GuaranteeOptions, ReadingOptions
@@ -49,6 +50,7 @@ def site(
     output
         Site file to write.
     """
+    check_replaceable(output, federated.FORMAT)
     with open_table(scores, reading, output) as (table, progress):
         result = make_site(
             MetaPS(**asdict(guarantee)),
@@ -90,6 +92,7 @@ def combine(
     about = context.read()
     files = [file for path in sites for file in _site_files(path)]
     check_not_input(output, files)
+    check_replaceable(output, predictors.FORMAT)
     with defer_remarks():
         predictor = combine_sites(files, on_infeasible=on_infeasible, context=about, allow=allow)
     predictor.save(output)

@@ -152,7 +152,7 @@ class Table(Data):
     def check_tasks(self) -> None:
         """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
         if self.columns.task is None:
-            rule = "task must name the column with the task of each row: Columns(task=...)."
+            rule = "task must name the column with the task of each row."
             raise InvalidInput(rule, parameter="task")
         if self.columns.cluster is not None:
             scores.get_id_column(self.source, self.columns.cluster, "clusters")
