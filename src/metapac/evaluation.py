@@ -469,7 +469,7 @@ def _format_row(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-_PER_CLASS = "For a guarantee for each class, calibrate with per_class=True."
+_PER_CLASS = "For a guarantee for each class, calibrate for each class."
 
 
 def describe_neglected(evaluation: Evaluation, words: Words, remedy: str = _PER_CLASS) -> str:

@@ -425,7 +425,7 @@ class Exploration:
         if cases := [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]:
             names = _common.listed(cases, shown=3)
             lost_text = f"One threshold misses more than half of a class: {names}."
-            decisions.append(f"{lost_text} Use per_class=True, or a smaller epsilon.")
+            decisions.append(f"{lost_text} Use a guarantee per class, or a smaller epsilon.")
         if any(cell.is_infeasible() for cell in self.cells):
             decisions.append(
                 "infeasible, needs: calibration on tasks like these is refused. They are too few, "

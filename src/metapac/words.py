@@ -290,11 +290,15 @@ def list_limits(
 
 
 def summarise_guarantee(
-    g: Guarantee, about: context.Context, columns: Mapping[str, Any] | None = None
+    g: Guarantee,
+    about: context.Context,
+    columns: Mapping[str, Any] | None = None,
+    cluster: tuple[str, str] | None = None,
 ) -> str:
     """Return the guarantee of `MetaPS` in one plain sentence."""
     words = Words.from_context(about)
     share = f"In at least {percent(g.alpha, complement=True)} of new {words.units}"
+    share += " of the same kind" if cluster is None else f" of new {visible(cluster[1])}"
     share = f"For each class separately: in{share[2:]}" if g.per_class else share
     if g.min_examples:
         share += f" with at least {words.count_examples(g.min_examples)}"

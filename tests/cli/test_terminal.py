@@ -128,6 +128,11 @@ def test_errors_are_wrapped_and_each_way_out_is_a_hint(monkeypatch: pytest.Monke
     assert "\x1b[1;31m" in lines[0]
 
 
+def test_names_that_look_like_sentences_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("Dr. No.csv has no column y", "t.csv has a column 'St. Mary' without. A"):
+        assert print_on(200, console.print_error, text, monkeypatch).count("hint") == ("A" in text)
+
+
 def test_tables_are_not_wrapped_and_verdicts_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"task": "a" * 30, "rate": "0.123456789012345"}, {"task": "b", "rate": "1"}]
     table = format_table(rows)
@@ -300,7 +305,7 @@ def test_a_signal_during_a_query(
     process.send_signal(signal.Signals[name])
     messages = process.communicate()[1]
     assert process.returncode == code
-    assert messages.strip() == "error: interrupted."
+    assert messages.strip() in ("error: interrupted.", "error: terminated.")
     assert list(temporary.iterdir()) == []
     assert list(output.parent.iterdir()) == [output]
     assert output.read_text() == "old"

@@ -58,7 +58,8 @@ def _run() -> int:
         if received:  # DuckDB makes an error of its own from an interrupt
             hint = "\nhint: Run the same command again to resume."
             is_resumable = _RESUMABLE & {*sys.argv[1:3]}
-            print(f"error: interrupted.{hint if is_resumable else ''}", file=sys.stderr)
+            word = "interrupted" if received[0] == signal.SIGINT else "terminated"
+            print(f"error: {word}.{hint if is_resumable else ''}", file=sys.stderr)
             return 128 + received[0]
         return _report_bug(error)
 

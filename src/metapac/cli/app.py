@@ -8,8 +8,9 @@ section of the docstring, of the function or of the dataclass.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -106,7 +107,7 @@ def _report_usage_errors() -> Iterator[None]:
         path = error.ctx.command_path if error.ctx else "metapac"
         message = re.sub(r"\((.*\?)\)\.?$", r"\1", " ".join(error.format_message().split()))
         end = "" if message.endswith((".", "?", "!")) else "."
-        print_error(f"{message}{end} Try '{path} --help'.")
+        print_error(f"{message}{end}", f"Try '{path} --help'.")
         raise click.exceptions.Exit(2) from error
 
 
@@ -287,7 +288,8 @@ def _start(version: bool) -> None:
     """
     context = click.get_current_context()
     if version or context.invoked_subcommand is None:  # without a command, where to start
-        click.echo(__version__ if version else inspect.getdoc(_start))
+        with suppress(BrokenPipeError):  # click would exit with code 1
+            print(__version__ if version else inspect.getdoc(_start), flush=True)
         context.exit()
 
 

@@ -22,7 +22,7 @@ from metapac.columns import Columns
 from metapac.context import Context
 from metapac.data_checks import CheckWarning
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
-from metapac.words import Words, round_down, summarise_guarantee
+from metapac.words import Words, describe_interval, round_down, summarise_guarantee
 
 _SHOWN = 6  # classes
 
@@ -90,7 +90,8 @@ def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: An
     for remark in predictor.remarks_:  # first: it changes how the guarantee reads
         console.print_warning(remark)
     lines = [f"Wrote {path}", _describe_thresholds(predictor)]
-    lines.append(summarise_guarantee(predictor.guarantee_, predictor.context_, predictor.columns_))
+    about = predictor.context_, predictor.columns_, predictor._cluster_words()
+    lines.append(summarise_guarantee(predictor.guarantee_, *about))
     if (sets := predictor._sets) is not None:
         over = f"over {sets.rows:,} sampled rows" if sets.sampled else "in calibration"
         lines.append(f"Mean set size {sets.mean_size:.3g} {over}.")
@@ -108,6 +109,9 @@ def _describe_thresholds(predictor: MetaPS) -> str:
     if left_out := max(rule.left_out for rule in rules):
         up_to, of_class = ("up to ", " of a class") if predictor.classes_ is not None else ("", "")
         data += f"; {up_to}{left_out:,} with too few examples{of_class} left out"
+    if predictor._is_interval:
+        reach = describe_interval(predictor.threshold_, predictor.columns_ or {})
+        return f"Intervals are {reach}, {data}."
     if predictor.classes_ is None:
         return f"Threshold {round_down(predictor.threshold_, 4)} {data}."
     shown = [f"{rule.label} {round_down(rule.threshold, 4)}" for rule in rules[:_SHOWN]]
@@ -159,7 +163,8 @@ def _describe_promise(path: Path) -> tuple[dict[str, Any], str]:
     }
     sentence = predictor.promise_.removesuffix(" ".join(["", *remarks]))
     rows = [
-        {name: _format_cell(value) for name, value in row.items()} for row in facts["thresholds"]
+        {name: _format_cell(name, value) for name, value in row.items()}
+        for row in facts["thresholds"]
     ]
     used = [name for name in rows[0] if any(row[name] not in ("None", "0") for row in rows)]
     titles = {"sizes": "min / median / max", "left_out": "left out"}
@@ -199,10 +204,11 @@ def _spread(sizes: Any) -> list[float] | None:
     return [int(np.min(sizes)), float(np.median(sizes)), int(np.max(sizes))]
 
 
-def _format_cell(value: Any) -> str:
+def _format_cell(name: str, value: Any) -> str:
     if isinstance(value, list):
         return " / ".join(f"{number:g}" for number in value)
-    return round_down(value, 4) if isinstance(value, float) else str(value)
+    is_threshold = name in ("threshold", "lambda") and isinstance(value, float)
+    return round_down(value, 4) if is_threshold else str(value)
 
 
 def _describe_origin(facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:

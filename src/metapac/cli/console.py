@@ -40,6 +40,7 @@ _STYLES = {
 
 
 _SENTENCE_END = re.compile(r"(?<=[^.][.?!]) (?=[A-Z'\"-])")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 class SafeConsole(Console):
@@ -79,8 +80,7 @@ def show(
         values = result.to_dict() if hasattr(result, "to_dict") else result
         print_json(values | more if more else values)
         return
-    translate = make_translator(click.get_current_context())
-    print_text(translate(str(result) if text is None else text))
+    print_text(str(result) if text is None else text)
     for path in wrote:
         if path is not None:
             print_line(f"Wrote {mask(str(path))}")
@@ -127,13 +127,23 @@ class _VisibleStream:
         return getattr(sys.stdout, name)
 
 
-def print_error(message: str) -> None:
+def print_error(message: str, hint: str = "") -> None:
     """Print an error on standard error: its first sentence, then each way out as a hint."""
-    message, *hint = _SENTENCE_END.split(scrub_line(message), maxsplit=1)
+    if not hint:
+        message, hint = _split_hint(scrub_line(message))
     _print_labelled("error", "bold red", message)
-    for text in hint:
-        for way_out in text.removeprefix("Options: ").split("; or "):
-            _print_labelled("hint", "bold cyan", way_out)
+    ways_out = hint.removeprefix("Options: ").split("; or ") if "Options: " in hint else [hint]
+    for way_out in filter(None, ways_out):
+        _print_labelled("hint", "bold cyan", way_out)
+
+
+def _split_hint(message: str) -> tuple[str, str]:
+    """Return the first sentence and the rest; names from data may look like ends of sentences."""
+    plain = _QUOTED.sub(lambda match: "x" * len(match[0]), message)
+    for end in _SENTENCE_END.finditer(plain):
+        if plain[: end.start()].count(" ") > 2:  # not the first words of a name such as "Dr. No"
+            return message[: end.start()], message[end.end() :]
+    return message, ""
 
 
 def print_warning(text: str) -> None:
@@ -175,8 +185,9 @@ def _report(error: Exception, translate: Callable[..., str]) -> int:
         return cli.INFEASIBLE if isinstance(error, InfeasibleGuarantee) else cli.BAD_INPUT
     if isinstance(error, MemoryError):
         print_error(f"not enough memory. Use a machine with more, or fewer data at a time. {error}")
-    elif isinstance(error, OSError) and error.filename is not None:
-        print_error(f"{mask(str(error.filename))}: {error.strerror or error}")
+    elif isinstance(error, OSError) and error.strerror:
+        place = "standard output" if error.filename is None else mask(str(error.filename))
+        _print_labelled("error", "bold red", f"{place}: {error.strerror}")
     else:
         print_error(str(error))
     return cli.BAD_INPUT

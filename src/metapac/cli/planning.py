@@ -113,8 +113,11 @@ def plan(
         console.show(rows, as_json=json, text=text)
         return
     if missing := [f"--{name}" for name in given if name not in levels]:
-        rule = f"pass {' and '.join(missing)} too, to see what a guarantee needs"
-        raise InvalidInput(f"{rule}; or your tasks alone, to see which guarantees they support.")
+        raise InvalidInput(
+            f"{' and '.join(missing)} must be given, to see what a guarantee needs. To see which "
+            "guarantees your tasks support, pass only these: a table with --task, or --sizes, "
+            "--tasks or --examples."
+        )
     levels["delta"] = parse_delta(levels["delta"])
     found = metapac.plan(**levels, **more, sizes=known or None, allow=allow)
     if plot is not None:
@@ -141,8 +144,8 @@ def _show_plan(
 ) -> None:
     """Print a plan, what would help, and what is known of tasks that all have the same size."""
     text, facts, g = str(found), found.to_dict(), found.guarantee
+    translate = console.make_translator(click.get_current_context())
     if found.sizes and as_json:
-        translate = console.make_translator(click.get_current_context())
         facts["ways_out"] = translate(found.explain()) or None
     elif remedies := found.remedies():
         text += "\n\n" + "\n- ".join(["Any of these would help:", *remedies])
@@ -159,7 +162,7 @@ def _show_plan(
     elif tasks is not None or examples is not None:
         facts["your_tasks"] = found.complete(tasks, examples)
         text = f"{_describe_half(facts['your_tasks'], found.classes)} {text}"
-    console.show(facts, as_json=as_json, text=text, wrote=[plot])
+    console.show(facts, as_json=as_json, text=translate(text), wrote=[plot])
 
 
 def _describe_half(known: dict[str, int | None], classes: int) -> str:

@@ -97,9 +97,10 @@ def predict(
         text = str(summary)
         if answer and isinstance(summary, SetSummary) and sets.rows:
             text += (
-                f"\nAnswered {summary.single} of {sets.rows} ({summary.single / sets.rows:.1%}); "
-                f"the others abstain. Wrong answers are at most {percent(sets.epsilon)} of all "
-                "rows of a task where the guarantee holds, not of the rows answered."
+                f"\nAnswered {summary.single:,} of {sets.rows:,} rows "
+                f"({summary.single / sets.rows:.1%}); the others abstain. Wrong answers are at "
+                f"most {percent(sets.epsilon)} of all rows of a task where the guarantee holds, "
+                "not of the rows answered."
             )
         if model is None and origin is None and predictor.context_.model is not None:
             text += f"\nCalibrated for model {predictor.context_.model!r}."
@@ -308,12 +309,9 @@ def monitor(
         console.show(drift, as_json=json)
         return
     added = None
-    if state.exists() or not scores:
-        watched = Monitor.load(state, predictor)
-    else:
-        watched = Monitor(predictor, min_examples=min_examples or 0)
+    artefact.check_not_input(state, [promise])
+    watched = _load_monitor(state, predictor, (min_examples or 0) if scores else None)
     if scores:
-        artefact.check_not_input(state, [promise])
         with open_table(scores, reading, state, inputs=[promise]) as (table, progress):
             progress("counting the misses of each task", 0, None)
             table = name_new(table, columns, predictor)
@@ -340,6 +338,16 @@ def monitor(
         warn(f"{failure.filename}: {failure.strerror}.")
     if watched.alarm is not None:
         raise click.exceptions.Exit(VIOLATED)
+
+
+def _load_monitor(state: Path, predictor: Any, min_examples: int | None) -> Monitor:
+    """Return the monitor of a state file; a new one if there are tasks to count."""
+    if state.exists():
+        return Monitor.load(state, predictor)
+    if min_examples is None:
+        text = f"{state} does not exist: nothing has been counted yet"
+        raise InvalidInput(f"{text}. Name a table of labelled tasks.", parameter="state")
+    return Monitor(predictor, min_examples=min_examples)
 
 
 def _compare(

@@ -487,7 +487,8 @@ def _find_fault(
         if not _is_number(text, decimal):
             fault = f"column {name!r} holds {text!r}, which is not a number like 0{decimal}25"
             is_comma = decimal == "." and re.search(r"\d,\d", text)
-            remedy = f" Read decimal commas with {keyword('decimal', ',')}." if is_comma else ""
+            remedy = " Drop rows without a number." if not text.strip() else ""
+            remedy = f" Read decimal commas with {keyword('decimal', ',')}." if is_comma else remedy
             return f"{fault}.{remedy}"
     return ""
 

@@ -98,7 +98,7 @@ class IntervalSummary:
         text = f"{self.rows:,} intervals"
         if self.mean_width is not None:
             text += f": width {self.mean_width:.4g} on average, median {self.median_width:.4g}"
-        return text + (f"; {self.infinite:,} infinite" if self.infinite else "")
+        return text + (f"; {self.infinite:,} infinite." if self.infinite else ".")
 
 
 def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> tuple[Any, Any]:
