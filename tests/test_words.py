@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import PS, Context, Guarantee, InfeasibleGuarantee, MetaPS, Monitor, evaluate, plan
+from metapac._text import inflect
 from metapac.evidence import UNKNOWN, first_step
 from metapac.fewshot import MetaCP
 from metapac.fewshot.meta_cp import explain_average
@@ -34,7 +35,6 @@ from metapac.words import (
     Rule,
     describe_interval,
     explain_guarantee,
-    inflect,
     render_card,
     render_text,
     round_down,

@@ -25,22 +25,13 @@ from metapac.cli import console
 from metapac.cli.app import PANELS, app
 from metapac.cli.options import read_docstring
 from metapac.errors import InvalidInput
-from tests.helpers.commands import metapac
+from tests.helpers.commands import list_commands, metapac
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for panel in PANELS.values() for name in panel]
 EVIL = "\x1b]0;PWNED\x07\x1b[2J\x9b1m\u202e"
 SHOWN = r"\x1b]0;PWNED\x07\x1b[2J\x9b1m\u202e"
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-
-
-def walk(group: Any = app) -> list[tuple[str, Any]]:
-    found = []
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
-        inner = walk(command) if hasattr(command, "panels") else [(name, command)]
-        found += inner
-    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,7 +43,7 @@ def test_the_list_of_commands_repeats_their_first_lines(name: str) -> None:
 
 
 def test_every_option_is_explained() -> None:
-    for name, command in walk():
+    for name, command in list_commands():
         for param in command.params:
             assert len(param.help) > 5, (name, param.name)
             is_flag = getattr(param, "is_flag", False)

@@ -74,8 +74,9 @@ def test_each_class_has_its_claim_its_threshold_and_its_rows(
 ) -> None:
     page, found = Reader(report(per_class, labelled)), evaluate(per_class, labelled)
     assert found.by_class is not None
+    parts = found.by_class
     card = page.text[: page.text.index("What is not guaranteed")]
-    rarest = sorted(found.by_class, key=lambda label: found.by_class[label].examples.sum())
+    rarest = sorted(parts, key=lambda label: parts[label].examples.sum())
     worst = page.tables["The worst new hospitals"]
     assert [*dict.fromkeys(row[0] for row in worst)] == rarest
     for label in CLASSES:
@@ -87,9 +88,9 @@ def test_each_class_has_its_claim_its_threshold_and_its_rows(
     assert {row[0]: row[2] for row in thresholds} == {k: round_down(v) for k, v in cuts.items()}
     for row in thresholds:
         rank, tasks = map(int, row[3].split(" of "))
-        own = per_class.task_thresholds_[:, CLASSES.index(row[0])]
-        assert np.sort(own)[rank - 1] == cuts[row[0]]
-        assert tasks == len(own)
+        of_class = per_class.task_thresholds_[:, CLASSES.index(row[0])]
+        assert np.sort(of_class)[rank - 1] == cuts[row[0]]
+        assert tasks == len(of_class)
 
 
 def test_of_many_classes_no_cut_is_silent() -> None:
@@ -124,7 +125,8 @@ def test_tasks_that_are_not_new_are_named(
         (calibration.scores[:50], calibration.tasks[:50], calibration.labels[:50]),
         strict=True,
     )
-    both = Scored(*(np.concatenate(pair) for pair in parts), labelled.classes)
+    scores, tasks, labels = (np.concatenate(pair) for pair in parts)
+    both = Scored(scores, tasks, labels, labelled.classes)
     text = Reader(report(promise, both)).text
     assert "Not counted: 1 hospital used in calibration, training or the pilot." in text
     assert "because they were used in calibration, training or the pilot: old 0." in text

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,10 @@ def test_examples_are_shown_only_if_wanted(promise: MetaPS, labelled: Scored) ->
     true = labelled.scores[np.arange(1000), [["cat", "dog"].index(x) if x in ("cat", "dog") else 2
                                              for x in labelled.labels]]  # fmt: skip
     assert caption not in report(promise, Scored(true, labelled.tasks), examples=7)  # no sets
+    other = replace(evaluate(promise, labelled), epsilon=0.01, verdict=None)
+    with pytest.raises(InvalidInput) as caught:
+        report(promise, other)
+    assert caught.value.parameters == ("labelled",)
 
 
 def test_files_say_which_model_gave_their_scores(promise: MetaPS, tmp_path: Path) -> None:

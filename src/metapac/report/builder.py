@@ -220,7 +220,16 @@ def _open_promise(promise: Any) -> tuple[Any, dict[str, Any], list[dict[str, Any
 
 def _check_data(labelled: Any, predictor: Any) -> Data | None:
     """Return labelled scores that are still to be evaluated."""
-    if labelled is None or isinstance(labelled, Evaluation):
+    if isinstance(labelled, Evaluation):
+        allowed = labelled.epsilon if labelled.verdict is None else labelled.verdict.epsilon
+        if allowed != predictor.epsilon:
+            raise InvalidInput(
+                f"labelled must be an evaluation of this promise, which allows {predictor.epsilon} "
+                f"to be missed, got one of {allowed}.",
+                parameter="labelled",
+            )
+        return None
+    if labelled is None:
         return None
     if not isinstance(predictor, ThresholdSets):
         raise InvalidInput(
