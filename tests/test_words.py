@@ -38,6 +38,7 @@ from metapac.words import (
     render_card,
     render_text,
     round_down,
+    summarise_guarantee,
 )
 
 LEVELS: dict[str, Any] = {"epsilon": 0.03, "alpha": 0.1, "delta": 0.01}
@@ -345,6 +346,20 @@ def test_names_cannot_forge_a_line_or_a_tag() -> None:
     assert "src" not in card
     assert "url" not in card
     assert render_text(EVIL).count("<") == 2
+
+
+def test_the_one_sentence_claims_no_more_than_is_guaranteed() -> None:
+    levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.05}
+    about = Context(unit="clinic", example="patient")
+    plain = summarise_guarantee(Guarantee(**levels), about)
+    assert "80% of new clinics of the same kind, at most 10% of the patients" in plain
+    clustered = summarise_guarantee(Guarantee(**levels), about, cluster=("group", "groups"))
+    assert "new clinics of new groups" in clustered
+    by_class = Guarantee(**levels, per_class=True, min_examples=9)
+    assert summarise_guarantee(by_class, about).startswith(
+        "For each class separately: in at least 80% of new clinics of the same kind with at least "
+        "9 patients of the class, at most 10% of the patients of the class"
+    )
 
 
 if __name__ == "__main__":

@@ -170,6 +170,11 @@ def test_arguments_in_messages_are_options(monkeypatch: pytest.MonkeyPatch) -> N
     assert translate("promise is old", ["promise"]) == "PROMISE is old"
 
 
+def test_names_in_results_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show({}, text="task  split=0.5\nper_class=True", wrote=["a.csv"])
+    assert capsys.readouterr().out == "task  split=0.5\nper_class=True\nWrote a.csv\n"
+
+
 def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, output = io.StringIO(), sys.stdout
     for is_terminal in (False, True):
