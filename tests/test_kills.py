@@ -96,7 +96,10 @@ FINAL = {"train": read_files("model.safetensors", "run.json", "checkpoint.safete
 # Bytes after which the system kills; 40,000 are in the middle of the Parquet file.
 SIZES = {"predict": (1, 200, 40_000)}
 # A result of an earlier command, which a killed one may leave as it is.
-OLD = {"calibrate": {"promise.json": b"old"}, "predict": {"sets.parquet": b"old"}}
+OLD = {
+    "calibrate": {"promise.json": b'{"format": "metapac promise"}'},
+    "predict": {"sets.parquet": b"old"},
+}
 
 
 def test_many_kills_are_tried() -> None:
